@@ -30,12 +30,12 @@ pub(crate) enum Bar {
         /// `max-step`.
         limit: Span,
     },
-    /// It is earlier than the program: released at that Unix time, s.
+    /// Earlier than the program: released at that Unix time, s.
     BeforeRelease(i64),
     /// The kernel's clocks, which tell how much time has passed since the counter broke, have not
     /// been read since: they are within a second.
     Unchecked,
-    /// It is so far off what a witness on this machine says, positive: ahead of that.
+    /// Far off what a witness on this machine says; positive: ahead of that.
     Unlikely {
         /// How far.
         by: Span,
@@ -51,7 +51,7 @@ pub(crate) enum Witness {
     Rtc,
     /// The time at which the state was saved last.
     Saved,
-    /// What was known before the counter broke, and the kernel's clocks since.
+    /// Knowledge from before the counter broke, and the kernel's clocks since.
     Kernel,
 }
 
@@ -114,12 +114,12 @@ impl fmt::Display for Bar {
     }
 }
 
-/// What the user can do about a server's word that is held off against what was known.
+/// Remedies for the user, where a server's word is held off against what was known.
 pub(crate) fn remedies(name: &str) -> String {
     format!("; to believe it now: {}, or truechimer run --fresh", remedy(name))
 }
 
-/// The same where nothing was known that could be forgotten.
+/// Remedy where nothing was known that could be forgotten.
 pub(crate) fn remedy(name: &str) -> String {
     format!("truechimer accept {name}")
 }

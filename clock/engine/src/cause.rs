@@ -15,7 +15,7 @@ pub(crate) enum Cause {
     NoAddress,
     /// Nothing usable came in answer to its requests, or seconds.
     NoReply,
-    /// It refuses service.
+    /// Refuses service.
     KissCode,
     /// Nothing usable from it for so long.
     Stale(Span),
@@ -23,9 +23,9 @@ pub(crate) enum Cause {
     TimedOut(Span),
     /// Only asked and shown, as configured.
     NoSelect,
-    /// It is the server that this other source is already.
+    /// Server that this other source is already.
     SameServer(String),
-    /// It smears a leap second, and others do not.
+    /// Smears a leap second, and others do not.
     LeapSmear,
     /// The user has told to believe another, which it contradicts.
     Overruled,
@@ -41,9 +41,9 @@ pub(crate) enum Cause {
     NewestOutvoted(Span),
     /// Its last samples were found to be there.
     LastOutvoted,
-    /// It contradicts the one that leads, by so much.
+    /// Contradicts the one that leads, by so much.
     ContradictsSelected(String, Span),
-    /// It runs at another rate than a majority of the servers, by at least so much.
+    /// Runs at another rate than a majority of the servers, by at least so much.
     RateDiffers(Rate),
     /// Within the majority's interval, but so far from where most of the others probably are.
     Outlier(Span),

@@ -1,5 +1,5 @@
-//! What the user is told of who leads, who has a part in the published time and who is left out: a
-//! line for each change, and none if there is none.
+//! Log of who leads, who has a part in the published time and who is left out: a line for each
+//! change, and none if there is none.
 //!
 //! A source that comes and goes with every reply must not fill the log: each has a few lines to
 //! spend, and gets a new one every quarter of an hour. What it did meanwhile is counted.
@@ -17,24 +17,23 @@ use crate::event::Level;
 use crate::peer::Peer;
 use crate::report::{ReasonKind, SourceStatus as Status};
 
-/// So many lines may come in a row ...
+/// Lines that may come in a row ...
 const LINES: u32 = 4;
 /// ... and one more each time that so long has passed.
 const REFILL: Span = Span::from_secs(900);
-/// Whoever joins or leads within so long of the beginning belongs to it: the status says whom we
-/// follow.
+/// Beginning: who joins or leads within so long belongs to it, and the status says whom we follow.
 const BEGINNING: Span = Span::from_secs(64);
 
-/// What part a source has, as far as it is worth a line.
+/// Part of a source, as far as it is worth a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// It says nothing.
+    /// Says nothing.
     Absent,
-    /// It smears a leap second: that has a line of its own.
+    /// Smears a leap second: that has a line of its own.
     Smeared,
-    /// It has a part.
+    /// Has a part.
     Used,
-    /// It agrees and has none.
+    /// Agrees and has none.
     Idle,
     Falseticker,
 }
@@ -66,7 +65,7 @@ impl Lines {
         any
     }
 
-    /// What to say of those that could not be told.
+    /// Words on those that could not be told.
     fn untold(&mut self) -> String {
         match core::mem::take(&mut self.untold) {
             0 => String::new(),
@@ -87,7 +86,7 @@ struct Member {
     lines: Lines,
 }
 
-/// What was told, and is so.
+/// State that was told, and is so.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeLog {
     members: BTreeMap<u32, Member>,
@@ -102,7 +101,7 @@ pub(crate) struct ChangeLog {
 struct Leader {
     id: u32,
     told: u32,
-    /// What the one that was told of is called, should it be gone.
+    /// Name of the one that was told of, should it be gone.
     name: String,
     lines: Lines,
 }
@@ -161,7 +160,7 @@ impl ChangeLog {
         }
     }
 
-    /// What is new since it was told last. `first`: the time was not published before.
+    /// Lines on what is new since they were told last. `first`: the time was not published before.
     pub(crate) fn lines<'v>(
         &mut self,
         peers: impl Iterator<Item = &'v Peer> + Clone,
@@ -312,7 +311,7 @@ fn told(peer: &Peer, single: bool, before: Part, now: Part, at: Count) -> Option
     })
 }
 
-/// Who has said nothing for long has a part only while nobody else says anything either.
+/// Says why a source joins: who is long silent has a part only while nobody else says anything.
 fn joins(peer: &Peer, at: Count) -> String {
     let last = peer.estimate(at).map(|e| (peer.left(&e, at), peer.age(&e, at)));
     match last {
@@ -323,7 +322,7 @@ fn joins(peer: &Peer, at: Count) -> String {
     }
 }
 
-/// The same where one source is followed at a time, and the others have no part anyway.
+/// Line where one source is followed at a time, and the others have no part anyway.
 fn told_of_single(why: Option<&Cause>, before: Part, now: Part) -> Option<Line> {
     let text = match (before, now, why) {
         (_, Part::Falseticker, Some(why)) => {

@@ -52,7 +52,7 @@ const YOUNG: f64 = 64.0;
 const FAST: f64 = 256.0;
 /// How slowly to those that know less: routes keep for days, and one that changes shows it, s.
 const SLOW: f64 = 604_800.0;
-/// So many times the variance is less.
+/// Factor by which the variance is less.
 const WORSE: f64 = 1.5;
 /// How fast what a change of weights has left over is worked off, s.
 const LEFT_OVER: f64 = 256.0;
@@ -74,13 +74,13 @@ pub(crate) struct Part {
     pub(crate) root_distance: Span,
     /// The most that it may lean by.
     pub(crate) lean: Span,
-    /// It only learns where it leans: there is something better, a pulse per second.
+    /// Silent: only learns where it leans, as there is something better, a pulse per second.
     pub(crate) silent: bool,
     /// The newest round trip.
     pub(crate) rtt: Option<Span>,
 }
 
-/// What they come to.
+/// Result of combining them.
 #[derive(Clone, Debug)]
 pub(crate) struct Combined {
     pub(crate) time: Instant,
@@ -92,7 +92,7 @@ pub(crate) struct Combined {
     pub(crate) outvoted: Few<Option<Span>>,
 }
 
-/// What is remembered from one combination to the next.
+/// Memory from one combination to the next.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Combination {
     level: Option<Level>,
@@ -110,14 +110,14 @@ struct Level {
     variance: f64,
 }
 
-/// What is known of a source.
+/// Source as the combination knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     /// Its time − the combined one, in the long run, s.
     lean: f64,
     /// How much is known of `lean`, in s / s².
     known: f64,
-    /// The same over a day, s, and for how long it has been averaged, s.
+    /// Lean over a day, s, and for how long it has been averaged, s.
     used_to: f64,
     used: f64,
     /// How far it was from there after the last combination, s; `None` if it had no part in it.
@@ -125,11 +125,11 @@ struct Member {
     /// Mean variance of its noise, s², and how long that has been averaged, s.
     noise: Option<f64>,
     averaged: f64,
-    /// What it was seen to jump by, s².
+    /// Jump that was seen, s².
     jumped: f64,
-    /// It was seen to jump at that count, and nobody has told yet whose jump it was.
+    /// Count of a jump that was seen, and nobody has told yet whose it was.
     suspect: Option<Count>,
-    /// It is off by more than its noise, and came there slowly: it waits.
+    /// Waits: off by more than its noise, and came there slowly.
     waits: bool,
     /// A majority of the others stands where this one does not.
     outvoted: Option<Outvoted>,
@@ -156,7 +156,7 @@ struct Put {
     offset: f64,
     /// Variance of its noise, and of what its reference may do, s².
     noise: f64,
-    /// The same now and in the mean, with what its reference does from exchange to exchange, s².
+    /// Noise now and in the mean, with what its reference does from exchange to exchange, s².
     quick: f64,
     mean: f64,
     /// The least variance of anybody's level, s².
@@ -164,7 +164,7 @@ struct Put {
     /// Variance of what its lean may be, s².
     lean: f64,
     heard: Count,
-    /// What is not known of its rate, and the least of anybody's.
+    /// Uncertainty of its rate, and the least of anybody's.
     growth: f64,
     surest: f64,
     silent: bool,

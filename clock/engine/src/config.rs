@@ -16,7 +16,7 @@ pub const DEFAULT_POLL: u32 = 16;
 /// The NTP port.
 pub const NTP_PORT: u16 = 123;
 
-/// What the engine is to do. All of it can change at run time ([`crate::Event::Configure`]).
+/// Configuration of the engine. All of it can change at run time ([`crate::Event::Configure`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// The servers to follow.
@@ -96,7 +96,7 @@ pub struct SourceConfig {
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
-    /// It is asked and shown, and has no vote and no part in the time.
+    /// Asked and shown only, with no vote and no part in the time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
 }
@@ -106,7 +106,7 @@ pub struct SourceConfig {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asymmetry {
-    /// What the fastest request takes − what the fastest reply takes.
+    /// Time of the fastest request − that of the fastest reply.
     pub by: Span,
     /// Bound of the error of `by`, ≥ 0.
     pub error: Span,
@@ -117,7 +117,7 @@ pub struct Asymmetry {
 pub struct PpsConfig {
     /// The device, or the plain file that shows its newest assert edge.
     pub path: String,
-    /// What the user calls it.
+    /// Name that the user gave it.
     pub name: String,
     /// The most by which the stamp of an edge may be later than the edge: interrupt latency. Above
     /// 0; the bound of the clock is only as true as this.
@@ -178,7 +178,7 @@ impl SourceConfig {
         }
     }
 
-    /// What the server is called: host and port.
+    /// Name of the server: host and port.
     #[must_use]
     pub fn name(&self) -> String {
         let SourceConfig { host, port, .. } = self;

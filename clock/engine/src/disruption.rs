@@ -14,8 +14,8 @@ const SUSPEND: Span = Span::from_millis(10);
 /// than the nominal period, beyond what reading them took, and how far their rates may.
 const JUMP: Span = Span::from_millis(1);
 const RATE: Rate = Rate::from_ppb(1_000_000);
-/// The same once their ratio has been learnt. Mostly the raw clock is made of the counter, and
-/// they part only when one of them jumps; else there are two oscillators of one machine.
+/// Limits once their ratio has been learnt. Mostly the raw clock is made of the counter, and they
+/// part only when one of them jumps; else there are two oscillators of one machine.
 const LEARNT_JUMP: Span = Span::from_micros(20);
 const LEARNT_RATE: Rate = Rate::from_ppb(50_000);
 /// The ratio is learnt from checks at least this far apart,
@@ -34,7 +34,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// What broke between the last check and this one, if anything did.
+    /// Finds what broke between the last check and this one, if anything did.
     pub(crate) fn check(&mut self, now: HostCheck, nominal: Period) -> Option<String> {
         let Some(last) = self.last.replace(now) else {
             self.first = Some(now);
@@ -90,7 +90,7 @@ fn passed(period: Period, from: &HostCheck, to: &HostCheck) -> Passed {
     )
 }
 
-/// What the readings at either end leave uncertain. A negative width says nothing of that kind.
+/// Uncertainty by the readings at either end. A negative width says nothing of that kind.
 fn widths(period: Period, from: &HostCheck, to: &HostCheck) -> Span {
     let of = |check: &HostCheck| period.span(check.width).max(Span::ZERO);
     of(from) + of(to)

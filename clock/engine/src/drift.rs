@@ -1,4 +1,4 @@
-//! Who drifts: the source that moves against a majority of the others, however slowly.
+//! Vote on who drifts: the source that moves against a majority of the others, however slowly.
 //!
 //! What a source leans by hardly changes. If one drifts, its offset moves against all the others;
 //! if our oscillator does, all move alike. So every source has a vote on how far the time has moved
@@ -16,11 +16,11 @@ use truechimer_feedforward::number::span;
 use crate::few::Few;
 use crate::select::{Claim, agreement};
 
-/// So many deviations off ...
+/// Deviations off ...
 const SIGMAS: f64 = 5.0;
 /// ... and so much beside, s.
 const LEAST: f64 = 3e-6;
-/// Whoever was outvoted has to come nearer than it had to leave, by this factor.
+/// Factor by which one that was outvoted has to come nearer than it had to leave.
 const NEARER: f64 = 0.75;
 /// Fewer than these are no majority against anybody.
 pub(crate) const CROWD: usize = 3;
@@ -36,9 +36,9 @@ pub(crate) struct Movement {
     pub(crate) by: f64,
     /// Standard deviation of that, s.
     pub(crate) deviation: f64,
-    /// What its path may hide, s.
+    /// Movement that its path may hide, s.
     pub(crate) hidden: f64,
-    /// It is outvoted until now.
+    /// Outvoted until now.
     pub(crate) outvoted: bool,
 }
 
@@ -49,7 +49,7 @@ impl Movement {
     }
 }
 
-/// Who of them has moved by itself.
+/// Tells of each whether it has moved by itself.
 pub(crate) fn outvoted(all: &[Movement]) -> Few<bool> {
     let is_out = |one: usize| {
         // Its own path is no excuse: then it is its path that has changed.

@@ -44,7 +44,7 @@ use reckoning::Reckoning;
 const VOID_AFTER: Span = Span::from_secs(4096);
 /// Just past a deadline.
 const MOMENT: Span = Span::from_millis(1);
-/// What a saved rate may have lost since: ageing, temperature, and the hypervisor's or kernel's
+/// Loss of a saved rate's precision since: ageing, temperature, and the hypervisor's or kernel's
 /// own calibration at each boot.
 const SAVED_RATE_LOSS: Rate = Rate::from_ppb(50_000);
 /// An untended oscillator may stray by `max_wander` in every such span: half of the 2.8 hours that
@@ -65,7 +65,7 @@ pub struct Engine {
     config: Config,
     settings: Settings,
     rate_prior: RatePrior,
-    /// What is known of the rate without having measured it.
+    /// Prior of the rate without having measured it.
     nominal: RatePrior,
     counter: CounterId,
     leaps: Leaps,
@@ -85,7 +85,7 @@ pub struct Engine {
     kernel: Kernel,
     hand: Hand,
     reason: String,
-    /// Who said nothing usable since when, if that is the reason.
+    /// Source that said nothing usable, and since when, if that is the reason.
     quiet: Option<publication::Quiet>,
     /// Nobody's word could be used so far, and nobody is waited for.
     unanswered: bool,
@@ -93,7 +93,7 @@ pub struct Engine {
     others: usize,
     renew_at: Option<Count>,
     last_at: Count,
-    /// What is held against servers that are no longer asked, or have yet to answer this daemon.
+    /// Hold-offs of servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
     /// Standard uncertainty of the published difference clock's rate.
     deviation: Rate,
@@ -112,7 +112,7 @@ impl Engine {
         Engine::with_method(config, start, Box::new(Standard))
     }
 
-    /// The same with another method, to compare it.
+    /// Starts an engine with another method, to compare it.
     #[must_use]
     pub fn with_method(
         config: Config,
@@ -222,8 +222,8 @@ impl Engine {
         actions
     }
 
-    /// The same for callers that keep event and list from one time to the next, and so allocate
-    /// nothing: adds what is to be done to `actions`.
+    /// Handles an event for callers that keep event and list from one time to the next, and so
+    /// allocate nothing: adds what is to be done to `actions`.
     pub fn handle_into(&mut self, at: Count, event: &Event, actions: &mut Vec<Action>) {
         let tells = matches!(event, Event::Check(_) | Event::Disruption { .. });
         if !tells && self.watch.is_before(at, self.settings.nominal) {
@@ -507,8 +507,8 @@ impl Engine {
     }
 }
 
-/// What a daemon before has left of the time, and which servers agreed with that, with since when
-/// and until when it was known.
+/// Time that a daemon before has left, and which servers agreed with that, with since when and
+/// until when it was known.
 #[derive(Debug, Default)]
 struct Known {
     time: Option<TimePrior>,
@@ -550,7 +550,7 @@ fn strangers(config: &Config, start: &Start) -> Option<String> {
     strange.then(|| tellers.join(", "))
 }
 
-/// What is published before anything is known.
+/// Hand that is published before anything is known.
 fn unknown_hand(start: &Start, rate: RatePrior) -> Hand {
     let period: Period = rate.period;
     Hand {

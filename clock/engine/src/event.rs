@@ -1,4 +1,4 @@
-//! What happens to the engine, and what it wants done.
+//! Events of the engine, and actions that it wants done.
 //!
 //! Both sides are plain data that serde can write and read, so that a log of events replays every
 //! decision. All scheduling is in counts: the engine has no other clock.
@@ -20,7 +20,7 @@ use crate::hold_off::{Agreed, Held};
 #[serde(transparent)]
 pub struct SourceId(pub u32);
 
-/// What the engine starts from.
+/// State that the engine starts from.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The count of the start.
@@ -40,7 +40,7 @@ pub struct Start {
     /// The last hand of the daemon before, if the page held one of the same counter, boot and
     /// epoch.
     pub warm: Option<Hand>,
-    /// What an earlier run saved ([`Engine::saved`](crate::Engine::saved)), from any boot.
+    /// State that an earlier run saved ([`Engine::saved`](crate::Engine::saved)), from any boot.
     pub saved: Option<Saved>,
     /// The release date of the program, Unix time in s: no time is earlier. 0: not known.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub struct RtcReading {
     pub may_be_local: bool,
 }
 
-/// What is worth keeping across boots.
+/// State worth keeping across boots.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Saved {
@@ -80,7 +80,7 @@ pub struct Saved {
     pub error: Rate,
     /// Unix time of saving in seconds.
     pub unix: i64,
-    /// What the clock held against its servers then.
+    /// Hold-offs of the clock against its servers then.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<Held>,
     /// Which servers agreed with the clock then.
@@ -128,7 +128,7 @@ pub enum Event {
     Undelivered {
         /// On whose socket.
         source: SourceId,
-        /// What the system said.
+        /// Error of the operating system.
         error: String,
     },
     /// A pulse has come.
@@ -146,14 +146,14 @@ pub enum Event {
     PpsFailed {
         /// Which one.
         source: SourceId,
-        /// What is wrong, for people.
+        /// Trouble, for people.
         error: String,
     },
     /// The host's own clocks, read together at least once a second while the daemon runs.
     Check(HostCheck),
     /// The caller knows that the counter lost its continuity (another clocksource, say).
     Disruption {
-        /// What happened, for the log and for `status`.
+        /// Cause, for the log and for `status`.
         reason: String,
     },
     /// The real-time clock was read; sent about once a minute where there is one.
@@ -261,7 +261,7 @@ pub enum Steer {
     Tell(KernelWord),
 }
 
-/// What the kernel passes on to whoever asks how good its clock is.
+/// Word that the kernel passes on to all who ask how good its clock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct KernelWord {
@@ -270,8 +270,8 @@ pub struct KernelWord {
     pub max_error: Option<Span>,
     /// How far off it probably is.
     pub estimated_error: Span,
-    /// What to do at the next midnight, UTC: +1 to insert a second before it, −1 to leave one out,
-    /// 0 for nothing.
+    /// Step at the next midnight, UTC: +1 to insert a second before it, −1 to leave one out, 0 for
+    /// nothing.
     pub leap: i8,
     /// TAI − UTC now, s, if it is known.
     pub tai_offset: Option<i32>,

@@ -20,8 +20,8 @@ use crate::bar::{self, Bar};
 use crate::peer::HoldOff;
 use crate::select::Claim;
 
-/// What the clock holds against a server: kept beside the saved rate, as the clock
-/// page shows only a bound that covers both.
+/// Hold-off of the clock against a server: kept beside the saved rate, as the clock page shows only
+/// a bound that covers both.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Held {
@@ -47,8 +47,8 @@ pub struct Held {
 }
 
 impl Held {
-    /// What is held at `at` against a server with this hold-off, where `time` is what the clock says,
-    /// and `known` since when.
+    /// Makes what is held at `at` against a server with this hold-off, where `time` is what the
+    /// clock says, and `known` since when.
     pub(crate) fn new(
         server: String,
         counter: CounterId,
@@ -69,8 +69,8 @@ impl Held {
         }
     }
 
-    /// What is known of time by it, if it goes with this hand: unless they contradict each other. A
-    /// hand of another time is newer, and the hold-off is over.
+    /// Prior of time by it, if it goes with this hand: unless they contradict each other. A hand of
+    /// another time is newer, and the hold-off is over.
     pub(crate) fn prior(&self, hand: &Hand) -> Option<TimePrior> {
         let Held { counter, count, time, bound, since, step, known, .. } = *self;
         let goes = counter == hand.counter
@@ -141,12 +141,12 @@ impl Agreed {
     }
 }
 
-/// So many replies of a server must say the same before it counts.
+/// Replies of a server that must say the same before it counts.
 const EXCHANGES: u32 = 2;
 
-/// What there is to say of a hold-off, in one line, when it is `utc` by the clock that is held.
-/// One that has something `against` it (the others' word, or the user's) is wrong, also when its
-/// estimator believes it.
+/// Describes a hold-off in one line, when it is `utc` by the clock that is held. One that has
+/// something `against` it (the others' word, or the user's) is wrong, also when its estimator
+/// believes it.
 pub(crate) fn told(
     hold_off: &HoldOff,
     (name, bar): (&str, Option<&Bar>),
@@ -169,7 +169,7 @@ pub(crate) fn told(
     )
 }
 
-/// What this server says that is held off, for how long it has, and when it is accepted.
+/// Tells what this server says that is held off, for how long it has, and when it is accepted.
 pub(crate) fn says(
     hold_off: &HoldOff,
     (name, bar): (&str, Option<&Bar>),
@@ -182,7 +182,7 @@ pub(crate) fn says(
     format!("{:+} for {since}; {accepted}{}", hold_off.step, bar::remedies(name))
 }
 
-/// The same in a few words.
+/// Tells of it in a few words.
 pub(crate) fn in_short(hold_off: &HoldOff) -> String {
     let moves = if hold_off.steady { "moved" } else { "moves" };
     format!("held off: its time {moves} by {:+}", hold_off.step)
@@ -218,12 +218,12 @@ pub(crate) fn time(span: Span) -> String {
     }
 }
 
-/// What one server says.
+/// Opinion of one server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opinion {
-    /// What its newest replies say.
+    /// Claim of its newest replies.
     newest: Claim,
-    /// What it said before, if they contradict that, and how many they are.
+    /// Claim of its replies before, if they contradict that, and how many they are.
     before: Option<(Claim, u32)>,
     /// When the last reply of it came that was used.
     used: Count,
@@ -297,14 +297,14 @@ pub(crate) fn witnesses(one: usize, opinions: &[Opinion]) -> (usize, usize) {
     (vouchers, opponents)
 }
 
-/// What the others' word makes of it that the time of a server has moved, and is believed.
+/// Judgement of the others on a server whose time has moved, and is believed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moved {
     /// All who can tell have moved alike.
     All,
     /// All who were asked since have moved alike, but not all who can tell were asked.
     AllAsked,
-    /// So many, itself among them, have moved alike, and others stand where they stood.
+    /// Majority, itself among them, that has moved alike; others stand where they stood.
     Majority {
         /// Those that have moved.
         moved: usize,

@@ -1,4 +1,4 @@
-//! What the kernel is told of the system clock that we steer, for those who ask it (`adjtimex(2)`,
+//! Word to the kernel on the system clock that we steer, for those who ask it (`adjtimex(2)`,
 //! `ntp_gettime(3)`): how far off it may be, that a leap second comes, and TAI − UTC.
 
 use truechimer_time::{Count, Instant, Leap, Leaps, Span};
@@ -17,7 +17,7 @@ pub(crate) fn is_leaping(leaps: &Leaps, now: Instant) -> bool {
     [leaps.last, leaps.next].into_iter().flatten().any(near)
 }
 
-/// What the kernel believes by our word.
+/// Belief of the kernel by our word.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kernel {
     told: bool,

@@ -31,7 +31,7 @@ pub(crate) fn later_reading(first: Instant, leaps: &Leaps, about: Option<Instant
 pub(crate) struct Announced(Option<Leap>);
 
 impl Announced {
-    /// What is known after hearing what the servers in use announce at `now`.
+    /// Leaps as known after hearing what the servers in use announce at `now`.
     pub(crate) fn heard(
         &mut self,
         leaps: Leaps,

@@ -1,4 +1,4 @@
-//! What the clock does, without I/O: events in, actions out.
+//! Clock without I/O: events in, actions out.
 //!
 //! The [`Engine`] is the one glue between packets and the published clock. The daemon feeds it
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.

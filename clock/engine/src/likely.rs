@@ -23,7 +23,7 @@ pub(crate) struct Place {
     pub(crate) bound: Span,
 }
 
-/// What these sources come to at this doubt. `None` where that is no narrower than the bound.
+/// Likely error by these sources at this doubt. `None` where that is no narrower than the bound.
 pub(crate) fn likely(sources: &[Estimate], place: &Place, doubt: Rate) -> Option<Likely> {
     let doubt = fraction(doubt);
     let known = || sources.iter().map(|e| e.spread).filter(|spread| spread.is_known);

@@ -15,14 +15,14 @@ use crate::event::SourceId;
 /// from a straight line in that time.
 pub const RENEW_AFTER: Span = Span::from_secs(64);
 
-/// What an estimator begins with.
+/// Beginning of an estimator.
 #[derive(Clone, Copy, Debug)]
 pub struct Beginning {
-    /// What holds of the counter and the path.
+    /// Settings of the counter and the path.
     pub settings: Settings,
-    /// What is known of the counter's rate.
+    /// Prior of the counter's rate.
     pub rate: RatePrior,
-    /// What is known of the time, from an earlier clock.
+    /// Prior of the time, from an earlier clock.
     pub time: Option<TimePrior>,
     /// Seconds between requests.
     pub poll: u32,

@@ -27,7 +27,7 @@ pub(crate) type Interval = (Instant, Instant);
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) id: SourceId,
-    /// As the user knows it.
+    /// Name that the user knows.
     pub(crate) name: String,
     /// A pulse per second: it has no vote, and is believed within what the servers vouch for.
     pub(crate) is_pulse: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Peer {
     pub(crate) strays: bool,
 }
 
-/// What was counted of a source since the start.
+/// Counts of a source since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// The last eight polls or seconds, newest in the lowest bit: 1 = a sample that was used, or is
@@ -95,12 +95,12 @@ impl Peer {
         }
     }
 
-    /// What its filter knows at `at`, if anything.
+    /// Estimate of its filter at `at`, if any.
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
         self.filter.estimate(at)
     }
 
-    /// What its newest samples say, if they contradict what was known by it and are held off.
+    /// Hold-off of its newest samples, if they contradict what was known by it.
     pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         let hold_off = self.filter.hold_off(at)?;
         let left = self.trust.vouched.map(|then| self.filter.span(then - at).max(Span::ZERO));
@@ -195,7 +195,7 @@ impl Peer {
         skew(estimate.period, self.filter.nominal())
     }
 
-    /// What `sources` shows of any source; `reference` is what its offset is shown against, and the
+    /// Row of any source in `sources`; `reference` is what its offset is shown against, and the
     /// name of that if it is not the published clock.
     pub(crate) fn report(
         &self,
@@ -252,7 +252,7 @@ mod tests {
     use truechimer_feedforward::{RatePrior, Settings, Spread};
     use truechimer_time::{CountSpan, Period};
 
-    /// What a source knows from an earlier daemon only is never fresh.
+    /// Knowledge from an earlier daemon only never makes a source fresh.
     #[test]
     fn one_that_has_said_nothing_itself_is_not_fresh() {
         let (period, error) = (Period::NANOSECOND, Rate::from_ppb(500_000));

@@ -26,14 +26,14 @@ const NUMBERS: Span = Span::from_millis(400);
 /// An edge is missed when it is this late.
 const GRACE: Span = Span::from_millis(500);
 const SECOND: Span = Span::from_secs(1);
-/// So many missed in a row, and the user is told.
+/// Edges missed in a row before the user is told.
 const SILENCE: u32 = 4;
 /// Seconds between edges.
 const POLL: u32 = 1;
 /// First and longest wait before it is opened again, s.
 const RETRY: (i64, i64) = (2, 64);
 
-/// What numbers the seconds.
+/// Clock that numbers the seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
     /// The time at the edge.
@@ -49,7 +49,7 @@ impl Numbering {
     }
 }
 
-/// What a pulse does next.
+/// Next thing that a pulse does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Plan {
     /// Have it opened at that count.
@@ -63,7 +63,7 @@ enum Plan {
 pub(crate) struct Pulse {
     pub(crate) config: PpsConfig,
     pub(crate) peer: Peer,
-    /// What is known of time before the first edge.
+    /// Prior of time before the first edge.
     prior: Option<TimePrior>,
     plan: Plan,
     /// How long to wait before it is opened again, s.
@@ -153,7 +153,8 @@ impl Pulse {
         }
     }
 
-    /// It could not be opened, or is gone: once more, later. Returns the trouble if it is new.
+    /// Tries once more, later: it could not be opened, or is gone. Returns the trouble if it is
+    /// new.
     pub(crate) fn failed(&mut self, error: String, at: Count) -> Option<String> {
         self.peer.tally.refuse("unreadable");
         self.plan = Plan::Open(self.after(at, Span::from_secs(self.retry)));
@@ -285,7 +286,7 @@ impl Pulse {
         (self.silence > 0).then_some(Cause::NoReply)
     }
 
-    /// What `sources` shows; `reference` is what its offset is shown against.
+    /// Row in `sources`; `reference` is what its offset is shown against.
     pub(crate) fn report(
         &self,
         at: Count,

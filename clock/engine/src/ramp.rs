@@ -7,7 +7,7 @@
 
 /// Seconds between the first requests (RFC 5905 §13.1 has the same).
 pub(crate) const FIRST_INTERVAL: u32 = 2;
-/// So many requests follow one another at each of the first intervals, s ...
+/// Number of requests that follow one another at each of the first intervals, s ...
 const STEPS: [(u32, u32); 3] = [(7, FIRST_INTERVAL), (3, 4), (13, 8)];
 /// ... and so many at each that is twice as long as the one before, until it is what was asked for.
 const AT_EACH: u32 = 4;

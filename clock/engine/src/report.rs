@@ -1,4 +1,4 @@
-//! What `sources` and `status` show: a snapshot of the engine, as plain data.
+//! Reports for `sources` and `status`: a snapshot of the engine, as plain data.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -37,11 +37,11 @@ pub struct Report {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceStatus {
-    /// It has no estimate, or nothing usable came from it for too long.
+    /// Has no estimate, or nothing usable came from it for too long.
     Unreachable,
-    /// It may not be selected, whatever it says: as configured, as it smears, say.
+    /// May not be selected, whatever it says: as configured, as it smears, say.
     Unselectable,
-    /// It has an estimate, and selection cannot decide: others have yet to answer, or no majority
+    /// Has an estimate, and selection cannot decide: others have yet to answer, or no majority
     /// agrees.
     Candidate,
     /// Its interval does not meet the majority's, or that of its newest samples does not; or it
@@ -82,7 +82,7 @@ impl SourceStatus {
 /// One source.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// As configured: host and port, or the name of a pulse.
+    /// Name as configured: host and port, or the name of a pulse.
     pub name: String,
     /// Whether it is a pulse per second: requests are then edges, the round trip is the time that
     /// an edge may have happened in.
@@ -152,7 +152,7 @@ pub struct SourceReport {
     pub accepted: u64,
     /// Requests that the server did not reply to in time.
     pub timeouts: u64,
-    /// What was refused, by reason.
+    /// Refusals, by reason.
     pub refused: BTreeMap<String, u64>,
     /// How the two directions of its path differ, as the user declared.
     #[serde(default)]
@@ -209,11 +209,11 @@ pub enum ReasonKind {
     NoMajority,
     /// Falseticker: it, or what its newest samples say, is not where the majority agrees.
     Outvoted,
-    /// It contradicts the one that leads.
+    /// Contradicts the one that leads.
     ContradictsSelected,
-    /// It runs at another rate than a majority of the servers.
+    /// Runs at another rate than a majority of the servers.
     RateDiffers,
-    /// It is within what the majority leaves open, but not where most of the others probably are.
+    /// Within what the majority leaves open, but not where most of the others probably are.
     Outlier,
     /// Hold-off: its time has moved by more than it may, and stays there; what was known stands.
     StepSuspected,

@@ -24,7 +24,7 @@ impl Claim {
         (both.low <= both.high).then_some(both)
     }
 
-    /// What lies between the two; 0 if they meet.
+    /// Gap between the two; 0 if they meet.
     pub(crate) fn gap(&self, other: &Claim) -> i128 {
         let low = self.low.saturating_sub(other.high);
         low.max(other.low.saturating_sub(self.high)).max(0)
@@ -47,7 +47,7 @@ pub(crate) fn agreement(claims: &[Claim], to_come: usize) -> Option<Claim> {
     agreement_among(&each, to_come)
 }
 
-/// The same where a source may claim that the truth is in one of several intervals.
+/// Finds agreement where a source may claim that the truth is in one of several intervals.
 pub(crate) fn agreement_among(sources: &[&[Claim]], to_come: usize) -> Option<Claim> {
     let all = sources.len() + to_come;
     let honest = all - all.saturating_sub(1) / 2;

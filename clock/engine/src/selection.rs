@@ -28,14 +28,14 @@ use crate::select::{Claim, agreement, agreement_among};
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
 /// instead.
 const SWITCH: (i64, i64) = (5, 8);
-/// The same for weights, which go as 1 / bound².
+/// Factor for weights, which go as 1 / bound².
 const HEAVIER: f64 = 2.56;
 /// Where a source probably is: within so many deviations and half of the path's part of its bound.
 /// Paths of which one direction takes three quarters are rare.
 const PROBABLE: i128 = 4;
 /// A smaller share than this is not worth mentioning.
 const SHARE: f64 = 0.01;
-/// So many servers must agree before it counts what is probable.
+/// Servers that must agree before it counts what is probable.
 const CROWD: usize = 3;
 
 /// A little more, for what reading a counter rounds off.
@@ -48,7 +48,7 @@ pub(crate) struct Voter<'v> {
 }
 
 impl Voter<'_> {
-    /// What a method may prefer.
+    /// Candidate that a method may prefer.
     pub(crate) fn candidate(&self) -> Option<Candidate<'_>> {
         let Peer { id, filter, tally, .. } = &*self.peer;
         let (source, used, estimator) = (*id, tally.accepted, filter.estimator.as_ref());
@@ -83,7 +83,7 @@ struct Agreed {
 /// Where the truth is by one source: in one of these, if it says anything.
 type Claims<'c> = dyn Fn(&Voter<'_>) -> Option<Few<Claim>> + 'c;
 
-/// What an estimate claims, on the scale that begins at `origin`.
+/// Claim of an estimate, on the scale that begins at `origin`.
 fn claim(estimate: &Estimate, origin: Instant) -> Claim {
     let middle = (estimate.time - origin).0;
     let [Span(before), Span(after)] = estimate.reach();
@@ -99,7 +99,7 @@ pub(crate) fn vouched(estimates: &[Option<Estimate>], to_come: usize) -> Option<
     Some((origin + Span(low.saturating_add(half)), Span(half.saturating_add(1))))
 }
 
-/// What the voters come to.
+/// Choice of the voters.
 pub(crate) struct Chosen {
     /// The one with the most weight, in the order of the voters.
     pub(crate) index: usize,
@@ -107,7 +107,7 @@ pub(crate) struct Chosen {
     pub(crate) estimate: Estimate,
     /// How far the time is likely to be off.
     pub(crate) likely: Option<Likely>,
-    /// What of that bound is there only because it covers samples that are held off.
+    /// Part of that bound that is there only because it covers samples that are held off.
     pub(crate) disputed: Span,
     /// How many others have a part in it that is worth mentioning.
     pub(crate) others: usize,
@@ -225,7 +225,7 @@ fn likely_of(
     likely(&servers, &place, doubt)
 }
 
-/// What part a source has, and why none.
+/// Part of a source, and why none.
 fn part(
     peer: &mut Peer,
     e: &Estimate,
@@ -260,8 +260,8 @@ fn part(
     (Status::Truechimer, None)
 }
 
-/// Who of those that agree has a part: those that were sampled lately, if there are any, and
-/// of several servers those that are where most of them probably are.
+/// Those who agree and have a part: those that were sampled lately, if there are any, and of
+/// several servers those that are where most of them probably are.
 fn parts(
     voters: &mut [Voter<'_>],
     parted: &[bool],
@@ -545,7 +545,7 @@ fn news(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Claim> {
     speaks.filter_map(|voter| voter.peer.newest(at)).map(claim).collect()
 }
 
-/// The same whole seconds away, where it meets what is held off there.
+/// Claim whole seconds away, where it meets what is held off there.
 fn seconds_away(claim: &Claim, news: &Claim) -> Option<Claim> {
     let Span(second) = Span::from_secs(1);
     let middle = |claim: &Claim| claim.low / 2 + claim.high / 2;
@@ -555,8 +555,8 @@ fn seconds_away(claim: &Claim, news: &Claim) -> Option<Claim> {
     (seconds != 0 && there.meets(news)).then_some(there)
 }
 
-/// What the pulses leave of that: a majority of those that lie within it. While there is `news`
-/// that is held off, only of those whose edges fit.
+/// Agreement that the pulses leave of that: a majority of those that lie within it. While there is
+/// `news` that is held off, only of those whose edges fit.
 fn narrowed(
     voters: &[Voter<'_>],
     claims: &Claims<'_>,

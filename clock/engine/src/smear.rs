@@ -20,11 +20,11 @@ use truechimer_feedforward::number::seconds;
 
 /// From noon to midnight, s.
 const HALF: i64 = 43_200;
-/// So many replies in a row must follow the saw tooth, or must not, to change what is thought.
+/// Replies in a row that must follow the saw tooth, or must not, to change what is thought.
 const REPLIES: u32 = 4;
-/// So many clear replies in a row that are not smeared tell that the server does not.
+/// Clear replies in a row, not smeared, that tell that the server does not smear.
 const HONEST: u32 = 2;
-/// What is seen may be so much of what is expected, at least and at most: our own clock may have
+/// Share of what is expected that may be seen, at least and at most: our own clock may have
 /// followed a little.
 const SHARE: (f64, f64) = (0.5, 1.25);
 /// The smear must exceed what else may be wrong by so much.
@@ -36,9 +36,9 @@ const ASKEW: f64 = 0.1;
 const OWN: f64 = 0.45;
 /// A clock that may itself be off by more than this part of a smear can never tell one.
 const TELLS: f64 = 0.7;
-/// What may be wrong with any reply, s.
+/// Error that any reply may have, s.
 const LEAST: f64 = 100e-6;
-/// What a smear that is taken off may differ from the one that we think of: this part of it.
+/// Tolerance of a smear that is taken off, against the one that we think of: this part of it.
 const ROUGH: i128 = 1000;
 
 /// How far a server that smears is ahead of the truth at `at`; `None` if no leap is near.
@@ -53,7 +53,7 @@ pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
     Some(Span(step * ahead))
 }
 
-/// What is thought of one server.
+/// Belief about one server.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Smear {
     found: bool,
@@ -72,7 +72,7 @@ enum Early {
     /// No reply since the day of the leap began.
     #[default]
     Unseen,
-    /// It is.
+    /// Too early to tell.
     Open {
         /// But for so many clear replies in a row of a server that does not smear.
         honest: u32,
@@ -175,7 +175,7 @@ impl Smear {
         self.found || self.plausible
     }
 
-    /// What is to be taken off a reply that is `off` from our clock, and what is to be added to its
+    /// Correction to take off a reply that is `off` from our clock, and what is to be added to its
     /// root distance for it.
     pub(crate) fn correction(&self, off: Span, expected: Option<Span>) -> Option<(Span, Span)> {
         let expected = expected.filter(|_| self.found)?;

@@ -27,20 +27,20 @@ use path::Path;
 use resolver::Resolver;
 use schedule::{MISSES_PER_ADDRESS, Plan, Schedule};
 
-/// What the engine knows of the time when a datagram comes.
+/// Knowledge of the time when a datagram comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     /// They put the server's UTC onto the leap-free scale.
     pub(crate) leaps: Leaps,
     /// The time at the arrival by the published clock.
     pub(crate) about: Option<Instant>,
-    /// The same by dead reckoning since a leap second came near.
+    /// Time at the arrival by dead reckoning since a leap second came near.
     pub(crate) reckoned: Option<(Instant, Span)>,
     /// Other sources tell it as well.
     pub(crate) others: bool,
 }
 
-/// What all sources are built with.
+/// Basis that all sources are built with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Basis {
     pub(crate) settings: Settings,
@@ -60,13 +60,13 @@ pub(crate) struct Source {
     association: Option<Association>,
     path: Path,
     smear: LeapSmear,
-    /// What the user is to be told of it.
+    /// News of it for the user.
     news: Option<String>,
     /// The user has been told that it drifts.
     stray_told: bool,
 }
 
-/// What a reply led to.
+/// Effect of a reply.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Heard {
     /// Used.
@@ -111,17 +111,17 @@ impl Source {
         self.peer.id
     }
 
-    /// What the user calls it: host and port.
+    /// Name that the user gave it: host and port.
     pub(crate) fn name(&self) -> &str {
         &self.peer.name
     }
 
-    /// What its filter knows at `at`, if anything.
+    /// Estimate of its filter at `at`, if any.
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
         self.peer.estimate(at)
     }
 
-    /// What its newest samples say, if they contradict what was known by it and are held off.
+    /// Hold-off of its newest samples, if they contradict what was known by it.
     pub(crate) fn hold_off(&self, at: Count) -> Option<HoldOff> {
         self.peer.hold_off(at)
     }
@@ -171,7 +171,7 @@ impl Source {
         self.schedule.is_not_awaited();
     }
 
-    /// What its last usable reply said of leap seconds.
+    /// Leap indicator of its last usable reply.
     pub(crate) fn leap(&self) -> Option<LeapIndicator> {
         Some(self.peer.filter.last?.reply?.leap)
     }
@@ -205,7 +205,7 @@ impl Source {
             .then_some(age)
     }
 
-    /// It turned out to be the server that `other` is already.
+    /// Takes it for the server that `other` is already.
     pub(crate) fn is_the_same_as(&mut self, other: &str) {
         self.peer.trouble = Some(self.peer.trust.is_the_same_as(other).into());
     }
@@ -217,7 +217,7 @@ impl Source {
         }
     }
 
-    /// What there is to be told of it and was not yet.
+    /// News of it that was not yet told.
     pub(crate) fn news(&mut self) -> Option<String> {
         self.news.take()
     }

@@ -18,8 +18,8 @@ use crate::few::Few;
 const SMALL: Span = Span::from_micros(100);
 /// namely with this time constant, s: a few readings, which come about once a second.
 const SMALL_SECONDS: i64 = 2;
-/// What is beyond takes this time constant, s: should the daemon be held up or killed meanwhile,
-/// the slew goes on.
+/// Time constant for the rest, s: should the daemon be held up or killed meanwhile, the slew goes
+/// on.
 const LARGE_SECONDS: i64 = 8;
 /// The kernel slews by frequency up to this.
 const LIMIT: Rate = Rate::from_ppb(500_000);
@@ -35,7 +35,7 @@ const SURPRISE: Rate = Rate::from_ppb(1000);
 /// unless it happens so often in a row: the kernel counts by another clocksource, say.
 const INSISTENCE: u32 = 4;
 
-/// What the system clock showed, and what it should have shown.
+/// Time that the system clock showed, and what it should have shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) count: Count,

@@ -379,7 +379,7 @@ impl World {
         self.look();
     }
 
-    /// What can be asked at any time.
+    /// Asks all that can be asked at any time.
     fn look(&self) {
         let report = self.engine.report(self.now);
         assert!(report.sources.len() <= self.config, "a source is left over");
@@ -496,7 +496,7 @@ fn good_replies_synchronise_every_estimator() {
     }
 }
 
-/// What of the engine is there to see: all that it holds.
+/// Size of all that the engine holds.
 fn size(engine: &Engine) -> usize {
     format!("{engine:?}").len()
 }
@@ -504,7 +504,7 @@ fn size(engine: &Engine) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same hostile things over and over, and never a day without a good reply.
+    /// Repeats hostile things over and over, and never a day without a good reply.
     #[test]
     fn memory_has_a_limit(
         kind in 0..TABLE.len(),

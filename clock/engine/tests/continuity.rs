@@ -1,4 +1,4 @@
-//! What must not be lost: one test for each thing that could go without another test noticing.
+//! Things that must not be lost: one test for each that could go without another test noticing.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 

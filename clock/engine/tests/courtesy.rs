@@ -1,4 +1,4 @@
-//! What servers ask of their clients by kiss codes, obeyed and not for ever, over months.
+//! Demands of servers on their clients by kiss codes, obeyed and not for ever, over months.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a test may
 
 mod world;

@@ -1,4 +1,4 @@
-//! What is held off when a daemon ends, or a configuration changes: it stays so.
+//! Samples held off when a daemon ends, or a configuration changes: they stay so.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -20,7 +20,7 @@ fn left_during_a_hold(servers: &[(&str, Server)], offset: Span, seconds: i64) ->
     (world, hand)
 }
 
-/// What is published covers the truth, and where this server puts it.
+/// Checks that the published time covers the truth, and where this server puts it.
 fn covers_both(world: &World, server: Server) {
     let (error, bound) = (world.error(), world.hand().bound_at(world.now));
     let apart = (error - server.offset).abs();
@@ -141,7 +141,7 @@ fn held(world: &World) -> bool {
     world.engine.report(world.now).sources[0].reason.is_some()
 }
 
-/// What this daemon leaves behind, hand and state, to the next one, ten seconds later.
+/// Next daemon, ten seconds later, with the hand and state that this one leaves behind.
 fn restarted(before: &World, server: Server, spoil: impl Fn(&mut Saved)) -> World {
     let mut saved = before.engine.saved(before.now).unwrap();
     spoil(&mut saved);

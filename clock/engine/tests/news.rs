@@ -1,4 +1,4 @@
-//! What the user, or a program, is told of changes: once each, and nothing that is not so.
+//! News of changes for the user, or a program: once each, and nothing that is not so.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -21,7 +21,7 @@ fn three() -> World {
     world
 }
 
-/// What was told of that kind since.
+/// Notes of that kind since.
 fn told<'w>(world: &'w World, words: &str) -> Vec<&'w String> {
     world.notes.iter().filter(|note| note.contains(words)).collect()
 }
@@ -160,7 +160,7 @@ fn the_doubt_has_a_form_for_programs() {
     assert!(near(lies.age, Span::from_secs(290)), "{}", lies.age);
 }
 
-/// Whoever is gone cannot take a leap second back.
+/// Servers that are gone cannot take a leap second back.
 #[test]
 fn the_kernel_is_not_left_to_leap_by_itself() {
     let midnight = 1_801_440_000;

@@ -200,7 +200,7 @@ fn read_rtc(world: &mut World, ahead: Span) {
     world.event(Event::Rtc(reading(world.now, unix, None)));
 }
 
-/// The same beside a system clock that is so far ahead of the truth.
+/// Reads it beside a system clock that is so far ahead of the truth.
 fn read_rtc_beside(world: &mut World, ahead: Span, system: Span) {
     let unix = |ahead: Span| (world::truth(world.now) + ahead).secs() - 1;
     let (unix, system) = (unix(ahead), Some(unix(system)));
@@ -339,7 +339,7 @@ fn the_last_one_left_goes_on_and_moves_nothing() {
     assert!((world.error() - MS(200)).abs() < MS(1), "{}", world.error());
 }
 
-/// Whoever is left alone does not announce a leap second either.
+/// Servers left alone do not announce a leap second either.
 #[test]
 fn one_of_three_announces_no_leap_second() {
     let mut world = three(3600);
@@ -585,7 +585,7 @@ fn what_was_learnt_from_others_is_not_held_against_a_new_server() {
     next.assert_true();
 }
 
-/// Whoever has the servers' names lead elsewhere, once they are silent.
+/// Attackers have the servers' names lead elsewhere, once they are silent.
 #[test]
 fn other_addresses_are_no_way_around_it() {
     for offset in [Span::from_secs(500), TEN_YEARS] {
@@ -619,8 +619,8 @@ fn far_away(delay: i64) -> World {
     world
 }
 
-/// What they have moved it by, where that is the most that they may; beside what an oscillator may
-/// have strayed since then, of which they have had the most made.
+/// Checks that they have moved it by no more than they may; beside what an oscillator may have
+/// strayed since then, of which they have had the most made.
 fn assert_limited(world: &World, why: &str) {
     let (error, bound) = (world.error(), world.hand().bound_at(world.now));
     assert!(error.abs() < MS(2500), "{why}: {error} ± {bound}");
@@ -733,7 +733,7 @@ fn a_restart_is_no_way_around_it() {
     assert!(reason(&next).contains("max-step"), "{}", reason(&next));
 }
 
-/// What was accepted, read and told is in the log: it repeats.
+/// Log of all that was accepted, read and told: it repeats.
 #[test]
 fn every_such_event_repeats() {
     let mut world = three(600);

@@ -14,7 +14,7 @@ use truechimer_timehands::Status;
 use world::{ORIGIN, World, config, start, truth};
 
 const SECOND: i64 = 1_000_000_000;
-/// As late as the edges are stamped, ns.
+/// Delay of the edges' stamps, ns.
 const LATE: i64 = 2_000;
 
 /// A world with a pulse in it.

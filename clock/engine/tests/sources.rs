@@ -440,7 +440,7 @@ fn a_closed_port_is_told_of_once() {
     assert!(world.engine.report(world.now).sources[0].refused["undelivered"] > 5);
 }
 
-/// What two servers said an hour ago is worth less than what one says now. (They kept their votes
+/// Words of two servers an hour ago are worth less than what one says now. (They kept their votes
 /// for ever: the bound grew as if nobody answered, to a second in a day.)
 #[test]
 fn servers_that_are_silent_for_long_have_no_vote() {

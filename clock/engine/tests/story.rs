@@ -1,4 +1,4 @@
-//! The same events lead to the same hands, to the last bit, on every machine.
+//! Proof that equal events lead to equal hands, to the last bit, on every machine.
 
 extern crate alloc;
 

@@ -186,7 +186,7 @@ pub struct Doubt {
     pub open: (Instant, Instant),
 }
 
-/// Knowledge of an estimator at one count.
+/// Estimate at one count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
     /// The count that the estimate is for.

@@ -7,22 +7,22 @@ use super::{ALIKE, Outvoted, Put};
 use crate::drift::{self, Movement};
 use crate::few::Few;
 
-/// So many deviations off, and the source has jumped, or the oscillator has: whoever can tell is
+/// Deviations off that show that the source has jumped, or the oscillator has: all who can tell are
 /// asked …
 const JUMP: f64 = 6.0;
 /// … and so much beside, s.
 const JUMP_LEAST: f64 = 3e-6;
 /// Before its lean has been averaged for so long, what a source says next is no jump, s.
 const SETTLED: f64 = 1800.0;
-/// Whoever is asked must be so many times better than what is asked about ...
+/// Factor by which one that is asked must be better than what is asked about ...
 const ABLE: f64 = 4.0;
 /// ... and whoever tells that one that was away has moved, so many times.
 const ABLE_BEFORE: f64 = 16.0;
-/// What came slowly is no jump: less than this share of it is new.
+/// Share of a jump that must be new at least: what came slowly is none.
 const SLOWLY: f64 = 0.5;
 /// Where a source that was outvoted has stayed for so long, it leans from now on, s.
 const STAYS: f64 = 3600.0;
-/// So many deviations elsewhere, and it has not stayed.
+/// Deviations elsewhere that show that it has not stayed.
 const ELSEWHERE: f64 = 5.0;
 
 /// A source that is suddenly elsewhere: was it its path, or is it our clock? The others tell by
@@ -105,7 +105,7 @@ pub(super) fn judge(put: &mut [Put], at: Count) {
     }
 }
 
-/// Who moves against the majority has no part from when the others have said so again, and until it
+/// Excludes one that moves against the majority from when the others have said so again, until it
 /// comes back, or stays. `elapsed` is how long ago a count was, s.
 pub(super) fn vote(put: &mut [Put], at: Count, elapsed: impl Fn(Count) -> f64) {
     let votes = |p: &&mut Put| !p.silent && p.member.suspect.is_none() && p.member.used >= ALIKE;

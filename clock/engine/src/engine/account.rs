@@ -1,4 +1,4 @@
-//! What the engine can say of itself: for `sources` and `status`, and for the next start.
+//! Account of the engine: for `sources` and `status`, and for the next start.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -33,7 +33,7 @@ impl Engine {
         self.peers().find(|peer| peer.id == id).map_or("", |peer| &peer.name)
     }
 
-    /// What the engine knows, for `sources` and `status`.
+    /// Report of the engine, for `sources` and `status`.
     #[must_use]
     pub fn report(&self, now: Count) -> Report {
         let measured = self.selected().and_then(|peer| Some(peer.skew(&peer.estimate(now)?)));
@@ -95,8 +95,8 @@ impl Engine {
         Some(Reason::of(found.or(unreachable.as_ref())?, since))
     }
 
-    /// What the offsets of the sources are shown against, and its name if it is not the published
-    /// clock: without that the server in the middle.
+    /// Reference that the offsets of the sources are shown against, and its name if it is not the
+    /// published clock: without that the server in the middle.
     fn reference(&self, now: Count) -> Option<(Instant, Option<String>)> {
         if self.hand.status != Status::Unknown {
             return Some((self.hand.time_at(now), None));
@@ -112,7 +112,7 @@ impl Engine {
         known.then(|| self.leaps.utc(self.hand.time_at(now)))
     }
 
-    /// What of the published bound is there only because it covers samples that are held off.
+    /// Part of the published bound that is there only because it covers samples that are held off.
     fn disputed(&self) -> Option<Span> {
         let Hand { disputed, status, .. } = self.hand;
         Some(disputed).filter(|disputed| status.bound_holds() && *disputed > Span::ZERO)
@@ -146,7 +146,7 @@ impl Engine {
         Some((name.to_owned(), says))
     }
 
-    /// What the engine knows of one source, if there is such a one.
+    /// Report of one source, if there is such a one.
     #[must_use]
     pub fn source_report(&self, id: SourceId, now: Count) -> Option<SourceReport> {
         let reference = self.reference(now);
@@ -183,8 +183,8 @@ impl Engine {
         self.peers().find(|peer| peer.id == id)?.filter.last_exchange()
     }
 
-    /// What it holds against servers whose time has moved by more than it may; of those that are no
-    /// longer asked as well, for as long as a hand is good: they may be asked again.
+    /// Hold-offs of servers whose time has moved by more than it may; of those that are no longer
+    /// asked as well, for as long as a hand is good: they may be asked again.
     #[must_use]
     pub fn held(&self, now: Count) -> Vec<Held> {
         let held = |source: &Source| {
@@ -203,13 +203,14 @@ impl Engine {
         self.sources.iter().filter_map(held).chain(gone.cloned()).collect()
     }
 
-    /// What is worth keeping across boots, if anything is.
+    /// State worth keeping across boots, if any.
     #[must_use]
     pub fn saved(&self, now: Count) -> Option<Saved> {
         self.left(now).filter(|saved| saved.error <= WORTH_SAVING)
     }
 
-    /// What the next daemon on the same clock page should know, however little is known of the rate.
+    /// State that the next daemon on the same clock page should know, however little is known of
+    /// the rate.
     #[must_use]
     pub fn left(&self, now: Count) -> Option<Saved> {
         let estimate = self.selected().and_then(|peer| peer.estimate(now));

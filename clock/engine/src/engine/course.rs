@@ -9,7 +9,7 @@ use truechimer_timehands::Hand;
 
 use super::STRAYS;
 
-/// It is widened when it is so old.
+/// Age at which it is widened.
 const WIDENED: Span = Span::from_secs(64);
 /// How far from its home an oscillator may stray in all, in terms of what it may in [`STRAYS`]:
 /// 8 ppm where that is 0.5.
@@ -44,7 +44,7 @@ impl Rates {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Course {
     rates: Rates,
-    /// As of then.
+    /// Count of that.
     at: Count,
     /// Where those of all hands meet, however old: the oscillator's own.
     home: Rates,

@@ -46,7 +46,7 @@ const SEVERAL: usize = 2;
 /// How often a hand that is held is made anew.
 const RENEW: Span = Span::from_secs(64);
 
-/// What the gate remembers.
+/// Memory of the gate.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// By whose word the published time stands, by name; empty: nobody knows.
@@ -58,7 +58,7 @@ pub(super) struct Gate {
     pub(super) stepped: bool,
     /// How fast the clock can go without their doing.
     course: Option<Course>,
-    /// What is held off, if anything is.
+    /// Hold, if anything is held off.
     pub(super) hold: Option<Hold>,
     /// The user's word: what is published next is, whatever stands.
     accepted: bool,
@@ -96,14 +96,14 @@ pub(super) enum Until {
 /// Something that is held off.
 #[derive(Clone, Debug)]
 pub(super) struct Hold {
-    /// What was published before, and stands; `None`: nothing, or nothing that still holds.
+    /// Hand that was published before, and stands; `None`: nothing, or nothing that still holds.
     pub(super) stands: Option<Hand>,
     bar: Bar,
     since: Count,
 }
 
-/// What was published at a count, the bound of its error without what it disputed, and how fast
-/// that grows there: the rate strays ever further from what it was, evenly at the worst.
+/// Time published at a count, the bound of its error without what it disputed, and how fast that
+/// grows there: the rate strays ever further from what it was, evenly at the worst.
 fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
     let away = hand.period.span(at - hand.base).abs();
     // In whole seconds, as the product in full is too large for a number.
@@ -171,8 +171,8 @@ impl Engine {
         self.sources.iter().filter(|source| agrees(source)).count()
     }
 
-    /// What stands against a move: what was published last, if it was promised and is the word of a
-    /// server that is still configured, or nobody knows whose.
+    /// Hand that stands against a move: what was published last, if it was promised and is the word
+    /// of a server that is still configured, or nobody knows whose.
     pub(super) fn stands(&self) -> Option<Hand> {
         let stands = match &self.gate.hold {
             Some(hold) => hold.stands,
@@ -487,7 +487,7 @@ impl Engine {
         self.change_log = change_log;
     }
 
-    /// What stands, with a bound that covers what the sources come to as well.
+    /// Hand that stands, with a bound that covers what the sources come to as well.
     fn covering(&self, stands: &Hand, chosen: &Chosen, at: Count) -> Hand {
         let estimate = &chosen.estimate;
         let (time, bound, growth) = carried(stands, self.settings.max_wander, at);
@@ -513,7 +513,7 @@ impl Engine {
         }
     }
 
-    /// What the sources come to is published: nothing is held off any more.
+    /// Publishes what the sources come to: nothing is held off any more.
     pub(super) fn admitted(&mut self, at: Count, actions: &mut Vec<Action>) {
         if let Some(hold) = self.gate.hold.take()
             && hold.stands.is_some()

@@ -14,7 +14,7 @@ use truechimer_ntp::{RefId, Reply, Timestamp};
 use super::{Engine, note};
 use crate::event::{Action, Level, SourceId};
 
-/// As many settings of the clock that two have in common are no chance.
+/// Number of settings of the clock that two have in common and are no chance.
 const LIKE_SETTINGS: u32 = 4;
 /// After as many replies in a row to which the other's are unlike they were one.
 const UNLIKE_REPLIES: u32 = 16;
@@ -28,7 +28,7 @@ struct Setting {
 }
 
 impl Setting {
-    /// What a reply says; none where that tells nobody apart: receivers of one signal are all set
+    /// Setting by a reply; none where that tells nobody apart: receivers of one signal are all set
     /// at whole seconds.
     fn of(reply: &Reply) -> Option<Setting> {
         let Reply { reference_timestamp: at, reference_id: by, stratum, .. } = *reply;
@@ -41,14 +41,14 @@ impl Setting {
     }
 }
 
-/// What a server said last, and whether it had said so before: some say when they answer.
+/// Last word of a server, and whether it had said so before: some say when they answer.
 #[derive(Debug)]
 struct Said {
     last: Option<Setting>,
     again: bool,
 }
 
-/// What two have had in common.
+/// Likeness of two.
 #[derive(Debug, Default)]
 struct Pair {
     last: Option<Setting>,
@@ -57,7 +57,7 @@ struct Pair {
     told: bool,
 }
 
-/// What is known of all of them.
+/// Likeness of all of them.
 #[derive(Debug, Default)]
 pub(super) struct Likeness {
     said: BTreeMap<SourceId, Said>,

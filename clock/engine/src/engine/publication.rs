@@ -34,7 +34,7 @@ pub(super) struct Quiet {
     pub(super) smears: &'static str,
 }
 
-/// So many servers are named where none agree.
+/// Number of servers that are named where none agree.
 const SHOWN: usize = 6;
 
 impl Engine {
@@ -406,7 +406,7 @@ impl Engine {
         chosen
     }
 
-    /// The same, where those that have no vote are taken for silent.
+    /// Chooses, where those that have no vote are taken for silent.
     fn chosen(&mut self, at: Count) -> Option<Chosen> {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
@@ -449,7 +449,7 @@ impl Engine {
         !self.method.combines()
     }
 
-    /// What the second of an edge at count `at` is told by: what the servers vouch for, where they
+    /// Clock that tells the second of an edge at count `at`: what the servers vouch for, where they
     /// do; else by the published clock, as long as its bound holds.
     pub(super) fn numbering(&mut self, at: Count) -> Option<Numbering> {
         let votes = self.votes(at);
@@ -463,7 +463,7 @@ impl Engine {
         servers.filter(|clock| clock.is_enough()).or(published)
     }
 
-    /// What is known of the rate by now.
+    /// Prior of the rate by now.
     pub(super) fn known_rate(&self) -> RatePrior {
         match self.hand.status {
             Status::Synchronised => RatePrior { period: self.hand.period, error: self.hand.growth },
@@ -488,7 +488,7 @@ impl Engine {
         self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
     }
 
-    /// What each source says. Two that turn out to be the same server have one vote, and one that
+    /// Votes of the sources. Two that turn out to be the same server have one vote, and one that
     /// has been silent for long has none.
     pub(super) fn votes(&mut self, at: Count) -> Few<Option<Estimate>> {
         let timed_out = self.timed_out(at);

@@ -38,7 +38,7 @@ pub(crate) struct Sample {
     pub(crate) reply: Option<Reply>,
     /// The round trip, less the server's residence time; none of a pulse.
     pub(crate) rtt: Option<Span>,
-    /// What was added to its root distance, as it may have been smeared.
+    /// Addition to its root distance, as it may have been smeared.
     pub(crate) smear: Span,
 }
 
@@ -181,7 +181,7 @@ impl Filter {
     }
 }
 
-/// What the estimator is told of the path.
+/// Asymmetry of the path as the estimator takes it.
 pub(crate) fn declared(asymmetry: Asymmetry) -> truechimer_feedforward::Asymmetry {
     let Asymmetry { by, error } = asymmetry;
     truechimer_feedforward::Asymmetry { by, error }

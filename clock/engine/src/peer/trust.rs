@@ -11,7 +11,7 @@ use crate::bar::Bar;
 use crate::cause::Cause;
 use crate::report::SourceStatus;
 
-/// What selection made of a source, and what it remembers of it for the next time.
+/// Verdict of selection on a source, and what it remembers of it for the next time.
 #[derive(Debug)]
 pub(crate) struct Trust {
     status: SourceStatus,
@@ -21,7 +21,7 @@ pub(crate) struct Trust {
     pub(crate) is_newest_false: bool,
     /// Its filter began with the time of a clock page, and nobody knows that this was its own.
     pub(crate) foreign_start: bool,
-    /// It agreed with that time, by what an earlier daemon has kept.
+    /// Agreed with that time, by what an earlier daemon has kept.
     pub(crate) agreed: bool,
     /// When others' votes last made it believed where it had moved to.
     pub(crate) moved: Option<Count>,
@@ -126,7 +126,7 @@ impl Trust {
         }
     }
 
-    /// It turned out to be the server that `other` is already. Returns the trouble.
+    /// Takes it for the server that `other` is already. Returns the trouble.
     pub(crate) fn is_the_same_as(&mut self, other: &str) -> String {
         if self.same.as_ref().is_none_or(|same| same.of != other) {
             self.same = Some(SameServer { of: other.to_owned(), told: false });
@@ -144,7 +144,7 @@ impl Trust {
         self.same.as_ref().map(|same| same.of.as_str())
     }
 
-    /// What is to be told of its being the server that another is already, once.
+    /// News, once, that it is the server that another is already.
     pub(crate) fn same_server_news(&mut self) -> Option<String> {
         let same = self.same.as_mut().filter(|same| !same.told)?;
         same.told = true;

@@ -1,4 +1,4 @@
-//! What a server's schedule has due: a look-up, a request, another address.
+//! Actions that a server's schedule has due: a look-up, a request, another address.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

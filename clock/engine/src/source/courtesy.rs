@@ -1,4 +1,4 @@
-//! What servers asked of us by kiss codes (RFC 5905 §7.4), and how that wears off.
+//! Demands of servers by kiss codes (RFC 5905 §7.4), and how they wear off.
 //!
 //! `RATE` doubles the poll interval at once, each time. It is halved again after a time without:
 //! [`CALM`] at first, and twice as long after each `RATE` that comes at an interval which was too
@@ -32,7 +32,7 @@ const WISHED_RETRY: u32 = 300;
 /// Addresses that are remembered for having refused service; names of pools lead to ever new ones.
 const MOST_REFUSALS: usize = 32;
 
-/// What was asked of us.
+/// Demands on us.
 #[derive(Debug)]
 pub(super) struct Courtesy {
     /// The poll interval is no shorter than this, s.

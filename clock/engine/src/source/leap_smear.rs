@@ -12,7 +12,7 @@ const RESETTLES: u32 = 32;
 #[derive(Debug, Default)]
 pub(super) struct LeapSmear {
     smear: Smear,
-    /// So many more replies may contradict what was known before a smear was found.
+    /// Number of more replies that may contradict what was known before a smear was found.
     resettles: u32,
 }
 

@@ -18,9 +18,9 @@ pub(super) struct Path {
     heard_from: Option<SocketAddr>,
     /// Whose path is declared.
     declared_at: Option<SocketAddr>,
-    /// What the user has declared of it.
+    /// Declaration of the user about it.
     declared: Option<Asymmetry>,
-    /// What of that is used: nothing, if it is of another path or cannot be.
+    /// Part of that which is used: nothing, if it is of another path or cannot be.
     used: Option<Asymmetry>,
     /// The round trip that the declaration cannot be true of.
     impossible: Option<Span>,
@@ -40,7 +40,7 @@ impl Path {
         }
     }
 
-    /// What is declared of it and used.
+    /// Asymmetry that is declared of it and used.
     pub(super) fn asymmetry(&self) -> Option<Asymmetry> {
         self.used
     }

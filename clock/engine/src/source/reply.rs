@@ -1,4 +1,4 @@
-//! What a datagram from the server comes to.
+//! Treatment of a datagram from the server.
 
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What the user is told of a server: its row in `sources`, and what is wrong with it.
+//! Words to the user on a server: its row in `sources`, and what is wrong with it.
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
@@ -12,8 +12,8 @@ use crate::report::{SourceReport, SourceStatus};
 use crate::{bar, hold_off};
 
 impl Source {
-    /// What `sources` shows, when it is `utc` by the published clock; `reference` is what its
-    /// offset is shown against, and the name of that if it is not the published clock.
+    /// Row in `sources`, when it is `utc` by the published clock; `reference` is what its offset is
+    /// shown against, and the name of that if it is not the published clock.
     pub(crate) fn report(
         &self,
         at: Count,
@@ -56,7 +56,7 @@ impl Source {
         }
     }
 
-    /// What is wrong with it now, which is `utc` if that is known.
+    /// Trouble with it now, which is `utc` if that is known.
     pub(crate) fn trouble(&self, at: Count, utc: Option<Utc>) -> Option<String> {
         let (peer, name) = (&self.peer, &self.peer.name);
         let outvoted = peer.trust.status() == SourceStatus::Falseticker;
@@ -96,8 +96,8 @@ impl Source {
             .or_else(|| self.path.trouble(&peer.filter))
     }
 
-    /// What the user should know of a server whose time moves against our counter by more than an
-    /// oscillator promises to wander, while it is so.
+    /// Trouble of a server whose time moves against our counter by more than an oscillator promises
+    /// to wander, while it is so.
     fn stray_trouble(&self) -> Option<String> {
         self.peer.filter.estimator.strays().then(|| {
             "it drifts against our counter by more than max-wander-ppm allows, by its own fault or our \

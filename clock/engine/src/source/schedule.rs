@@ -20,7 +20,7 @@ pub(super) const MISSES_PER_ADDRESS: u32 = 8;
 /// then had its chance.
 pub(super) const CHANCE: u32 = 4;
 
-/// What a source does next.
+/// Next thing that a source does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Plan {
     /// Look the name up at that count.
@@ -35,7 +35,7 @@ pub(super) enum Plan {
     Retry(Count),
 }
 
-/// What is due.
+/// Action that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     LookUp,
@@ -57,7 +57,7 @@ pub(super) struct Schedule {
     ramp: Ramp,
     /// After how many more breaks the server is asked at once.
     at_once: u32,
-    /// What servers asked of us.
+    /// Demands of servers on us.
     pub(super) courtesy: Courtesy,
     /// Requests in a row without a usable reply, to this address and in all.
     pub(super) misses: u32,
@@ -102,7 +102,7 @@ impl Schedule {
         }
     }
 
-    /// What is due by then.
+    /// Action that is due by then.
     pub(super) fn due(&self, at: Count) -> Option<Due> {
         let (due, what) = match self.plan {
             Plan::Resolve(due) => (due, Due::LookUp),

@@ -33,7 +33,7 @@ pub fn truth(count: Count) -> Instant {
     Instant::new(1_800_000_000, 0) + Span::from_nanos_wide(ns)
 }
 
-/// What an engine without history starts from.
+/// Start of an engine without history.
 pub fn start() -> Start {
     Start {
         at: Count(SECOND as u64),
@@ -61,7 +61,7 @@ pub trait Watcher {
     /// The engine is about to be called.
     fn before(&mut self) {}
 
-    /// It has been.
+    /// Called after it.
     fn after(&mut self, at: Count, event: &Event, actions: &[Action]) {
         let _ = (at, event, actions);
     }
@@ -73,9 +73,9 @@ impl Watcher for () {}
 /// A server, and the path to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Server {
-    /// What requests and replies take at least, ns.
+    /// Least time that requests and replies take, ns.
     pub floors: [i64; 2],
-    /// What a short queue adds at most, ns; one in 16 is eight times as long.
+    /// Most that a short queue adds, ns; one in 16 is eight times as long.
     pub queue: i64,
     /// Whether it answers.
     pub up: bool,

@@ -6,12 +6,12 @@ use std::cell::Cell;
 /// Counts, and passes on.
 pub struct Counting;
 
-/// What a thread has asked for so far.
+/// Memory that a thread has asked for so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Heap {
     /// How often it asked for memory.
     pub allocations: u64,
-    /// What it holds now, bytes; negative if it gave back what another thread had asked for.
+    /// Memory held now, bytes; negative if it gave back what another thread had asked for.
     pub live: i64,
     /// The most that it ever held.
     pub most: i64,

@@ -33,7 +33,7 @@ pub fn begun(start: Start, servers: &[(&str, Server)]) -> World {
     begun_with(config(&names), start, servers)
 }
 
-/// The same with this configuration.
+/// Begins it with this configuration.
 pub fn begun_with(config: Config, start: Start, servers: &[(&str, Server)]) -> World {
     let mut world = World::new(&[], start.clone());
     world.hands.clear();

@@ -57,7 +57,7 @@ pub struct Server {
     pub offset: Span,
     pub stratum: u8,
     pub kiss: Option<[u8; 4]>,
-    /// It answers `RATE` to requests that come sooner after the one before, s.
+    /// Least interval of requests, s: sooner ones are answered with `RATE`.
     pub allows: i64,
     pub up: bool,
     /// One-way delays, there and back, ns.
@@ -99,11 +99,11 @@ pub struct World {
     /// Leap seconds as they really are.
     pub leaps: Leaps,
     pub steers: Vec<Steer>,
-    /// What users were told, debug lines apart.
+    /// Notes for users, debug lines apart.
     pub notes: Vec<String>,
-    /// What every name resolves to besides its own address.
+    /// Addresses that every name resolves to besides its own.
     pub more_addresses: Vec<SocketAddr>,
-    /// What every name resolves to instead of its own address.
+    /// Address that every name resolves to instead of its own.
     pub moved: Option<SocketAddr>,
     /// There is no name service.
     pub nameless: bool,
