@@ -31,7 +31,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What the HPET's table says.
+/// Contents of the HPET's table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HpetTable {
     /// Physical address of its registers.
@@ -48,7 +48,7 @@ pub struct HpetTable {
     pub number: u8,
 }
 
-/// What the FADT says of the power management timer.
+/// Description of the power management timer in the FADT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PmTimer {
     /// Where it is.
@@ -57,14 +57,14 @@ pub struct PmTimer {
     pub bits: u32,
 }
 
-/// What is wrong with a table.
+/// Fault of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableError {
     /// There are only so many bytes; it takes so many.
     Short(usize, usize),
-    /// It says that it is this long, which is more than there is or less than a header.
+    /// Length that it states, which is more than there is or less than a header.
     Length(u32),
-    /// It has another signature.
+    /// Signature other than the right one.
     Signature([u8; 4]),
     /// Its bytes do not add up to zero; this is what they add up to.
     Checksum(u8),
@@ -75,7 +75,7 @@ pub enum TableError {
     Address(u64),
     /// The register block has a length (in bytes) that it cannot have.
     Block(u8),
-    /// It says that there is no such timer.
+    /// Absent: it says that there is no such timer.
     Absent,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// What an HPET table says.
+/// Parses an HPET table.
 ///
 /// # Errors
 /// Where the bytes are not a sound HPET table, or its registers are not in memory.

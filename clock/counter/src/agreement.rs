@@ -46,7 +46,7 @@ pub struct CpuOffset {
     pub offset: Result<OffsetBounds, i32>,
 }
 
-/// What the exchanges with one processor say.
+/// Result of the exchanges with one processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OffsetBounds {
     /// The offset is this or more.
@@ -83,7 +83,7 @@ impl OffsetBounds {
         self.upper.max(-self.lower).max(self.least())
     }
 
-    /// What one more exchange adds: it began at `before` and ended at `after` by the reference,
+    /// Bounds after one more exchange: it began at `before` and ended at `after` by the reference,
     /// and the other read `there` in between.
     fn exchanged(self, before: Count, there: Count, after: Count) -> OffsetBounds {
         OffsetBounds {
@@ -175,7 +175,7 @@ pub fn agreement_of(
     Ok(Agreement { reference, cpus: cpus.collect::<Result<_, _>>()? })
 }
 
-/// What two threads pass to and fro.
+/// Table over which two threads take turns.
 #[derive(Default)]
 struct Table {
     /// Odd: it is the other's turn.

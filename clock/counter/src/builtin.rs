@@ -10,7 +10,7 @@ use crate::{machine, read};
 #[derive(Debug)]
 pub(crate) struct Native;
 
-/// The same, fenced.
+/// Native counter, fenced.
 #[derive(Debug)]
 pub(crate) struct NativeFenced;
 

@@ -8,7 +8,7 @@ use truechimer_time::CounterKind;
 use crate::counter::{Device, Source};
 use crate::error::CounterError;
 
-/// What the user asked for.
+/// Wish of the user.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Choice {
     /// The TSC if processor and kernel vouch for it, else the Arm generic timer, else raw.
@@ -79,8 +79,8 @@ impl FromStr for Choice {
     }
 }
 
-/// What is known about this machine's counters. `None` stands for what could not be found out
-/// (no `/proc` or `/sys`, say).
+/// Facts about this machine's counters. `None` stands for what could not be found out (no `/proc`
+/// or `/sys`, say).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// The architecture's own counter.
@@ -101,7 +101,7 @@ pub(crate) struct Facts {
     pub raw_shift: i64,
 }
 
-/// What the kernel says of the TSC in `/proc/cpuinfo`.
+/// Flags of the TSC in `/proc/cpuinfo`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flags {
     pub constant: bool,
@@ -119,7 +119,7 @@ const ON_TSC: [&str; 4] = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "x
 /// up to Armv8.5 and 1 GHz from Armv8.6 on; boards stray a little.
 const ARM_HZ: std::ops::RangeInclusive<u64> = 10_000..=10_000_000_000;
 
-/// What opens a device: hardware, and so not a fact to be decided upon.
+/// Function that opens a device: hardware, and so not a fact to be decided upon.
 pub(crate) type Open<'a> = &'a dyn Fn(Choice) -> Result<Device, CounterError>;
 
 /// The counter for `choice`.

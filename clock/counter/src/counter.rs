@@ -139,7 +139,7 @@ impl Counter {
         self.hardware().bits()
     }
 
-    /// What a reading costs.
+    /// Cost of a reading.
     #[must_use]
     pub fn cost(self) -> Cost {
         self.hardware().cost()
@@ -164,9 +164,9 @@ impl Counter {
         self.read_within(kept, u32::MAX)
     }
 
-    /// The same where whoever kept it read the lowest `bits` bits of the counter only: those above
-    /// are not relied on. An ACPI timer of 32 bits, for one, is taken for one of 24 by whoever
-    /// opens it while its upper eight are 0.
+    /// Reads likewise where whoever kept it read the lowest `bits` bits of the counter only: those
+    /// above are not relied on. An ACPI timer of 32 bits, for one, is taken for one of 24 by
+    /// whoever opens it while its upper eight are 0.
     ///
     /// # Errors
     /// As [`Counter::read_from`], by a roll-over of that many bits.
@@ -210,7 +210,7 @@ impl Counter {
         }
     }
 
-    /// What is behind it.
+    /// Hardware behind it.
     #[must_use]
     pub fn hardware(self) -> &'static dyn Hardware {
         match self.0 {
@@ -234,7 +234,7 @@ impl Counter {
         self.0 != Source::Native
     }
 
-    /// The same counter with fenced reads.
+    /// Makes its reads fenced.
     #[must_use]
     #[inline]
     pub fn fenced(self) -> Counter {
@@ -244,7 +244,7 @@ impl Counter {
         })
     }
 
-    /// The same counter with the cheapest reads there are.
+    /// Makes its reads the cheapest there are.
     pub(crate) fn unfenced(self) -> Counter {
         Counter(match self.0 {
             Source::NativeFenced => Source::Native,
@@ -260,7 +260,7 @@ impl Counter {
         matches!(self.0, Source::Native).then_some(NativeCounter(()))
     }
 
-    /// What it is, in a few words for people.
+    /// Description in a few words for people.
     #[must_use]
     pub fn description(self) -> &'static str {
         self.hardware().description()

@@ -44,7 +44,7 @@ fn moves(read: impl Fn() -> u32) -> bool {
     (0..1000).any(|_| read() != first)
 }
 
-/// What is open, for every choice to have the same.
+/// Devices that are open, for every choice to have the same.
 #[derive(Default)]
 struct Opened {
     hpet: Option<Device>,
@@ -73,16 +73,16 @@ pub(crate) fn open(choice: Choice) -> Result<Device, CounterError> {
     }
 }
 
-/// What is known of this machine's HPET.
+/// Facts about this machine's HPET.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HpetFacts {
-    /// What the firmware's table says, or why that is not known.
+    /// Contents of the firmware's table, or why they are not known.
     pub table: Result<HpetTable, CounterError>,
-    /// What its registers say, or why they cannot be read.
+    /// Contents of its registers, or why they cannot be read.
     pub registers: Result<HpetRegisters, CounterError>,
 }
 
-/// What is known of this machine's HPET: its table, its registers, or both.
+/// Facts about this machine's HPET: its table, its registers, or both.
 ///
 /// # Errors
 /// Where there is neither: why there is no table.

@@ -40,7 +40,7 @@ pub enum CounterError {
     NoAccess(CounterKind, Vec<Attempt>),
     /// The device does not do what it should.
     Faulty(CounterKind, Fault),
-    /// What is said to have been kept is no count that a widened counter reaches.
+    /// Count said to have been kept that no widened counter reaches.
     Foreign(Count),
     /// The narrow counter was kept too long ago (or, if negative, in the future) to be continued.
     Stale {
@@ -185,7 +185,7 @@ impl fmt::Display for CounterError {
 
 impl std::error::Error for CounterError {}
 
-/// What a device is called.
+/// Name of a device.
 fn device(kind: CounterKind) -> &'static str {
     match kind {
         CounterKind::Hpet => "HPET",
@@ -201,12 +201,12 @@ fn table_path(kind: CounterKind) -> &'static str {
     }
 }
 
-/// What was tried to reach a device, and how it failed.
+/// Attempt to reach a device, and how it failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Attempt {
     /// The file, or the system call.
     pub by: &'static str,
-    /// What was being done.
+    /// Step that was being done.
     pub doing: Doing,
     /// The error's number.
     pub errno: i32,
@@ -228,7 +228,7 @@ impl Attempt {
         Attempt { by, doing, errno: error.raw_os_error().unwrap_or(0) }
     }
 
-    /// What to do about it.
+    /// Advice on what to do about it.
     fn mend(&self) -> &'static str {
         use libc::{EACCES, EBUSY, EINVAL, ENOENT, ENOSYS, EPERM};
         let hpet = self.by == "/dev/hpet";
@@ -271,16 +271,16 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What is wrong with a device.
+/// Fault of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// All its registers read the same: nothing is there.
     Silent,
-    /// It is switched off.
+    /// Switched off.
     Disabled,
-    /// It is on but does not count.
+    /// On, but does not count.
     Stopped,
-    /// It claims a period, in fs, that cannot be.
+    /// Claims a period, in fs, that cannot be.
     Period(u32),
 }
 

@@ -1,4 +1,4 @@
-//! What every counter is to this crate, whatever it is made of.
+//! Trait of every counter in this crate, whatever it is made of.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub trait Hardware: fmt::Debug + Send + Sync {
     /// Which counter it is.
     fn kind(&self) -> CounterKind;
 
-    /// What it is, in a few words for people.
+    /// Description in a few words for people.
     fn description(&self) -> &'static str;
 
     /// One reading, in the lowest [`Hardware::bits`] bits; the others are ignored. It may come
@@ -30,7 +30,7 @@ pub trait Hardware: fmt::Debug + Send + Sync {
     /// How many bits it counts in before it rolls over, 2 to 64.
     fn bits(&self) -> u32;
 
-    /// What a reading costs.
+    /// Cost of a reading.
     fn cost(&self) -> Cost;
 
     /// How long a count lasts by specification or by what the firmware left in a register, with
@@ -43,7 +43,7 @@ pub trait Hardware: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a reading of a counter costs, by class; the figures are orders of magnitude.
+/// Cost of reading a counter, by class; the figures are orders of magnitude.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cost {
     /// One instruction of the processor: about 10 ns.

@@ -16,7 +16,7 @@ const TRIES: u32 = 5;
 
 /// Says, unless empty or `0`, that this process's clocks are simulated.
 const SIMULATED: &str = "TRUECHIMER_SIMULATED_CLOCKS";
-/// What the file name of a library contains that simulates clocks.
+/// Part of the file name of a library that simulates clocks.
 const SIMULATOR: &str = "clknetsim";
 
 /// `CLOCK_REALTIME` between two readings of a counter, and `CLOCK_MONOTONIC` right after.
@@ -124,7 +124,7 @@ pub fn is_simulated() -> bool {
     })
 }
 
-/// What the two variables say about it.
+/// Judges it by the two variables.
 fn simulated(preload: Option<OsString>, declared: Option<OsString>) -> bool {
     let is_simulator = |library: &[u8]| {
         let name = Path::new(OsStr::from_bytes(library)).file_name().unwrap_or_default();
@@ -137,7 +137,7 @@ fn simulated(preload: Option<OsString>, declared: Option<OsString>) -> bool {
         })
 }
 
-/// What `take` gives with the least width that is not negative.
+/// Result of `take` with the least width that is not negative.
 fn narrowest<T>(tries: u32, take: impl Fn() -> T, width: impl Fn(&T) -> CountSpan) -> T {
     // As an unsigned number a negative width, a counter going backwards, is the widest of all.
     let rank = |value: &T| width(value).0 as u64;

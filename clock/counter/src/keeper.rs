@@ -70,7 +70,7 @@ struct Tagged {
     value: u64,
 }
 
-/// What is left for the value. In counts, 22 years at 100 MHz; as a time, see [`Tagged::time`].
+/// Bits left for the value. In counts, 22 years at 100 MHz; as a time, see [`Tagged::time`].
 const VALUE_BITS: u32 = 56;
 const VALUE: u64 = (1 << VALUE_BITS) - 1;
 

@@ -22,7 +22,7 @@ impl Kept {
         Kept { path, file: OnceLock::new() }
     }
 
-    /// What it says now; `None` if it cannot be read.
+    /// Contents now; `None` if it cannot be read.
     pub(crate) fn read(&self) -> Option<String> {
         let Some(file) = self.file.get() else {
             let file = File::open(self.path).ok()?;

@@ -1,4 +1,4 @@
-//! What the kernel and the processor say about this machine's counters.
+//! Facts about this machine's counters from the kernel and the processor.
 
 use std::fs;
 
@@ -67,8 +67,8 @@ fn parse_flags(cpuinfo: &str) -> Option<Flags> {
     Some(Flags { constant: has("constant_tsc"), nonstop: has("nonstop_tsc") })
 }
 
-/// What a time namespace adds to the monotonic clocks, in ns: the line `monotonic SECONDS NANOS`
-/// of `/proc/self/timens_offsets`.
+/// Offset of the monotonic clocks by a time namespace, in ns: the line `monotonic SECONDS NANOS` of
+/// `/proc/self/timens_offsets`.
 fn parse_shift(offsets: &str) -> Option<i64> {
     let mut words =
         offsets.lines().find_map(|line| line.strip_prefix("monotonic"))?.split_whitespace();

@@ -1,4 +1,4 @@
-//! What a counter is like: how long a count lasts, and how finely it counts.
+//! Measures of a counter: how long a count lasts, and how finely it counts.
 
 use std::thread;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub struct Nominal {
 pub enum NominalSource {
     /// By definition: one nanosecond, or what the specification says of every such timer.
     Definition,
-    /// What the firmware or the maker left in a register: `CNTFRQ_EL0`, the HPET's capabilities.
+    /// Value that the firmware or the maker left in a register: `CNTFRQ_EL0`, the HPET's
+    /// capabilities.
     Register,
     /// Measured against `CLOCK_MONOTONIC_RAW` for a tenth of a second.
     Measured,
@@ -43,10 +44,10 @@ impl Nominal {
     }
 }
 
-/// What an uncorrected machine may be off by: a bad crystal (100 ppm), the kernel's calibration of
+/// Error that an uncorrected machine may have: a bad crystal (100 ppm), the kernel's calibration of
 /// the TSC at boot (some 20 ppm as a rule, a few hundred at worst).
 const UNCORRECTED: Rate = Rate::from_ppb(400_000);
-/// What is added for what the period was derived from (a register rounded to the nearest MHz, a
+/// Addition for what the period was derived from (a register rounded to the nearest MHz, a
 /// measurement): the whole makes 500 ppm.
 const DERIVED: Rate = Rate::from_ppb(100_000);
 

@@ -131,7 +131,7 @@ pub(crate) fn tsc_invariant() -> bool {
     false
 }
 
-/// What the firmware says the Arm generic timer's frequency is, in Hz.
+/// Frequency of the Arm generic timer as the firmware says, in Hz.
 #[cfg(target_arch = "aarch64")]
 pub(crate) fn arm_hz() -> Option<u64> {
     let hz: u64;

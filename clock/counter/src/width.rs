@@ -27,7 +27,7 @@ impl Width {
         Some(Width { bits, period, limit_ns: half.as_nanos_i64().saturating_sub(1) })
     }
 
-    /// The same of the lowest `bits` bits alone, if it has more.
+    /// Width of the lowest `bits` bits alone, if it has more.
     pub(crate) fn narrowed(self, bits: u32) -> Option<Width> {
         if bits < self.bits { Width::new(bits, self.period) } else { Some(self) }
     }

@@ -19,7 +19,7 @@ pub(crate) const LENGTH: usize = MAIN_COUNTER + 4;
 /// 10 GHz.
 const PERIODS: std::ops::RangeInclusive<u32> = 100_000..=100_000_000;
 
-/// What an HPET's registers say of it.
+/// Contents of an HPET's registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HpetRegisters {
     /// The file that they were read by: `/dev/hpet` or `/dev/mem`.
@@ -37,7 +37,7 @@ pub struct HpetRegisters {
 }
 
 impl HpetRegisters {
-    /// What they say.
+    /// Reads them.
     ///
     /// # Errors
     /// Where nothing answers, or the period is none.

@@ -23,7 +23,7 @@ pub(crate) struct Port {
     process: u32,
 }
 
-/// What a thread knows of its permission for a port.
+/// Permission of a thread for a port, as far as it knows.
 #[derive(Clone, Copy, PartialEq)]
 enum Permission {
     Unknown,
@@ -129,7 +129,7 @@ fn permit(_port: u16) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 
-/// What the port reads.
+/// Reads the port.
 ///
 /// # Safety
 /// Reading this port has no effect on the machine: it is a timer's. Without permission the kernel

@@ -133,7 +133,7 @@ fn both_forms_count_the_same() {
 #[derive(Debug)]
 struct Unlatched {
     truth: Arc<AtomicU64>,
-    /// What is done to which reading, by its number.
+    /// Bits to flip in a reading, by its number.
     wrong: Vec<u32>,
     reads: AtomicU32,
 }

@@ -235,7 +235,7 @@ mod model {
             self.truth.fetch_add(0, Ordering::SeqCst)
         }
 
-        /// What it read − what was true.
+        /// Error of a reading: read − true.
         fn read(&self) -> i64 {
             let seen = Cell::new(0);
             let raw = || {
