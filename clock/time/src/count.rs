@@ -94,7 +94,7 @@ impl Neg for CountSpan {
     }
 }
 
-/// What kind of counter a count was read from. The numbers are part of the page layout
+/// Kind of counter that a count was read from. The numbers are part of the page layout
 /// (`docs/reference/clock-page.md`) and never change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

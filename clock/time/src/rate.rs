@@ -211,7 +211,7 @@ impl Rate {
         ((self.0 as i128 * 1_000_000_000_000 + (1 << 63)) >> 64) as i64
     }
 
-    /// What `span` grows by at this rate, saturating.
+    /// Growth of `span` at this rate, saturating.
     #[must_use]
     #[inline]
     pub const fn over(self, span: Span) -> Span {

@@ -8,11 +8,11 @@ use crate::Instant;
 pub struct Leap {
     /// The leap-free second at which the new TAI − UTC begins: 00:00:00 UTC of the day after.
     pub at: i64,
-    /// What it adds to TAI − UTC: +1 (a second is inserted) or −1 (one is left out).
+    /// Change of TAI − UTC: +1 (a second is inserted) or −1 (one is left out).
     pub step: i8,
 }
 
-/// What is known about leap seconds around now.
+/// Leap seconds around now, as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Leaps {
@@ -85,7 +85,7 @@ impl Leaps {
         Instant::new(unix.saturating_add(i64::from(self.tai_offset.saturating_sub(before))), frac)
     }
 
-    /// The same knowledge once `now` has passed the next leap.
+    /// Leaps once `now` has passed the next one.
     #[must_use]
     pub fn advanced(self, now: Instant) -> Leaps {
         match self.next {
