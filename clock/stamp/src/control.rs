@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What was found among the control messages of one datagram.
+/// Data found among the control messages of one datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Control {
     /// `SCM_TIMESTAMPING`: the software stamp, Unix time in ns.
@@ -16,9 +16,9 @@ pub(crate) struct Control {
 /// A `sock_extended_err`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct QueuedError {
-    /// What is wrong; ENOMSG for a transmit stamp.
+    /// Number of the error; ENOMSG for a transmit stamp.
     pub errno: i32,
-    /// Who put it there.
+    /// Origin of the message.
     pub origin: Origin,
     /// With a transmit stamp: which one (0 is the one taken as the packet leaves).
     pub info: u32,
@@ -28,7 +28,7 @@ pub(crate) struct QueuedError {
     pub offender: Option<IpAddr>,
 }
 
-/// Who put a message into the error queue.
+/// Origin of a message in the error queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
     Timestamping,

@@ -45,16 +45,16 @@ fn slewed(span: Span) -> Span {
 /// A range of positions, `lo ≤ hi`, with the most likely one in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
-    /// It is not before this.
+    /// Lower end: it is not before this.
     pub lo: i128,
-    /// Most likely it is this.
+    /// Likeliest position.
     pub best: i128,
-    /// It is not after this.
+    /// Upper end: it is not after this.
     pub hi: i128,
 }
 
 impl Region {
-    /// What of `self` lies within `lo..=hi`, if anything.
+    /// Part of `self` that lies within `lo..=hi`, if any.
     #[must_use]
     pub fn within(self, lo: i128, hi: i128) -> Option<Region> {
         let (lo, hi) = (self.lo.max(lo), self.hi.min(hi));
@@ -84,7 +84,7 @@ pub struct Interval<'a> {
     step: Span,
     /// How well `step` is known; `None` if it passes for none.
     step_error: Option<Span>,
-    /// What the clock may have been stepped by without showing.
+    /// Step that the clock may have made without showing.
     slack: Span,
     /// Whether nobody knows what it did.
     torn: bool,
@@ -109,17 +109,17 @@ impl<'a> Interval<'a> {
         }
     }
 
-    /// The same of a clock that is never stepped, as `CLOCK_MONOTONIC` is not. It is the one that
-    /// is in the pairs' `unix_ns`; nothing is made of `monotonic_ns` and `end`.
+    /// Stretch of a clock that is never stepped, as `CLOCK_MONOTONIC` is not. It is the one that is
+    /// in the pairs' `unix_ns`; nothing is made of `monotonic_ns` and `end`.
     #[must_use]
     pub fn steady(origin: Count, period: Period, left: &'a HostPair, right: &'a HostPair) -> Self {
         let (step, step_error, slack, torn) = (Span::ZERO, None, Span::ZERO, false);
         Interval { origin, period, left, right, step, step_error, slack, torn }
     }
 
-    /// The same of a clock that may be stepped while nothing tells by how much, as that of a
-    /// network card: in the pairs' `unix_ns`, too. All by which it differs from the nominal rate
-    /// may be a step or a slew; where that is more than ordinary slewing explains, nothing is
+    /// Stretch of a clock that may be stepped while nothing tells by how much, as that of a network
+    /// card: in the pairs' `unix_ns`, too. All by which it differs from the nominal rate may be a
+    /// step or a slew; where that is more than ordinary slewing explains, nothing is
     /// [placed](Interval::places). What is not seen is a step together with a slew that undoes it
     /// before the next pair.
     #[must_use]
@@ -160,8 +160,8 @@ impl<'a> Interval<'a> {
         self.step_error.is_some_and(|error| self.step.abs() > error)
     }
 
-    /// What the clock may have been stepped by without [`Interval::is_stepped`]: a reading may be
-    /// this far beyond those of the pairs and yet be from between them.
+    /// Step that the clock may have made without [`Interval::is_stepped`]: a reading may be this
+    /// far beyond those of the pairs and yet be from between them.
     #[must_use]
     pub fn slack(&self) -> Span {
         self.slack

@@ -24,7 +24,7 @@ impl Name {
         self.bytes.as_ptr().cast()
     }
 
-    /// The same, to be written to: there is room for as much as [`Name::room`] says.
+    /// Pointer to be written to: there is room for as much as [`Name::room`] says.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut libc::sockaddr {
         self.bytes.as_mut_ptr().cast()

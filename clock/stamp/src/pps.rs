@@ -179,7 +179,7 @@ pub enum PpsError {
     System {
         /// The file.
         path: PathBuf,
-        /// What could not be done with it.
+        /// Attempt that failed, as in "cannot be …".
         what: &'static str,
         /// Why.
         why: io::Error,
@@ -203,7 +203,7 @@ pub enum PpsError {
     NotCapturing {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         why: io::Error,
     },
     /// The device's file is not there any more, or is another device's.
@@ -224,9 +224,9 @@ pub enum PpsError {
     Line {
         /// The file.
         path: PathBuf,
-        /// What is in it.
+        /// Content of the file.
         line: String,
-        /// What is wrong with that.
+        /// Fault of the line.
         why: LineError,
     },
 }
@@ -297,7 +297,7 @@ impl std::error::Error for PpsError {
     }
 }
 
-/// What [`Pps`] makes of a plain file's content: an edge, none yet, or an error. For fuzzing and
+/// Parses a plain file's content as [`Pps`] does: an edge, none yet, or an error. For fuzzing and
 /// for those who have the line from elsewhere.
 ///
 /// # Errors

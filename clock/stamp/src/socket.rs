@@ -66,7 +66,7 @@ pub struct Socket {
     next_key: u32,
     key_slack: u32,
     request: Option<Request>,
-    /// What is received has arrived after this count.
+    /// Count after which everything that is received has arrived.
     since: Option<Count>,
     undelivered: Option<Undelivered>,
 }
@@ -88,7 +88,7 @@ struct Request {
     sent: Stamp,
     /// Whether the kernel's own stamp may yet come.
     waiting: bool,
-    /// What was sent.
+    /// Bytes of the datagram.
     bytes: Box<[u8]>,
 }
 
@@ -109,7 +109,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// The same without kernel stamps: every stamp will be a user-space one. For tests, and to
+    /// Opens one without kernel stamps: every stamp will be a user-space one. For tests, and to
     /// show the difference.
     ///
     /// # Errors
@@ -389,7 +389,7 @@ mod tests {
     use truechimer_counter::Choice;
     use truechimer_time::{CountSpan, Period, StampMethod};
 
-    /// What those of [`socket`] have sent.
+    /// Bytes that those of [`socket`] have sent.
     const SENT: &[u8] = b"what time is it?";
 
     fn socket(next_key: u32, key_slack: u32) -> Socket {

@@ -19,7 +19,7 @@ use crate::name::Name;
 #[repr(C, align(8))]
 pub(crate) struct ControlBuffer(pub [u8; 512]);
 
-/// What came back from one `recvmsg`.
+/// Message from one `recvmsg`.
 pub(crate) struct Message {
     /// The datagram's own length, which may be more than the buffer had room for.
     pub size: usize,

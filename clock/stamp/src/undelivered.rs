@@ -1,4 +1,4 @@
-//! What the network says about a datagram that it could not deliver.
+//! Word of the network about a datagram that it could not deliver.
 
 use std::fmt;
 use std::io;
@@ -8,11 +8,11 @@ use std::net::{IpAddr, SocketAddr};
 /// guess ports can forge the former: a hint for people, never a reason to act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Undelivered {
-    /// What is wrong: errno.
+    /// Number of the error: errno.
     pub errno: i32,
     /// Where the datagram was to go, if that is known.
     pub to: Option<SocketAddr>,
-    /// Who says so, if it came by ICMP.
+    /// Sender of the ICMP message, if it came by one.
     pub by: Option<IpAddr>,
 }
 

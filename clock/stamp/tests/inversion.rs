@@ -34,7 +34,7 @@ impl Dice {
         lo + (self.rng.next_u64() % (hi - lo + 1) as u64) as i64
     }
 
-    /// As likely in each factor of two.
+    /// Draws a number, as likely in each factor of two.
     fn log_between(&mut self, lo: i64, hi: i64) -> i64 {
         let share = self.rng.next_u64() as f64 / u64::MAX as f64;
         ((lo as f64) * ((hi as f64) / (lo as f64)).powf(share)) as i64
@@ -56,11 +56,11 @@ struct Clock {
     bends: Vec<(i64, i64)>,
     /// At these counts, so many ns forward.
     steps: Vec<(i64, i64)>,
-    /// What counters show at the beginning.
+    /// Value of counters at the beginning.
     origin: u64,
 }
 
-/// What the clock shows at first, ns.
+/// Time of the clock at first, ns.
 const EPOCH: i64 = 1_790_000_000_000_000_000;
 
 impl Clock {
@@ -188,7 +188,7 @@ impl Times {
     }
 }
 
-/// What came out of many exchanges.
+/// Outcome of many exchanges.
 #[derive(Default, Debug)]
 struct Tally {
     stamps: u32,

@@ -167,7 +167,7 @@ impl Device {
         }
     }
 
-    /// What the device adds to the stamps of its assert edges, ns.
+    /// Offset that the device adds to the stamps of its assert edges, ns.
     fn offset(&self, path: &Path) -> Result<i64, PpsError> {
         if self.capabilities & OFFSET_ASSERT == 0 {
             return Ok(0);

@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::{Edge, LONGEST};
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LineError {
-    /// It does not end with a newline within the length that a line can have.
+    /// Newline missing at the end within the length that a line can have.
     NoNewline,
     /// Something follows the line.
     More,
