@@ -73,7 +73,7 @@ pub struct Reply {
     pub root_delay: Span,
     /// The error that the server collected on the way from its reference clock, ≥ 0.
     pub root_dispersion: Span,
-    /// What the server takes its time from.
+    /// Source of the server's time.
     pub reference_id: RefId,
     /// When the server's clock was last set or corrected; may be anything.
     pub reference_timestamp: Timestamp,
@@ -124,7 +124,7 @@ impl Association {
         self.current.is_some_and(|request| request.fate == Fate::Waiting)
     }
 
-    /// What was refused so far.
+    /// Replies refused so far.
     #[must_use]
     pub const fn refused(&self) -> &Tally {
         &self.refused

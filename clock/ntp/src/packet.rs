@@ -10,8 +10,7 @@ pub const HEADER_LEN: usize = 48;
 /// The version of NTP spoken here.
 pub const VERSION: u8 = 4;
 
-/// What a server says of the coming leap second, and whether it is synchronised (RFC 5905
-/// Figure 9).
+/// Word of a server on the coming leap second, and whether it is synchronised (RFC 5905 Figure 9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum LeapIndicator {
@@ -39,7 +38,7 @@ impl LeapIndicator {
     }
 }
 
-/// Who is talking to whom (RFC 5905 Figure 10).
+/// Mode: who is talking to whom (RFC 5905 Figure 10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Mode {
@@ -114,7 +113,7 @@ pub struct Packet {
     pub root_delay: Short,
     /// The error collected along that chain, apart from what the delay may hide.
     pub root_dispersion: Short,
-    /// What the sender takes its time from.
+    /// Source of the sender's time.
     pub reference_id: RefId,
     /// When the sender's clock was last set or corrected.
     pub reference_timestamp: Timestamp,

@@ -3,16 +3,16 @@
 use core::fmt;
 use core::net::IpAddr;
 
-/// What a server takes its time from, in four bytes whose meaning hangs on the stratum (RFC 5905
-/// §7.3): see [`RefId::text`].
+/// Source of a server's time, in four bytes whose meaning hangs on the stratum (RFC 5905 §7.3): see
+/// [`RefId::text`].
 ///
 /// Shown by itself it is eight hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct RefId(pub [u8; 4]);
 
 impl RefId {
-    /// What a server that follows the one at `address` names as its reference (RFC 5905 §7.3): an
-    /// IPv4 address as it is, of an IPv6 address the first four bytes of its MD5 sum.
+    /// Reference that a server names which follows the one at `address` (RFC 5905 §7.3): an IPv4
+    /// address as it is, of an IPv6 address the first four bytes of its MD5 sum.
     #[must_use]
     pub fn of_address(address: IpAddr) -> RefId {
         match address {

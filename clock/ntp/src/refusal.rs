@@ -13,19 +13,19 @@ use crate::{HEADER_LEN, Mode, RefId};
 /// `Display` says it in plain words, with what the user can do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// It came from another address or port than the request went to: from this one.
+    /// Comes from another address or port than the request went to: from this one.
     WrongAddress(SocketAddr),
-    /// It has so many bytes, fewer than a header.
+    /// Has so many bytes, fewer than a header.
     TooShort(usize),
-    /// It is no server's reply, but of this mode.
+    /// No server's reply, but of this mode.
     WrongMode(Mode),
-    /// It is in this version of NTP, which is neither 3 nor 4.
+    /// Version of NTP, which is neither 3 nor 4.
     BadVersion(u8),
-    /// It answers no request that is remembered: forged, or very late.
+    /// Answers no request that is remembered: forged, or very late.
     WrongOrigin,
-    /// It answers a request that has been answered.
+    /// Answers a request that has been answered.
     Duplicate,
-    /// It answers a request that was given up, or that another one followed.
+    /// Answers a request that was given up, or that another one followed.
     Late,
     /// The server refuses service: kiss code `DENY`.
     KissDeny,
@@ -48,7 +48,7 @@ pub enum Refusal {
     RootDistance(Span),
 }
 
-/// What a server may demand of its clients (RFC 5905 §7.4).
+/// Demand that a server may make of its clients (RFC 5905 §7.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Demand {
     /// Send nothing more to this server in this association. RFC 5905 leaves open whether there may
@@ -106,9 +106,8 @@ impl Refusal {
         NAMES.get(self.index()).copied().unwrap_or("refused")
     }
 
-    /// What the server demands, if it does. Such a refusal is the server's own word as far as
-    /// can be known without authentication: it came from the right address and answers our
-    /// request.
+    /// Demand of the server, if it makes one. Such a refusal is the server's own word as far as can
+    /// be known without authentication: it came from the right address and answers our request.
     #[must_use]
     pub const fn demand(self) -> Option<Demand> {
         match self {

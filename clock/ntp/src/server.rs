@@ -8,7 +8,7 @@ use core::fmt;
 
 use crate::{HEADER_LEN, LeapIndicator, Log2, Mode, Packet, RefId, Short, Timestamp, VERSION};
 
-/// What a server says of its clock.
+/// State of a server's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ServerState {
     /// The coming leap second, or that the clock is not synchronised.
@@ -22,7 +22,8 @@ pub struct ServerState {
     pub root_delay: Short,
     /// The error collected on the way from the reference clock.
     pub root_dispersion: Short,
-    /// What the clock follows; with no usable time, a kiss code (`INIT`: not synchronised yet).
+    /// Source that the clock follows; with no usable time, a kiss code (`INIT`: not synchronised
+    /// yet).
     pub reference_id: RefId,
     /// When the clock was last set or corrected.
     pub reference_timestamp: Timestamp,
@@ -31,7 +32,7 @@ pub struct ServerState {
 /// Why a datagram gets no reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ignored {
-    /// It is shorter than a header.
+    /// Shorter than a header.
     Short,
     /// No client's request: another mode, the control protocols of `ntpq` and `ntpdc` among them.
     Mode(Mode),

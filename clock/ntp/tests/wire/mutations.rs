@@ -1,4 +1,4 @@
-//! What the fuzz targets do, without a fuzzer: the same driver, fed by a seeded generator that
+//! Work of the fuzz targets, without a fuzzer: the same driver, fed by a seeded generator that
 //! mutates scripts and packets which make sense.
 
 use truechimer_ntp::{Packet, Timestamp};
