@@ -130,7 +130,7 @@ impl Clock {
         Ok(clock)
     }
 
-    /// The same clock with fenced reads of the counter: see the crate's documentation.
+    /// Makes reads of the counter fenced: see the crate's documentation.
     #[must_use]
     pub fn fenced(mut self) -> Clock {
         self.native.counter = self.native.counter.fenced();
@@ -238,7 +238,7 @@ impl Clock {
         self.page.difference_deviation()
     }
 
-    /// What the clock is worth now.
+    /// Status of the clock now.
     ///
     /// # Errors
     /// As [`Clock::now`].
@@ -341,14 +341,14 @@ impl Clock {
         self.straight(&self.native, || counter.read(), tell)
     }
 
-    /// The same for every counter, to be called where a function call does not matter.
+    /// Tells for every counter, to be called where a function call does not matter.
     fn straightforwardly<T>(&self, tell: impl Tell<T>) -> Option<T> {
         let by = |readable: &Readable| self.straight(readable, || readable.counter.read(), &tell);
         by(&self.raw).or_else(|| by(&self.native))
     }
 
-    /// What the newest hand tells, if all is as usual: it was examined before, promises a bound,
-    /// and a daemon tends it.
+    /// Tells by the newest hand, if all is as usual: it was examined before, promises a bound, and
+    /// a daemon tends it.
     ///
     /// Whether the counter is read before or after the hand does not matter: should a newer hand
     /// come out in between, this one still holds, and [`Glance::at`] works on either side of its

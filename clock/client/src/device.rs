@@ -142,7 +142,7 @@ pub(crate) struct Look {
     pub host: Option<HostReading>,
 }
 
-/// What a page says that goes with a count.
+/// Words of a page that go with a count.
 pub(crate) trait Page {
     fn generation(&self) -> u64;
     fn kept(&self) -> Option<Kept>;
@@ -163,14 +163,14 @@ impl Page for PageReader {
     }
 }
 
-/// What can be read on a machine.
+/// Readings that a machine allows.
 pub(crate) trait Machine {
     /// The device itself, if it may be read: from where its lowest `bits` bits were kept, or, if
     /// nobody need keep it, all that many.
     fn device(&self, bits: u32, kept: Option<Kept>) -> Result<Count, NoDevice>;
     /// The host's clocks by the raw clock: in it a count is a nanosecond of that.
     fn clocks(&self) -> HostReading;
-    /// What the kernel keeps time by.
+    /// Clocksource that the kernel keeps time by.
     fn clocksource(&self) -> Option<String>;
 }
 
@@ -291,8 +291,8 @@ impl<P: Page, M: Machine> Sight<'_, P, M> {
         Ok(Look { count, error, read_by: ReadBy::RawClock, heartbeat, host })
     }
 
-    /// What the raw clock may be off by because nobody saw to it that it was made of the device all
-    /// the time: another clocksource runs at a rate of its own.
+    /// Error that the raw clock may have because nobody saw to it that it was made of the device
+    /// all the time: another clocksource runs at a rate of its own.
     fn unwatched(&self, count: Count, heartbeat: Count) -> CountSpan {
         let period = self.hand.period;
         let silence = period.span(count - heartbeat).abs();

@@ -22,7 +22,7 @@ pub struct Unreadable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoDevice {
-    /// It is not there, may not be read, or was kept too long ago to continue from.
+    /// Counter not there, not to be read, or kept too long ago to continue from.
     Counter(CounterError),
     /// The page says nothing to continue from: no daemon, or one that has only just begun.
     NotKept,
@@ -41,14 +41,14 @@ pub enum NoDevice {
 pub enum NoRawClock {
     /// The kernel keeps time by something else.
     Clocksource {
-        /// What it is, if it says.
+        /// Clocksource in use, if the kernel says.
         now: Option<String>,
-        /// What it would have to be.
+        /// Clocksource that would be needed.
         wanted: &'static str,
     },
     /// The daemon has not said (yet) how one goes with the other.
     NotSaid,
-    /// What it said is of no use so far from when it did.
+    /// Word of the daemon, of no use so far from when it came.
     TooFar,
 }
 
@@ -73,7 +73,7 @@ pub enum OpenError {
     Corrupt {
         /// Where it is.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault in it.
         corrupt: Corrupt,
     },
     /// The counter that the page is about, or what else it takes, cannot be read here.

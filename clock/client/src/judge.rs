@@ -14,7 +14,7 @@ const APART: Span = Span::from_micros(100);
 /// A shorter suspend than this there is not; what reading the clocks takes is less.
 const SUSPEND: Span = Span::from_millis(10);
 
-/// What a hand is worth at one count.
+/// Verdict on a hand at one count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     pub status: Status,

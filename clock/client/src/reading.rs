@@ -1,4 +1,4 @@
-//! What reading the clock gives.
+//! Readings of the clock.
 
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Instant, Leaps, Span, Utc};
 use truechimer_timehands::{PackedLeaps, Status};
@@ -18,7 +18,7 @@ pub struct Reading {
     pub best: Instant,
     /// True time was not after this.
     pub latest: Instant,
-    /// What the clock says of itself.
+    /// Status of the clock, in its own words.
     pub status: Status,
     pub(crate) leaps: PackedLeaps,
 }
@@ -37,8 +37,8 @@ impl Reading {
         self.leaps().utc(self.best)
     }
 
-    /// What is known of leap seconds: how to get from the instants here to UTC, and whether they
-    /// are TAI.
+    /// Leap seconds as far as known: how to get from the instants here to UTC, and whether they are
+    /// TAI.
     #[must_use]
     pub fn leaps(&self) -> Leaps {
         self.leaps.into()
@@ -102,7 +102,7 @@ impl Doubt {
         (shift < 32).then_some(Doubt((shift << Doubt::BITS) as u16 | mantissa as u16))
     }
 
-    /// So many counts, ≥ 0.
+    /// Number of counts, ≥ 0.
     pub(crate) fn counts(self) -> CountSpan {
         CountSpan(i64::from(self.0 & ((1 << Doubt::BITS) - 1)) << (self.0 >> Doubt::BITS))
     }

@@ -23,7 +23,7 @@ pub(crate) struct Uptime {
     latest: AtomicI64,
 }
 
-/// What uptime is counted from.
+/// Point that uptime is counted from.
 #[derive(Clone, Copy)]
 struct Anchor {
     moment: Moment,

@@ -1,4 +1,4 @@
-//! What is behind a reading.
+//! State behind a reading.
 
 use truechimer_time::{Count, CountSpan, Instant, Rate, Span};
 use truechimer_timehands::{Hand, Made, Status};
@@ -26,7 +26,7 @@ pub struct View {
     /// Standard deviation of the difference clock's rate, as
     /// [`Clock::difference_deviation`](crate::Clock::difference_deviation) has it.
     pub difference_deviation: Option<Rate>,
-    /// What the clock is worth now.
+    /// Status of the clock now.
     pub status: Status,
     /// Why, if that is not what the hand says, or nobody tends it.
     pub reason: Option<&'static str>,
@@ -40,7 +40,7 @@ impl View {
         self.reading_within(count, self.error, status)
     }
 
-    /// The same of a count that is known to within `error`.
+    /// Reading at a count that is known to within `error`.
     pub(crate) fn reading_within(&self, count: Count, error: CountSpan, status: Status) -> Reading {
         let best = self.hand.time_at(count);
         let [before, after] = self.hand.reach_at(count).map(|reach| reach + self.lasts(error));
@@ -60,8 +60,8 @@ impl View {
         Span(span.0 + (span.0 >> 10))
     }
 
-    /// What of the bound of a [`Reading`] is there only because a word that is held off has to be
-    /// covered as well: a server's time has moved by more than it may, and is not believed yet.
+    /// Part of the bound of a [`Reading`] that is there only because a word that is held off has to
+    /// be covered as well: a server's time has moved by more than it may, and is not believed yet.
     /// Zero if nothing is held off, or the daemon does not say; `None` while nothing is promised.
     #[must_use]
     pub fn disputed(&self) -> Option<Span> {
@@ -84,7 +84,7 @@ impl View {
         self.likely_at(self.count)
     }
 
-    /// The same for another count by this hand.
+    /// Likely error at another count by this hand.
     #[must_use]
     pub fn likely_at(&self, count: Count) -> Option<Span> {
         let likely = self.hand.likely_at(count).filter(|_| self.status.bound_holds())?;
@@ -92,8 +92,8 @@ impl View {
         Some(likely + self.lasts(self.error)).filter(|likely| *likely < bound)
     }
 
-    /// What the clock is worth for a moment in the past or to come: a hand that is void by now
-    /// still holds for the time that it was made for.
+    /// Status of the clock for a moment in the past or to come: a hand that is void by now still
+    /// holds for the time that it was made for.
     #[must_use]
     pub fn status_at(&self, count: Count) -> Status {
         let void = |count| !self.hand.void_after.at_or_after(count);

@@ -27,7 +27,7 @@ const SPIN: Duration = Duration::from_micros(60);
 pub struct WaitError {
     /// How long it was waited for.
     pub timeout: Duration,
-    /// What the clock said last.
+    /// Last word of the clock.
     pub last: Result<Reading, ReadError>,
 }
 

@@ -14,7 +14,7 @@ use truechimer_counter::{Choice, Counter, nominal};
 use truechimer_time::{BootId, CountSpan};
 use truechimer_timehands::PageWriter;
 
-/// As far as anything is promised at all, this is all that may be.
+/// Interval where nothing is promised.
 const NOTHING: (Instant, Instant) = (Instant(i128::MIN), Instant(i128::MAX));
 
 #[test]

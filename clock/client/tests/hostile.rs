@@ -90,7 +90,7 @@ fn monotone_time_is_so_across_threads() {
     });
 }
 
-/// What may be believed of a reading.
+/// Checks that a reading claims no more than may be believed.
 fn honest(reading: &Result<Reading, ReadError>) -> Result<(), TestCaseError> {
     let Ok(now) = reading else { return Ok(()) };
     if now.status.bound_holds() {

@@ -27,7 +27,7 @@ fn role() {
     println!("daemon {}", places::for_daemon().display());
 }
 
-/// What it says with these variables and no others.
+/// Output with these variables and no others.
 fn said(variables: &[(&str, &Path)]) -> String {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "role", "--nocapture"]).env(ROLE, "");

@@ -16,11 +16,11 @@ const TICK: i64 = 4_000_000;
 /// How far counts and raw clock of a pair may be apart.
 const PAIR: i64 = 9;
 
-/// What a daemon has published.
+/// State that a daemon has published.
 #[derive(Clone, Copy)]
 struct Published {
     generation: u64,
-    /// What its counts are ahead of the true ones, a multiple of the roll-over.
+    /// Difference of its counts − the true ones, a multiple of the roll-over.
     ahead: u64,
     hand: Hand,
     made: Made,
@@ -43,9 +43,9 @@ struct World {
     daemon: Cell<(u64, u64)>,
     /// Where the device was read last.
     read_at: Cell<u64>,
-    /// What the raw clock has gained while the kernel kept time by something else, ns.
+    /// Gain of the raw clock while the kernel kept time by something else, ns.
     gained: Cell<i64>,
-    /// What counts are ahead by, generation by generation.
+    /// Amount by which counts are ahead, generation by generation.
     rows: RefCell<Vec<(u64, u64)>>,
 }
 
@@ -207,7 +207,7 @@ impl Page for World {
 }
 
 impl Machine for World {
-    /// As `Counter::read_from` does it.
+    /// Reads it as `Counter::read_from` does.
     fn device(&self, bits: u32, kept: Option<Kept>) -> Result<Count, NoDevice> {
         assert_eq!(bits, self.bits);
         if !self.may_read {
