@@ -1,4 +1,4 @@
-//! What a configuration asks for, tried without a daemon.
+//! Test of a configuration without a daemon.
 
 use std::path::Path;
 
@@ -12,8 +12,8 @@ use crate::options::Options;
 use crate::state::Keeping;
 
 impl Options {
-    /// As [`Options::settings`], and looks at the files that it names as far as that is possible
-    /// before the daemon runs. Beside the settings comes what the daemon would warn of.
+    /// Does as [`Options::settings`], and looks at the files that it names as far as that is
+    /// possible before the daemon runs. Beside the settings comes what the daemon would warn of.
     ///
     /// # Errors
     ///
@@ -56,8 +56,8 @@ impl Options {
         Ok((settings, warnings))
     }
 
-    /// What the file names by a path that depends on where the daemon is started. On the command
-    /// line that is what is meant.
+    /// Paths in the file that depend on where the daemon is started. On the command line that is
+    /// what is meant.
     fn relative(&self, settings: &Settings) -> Vec<String> {
         let named = [
             ("page", settings.page.as_deref(), &self.page),

@@ -27,7 +27,7 @@ impl ClockSet {
         Ok(ClockSet(timer))
     }
 
-    /// What to wait for.
+    /// File descriptor to wait for.
     pub(crate) fn interest(&self) -> sys::pollfd {
         sys::pollfd { fd: self.0.as_raw_fd(), events: sys::POLLIN, revents: 0 }
     }

@@ -25,14 +25,15 @@ const NANOS: i64 = 1_000_000_000;
 const AROUND_LEAP: i64 = 2 * NANOS;
 /// Out of how many pairs the narrowest is taken.
 const TRIES: u32 = 8;
-/// What the kernel adds to a frequency that it was given: its clock is made of whole steps, ppb.
+/// Error that the kernel adds to a frequency that it was given: its clock is made of whole steps,
+/// ppb.
 const KERNELS: i64 = 1_000;
-/// What is beside that in a prediction of the system clock, ns: the clock of a counter that is not
+/// Error beside that in a prediction of the system clock, ns: the clock of a counter that is not
 /// the kernel's own.
 const APART: i64 = 1_000;
 /// Readings closer together than this say too little about the rate, ns.
 const MIN_INTERVAL: i64 = 200_000_000;
-/// What a client adds to a time by rounding, ns.
+/// Addition of a client to a time by rounding, ns.
 const ROUNDING: i64 = 4;
 
 /// Which pages are wanted, and where.
@@ -87,14 +88,14 @@ const PROGRAMS: [&str; 2] = ["clockbound", "clockboundd"];
 #[derive(Debug)]
 pub(crate) struct ClockBound {
     pages: Vec<Page>,
-    /// What layouts 1 and 2 said last.
+    /// Last record of layouts 1 and 2.
     said: Option<Record>,
     system: System,
     /// A hand that says more than what an earlier writer left was published.
     begun: bool,
     /// No system clock further from ours than this is taken for ours, ns.
     near: i64,
-    /// It was said that somebody else moves the system clock.
+    /// Complained that somebody else moves the system clock.
     complained: bool,
 }
 
@@ -117,7 +118,7 @@ impl ClockBound {
         })
     }
 
-    /// What is written, for people.
+    /// Paths that are written, for people.
     pub(crate) fn description(&self) -> String {
         let names = self.pages.iter().map(|page| page.path().display().to_string());
         names.collect::<Vec<_>>().join(", ")
@@ -221,7 +222,7 @@ impl ClockBound {
         notes
     }
 
-    /// What layouts 1 and 2 say.
+    /// Record of layouts 1 and 2.
     fn system_record(&self, hand: &Hand, counter: Counter, steered: bool) -> Record {
         // Before anything else: what is read later was later.
         let as_of = monotonic();
@@ -291,7 +292,7 @@ impl ClockBound {
     }
 }
 
-/// What layout 3 says at this count.
+/// Record of layout 3 at this count.
 fn own_record(hand: &Hand, count: Count) -> Record {
     let ours = hand.time_at(count);
     let as_of = hand.leaps.utc(ours).unix_nanos();
@@ -352,7 +353,7 @@ fn ppb(rate: Rate) -> i64 {
     rate.as_ppt().div_euclid(1_000)
 }
 
-/// What a rate in ppb comes to in so many ns, rounded up.
+/// Product of a rate in ppb and so many ns, rounded up.
 fn up(ppb: i64, nanos: i64) -> i64 {
     let product = i128::from(ppb) * i128::from(nanos);
     i64::try_from(product / i128::from(NANOS) + 1).unwrap_or(i64::MAX)
@@ -479,8 +480,8 @@ mod tests {
     }
 
     proptest! {
-        /// What a client of layout 3 makes of a record, at whatever count it reads, takes in all
-        /// that the hand does.
+        /// Interval of a client of layout 3, by a record and at whatever count it reads, takes in
+        /// all that the hand does.
         #[test]
         fn a_client_has_no_narrower_an_interval_than_we(
             written in 0i64..2_500_000_000_000, read in 0i64..2_500_000_000_000,

@@ -63,7 +63,7 @@ pub use reader::parse;
 /// Everything that the daemon needs to know, checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
-    /// What the engine is to do.
+    /// Configuration of the engine.
     pub engine: Config,
     /// The counter.
     pub counter: Choice,

@@ -34,7 +34,7 @@ pub(crate) use server::{Handler, Server};
 pub struct Answer {
     /// The daemon itself.
     pub daemon: DaemonInfo,
-    /// What its engine knows.
+    /// Report of its engine.
     pub report: Report,
 }
 
@@ -59,7 +59,7 @@ pub struct DaemonInfo {
     pub replay_log: Option<PathBuf>,
     /// Where it keeps the rate across boots.
     pub state: Option<PathBuf>,
-    /// What it does to the system clock, for people.
+    /// Treatment of the system clock, for people.
     pub system_clock: String,
     /// How often so many datagrams came for one request that the rest was left unread.
     pub floods: u64,
@@ -77,14 +77,14 @@ pub struct Version {
 pub struct Accepted {
     /// The source that is believed, as configured.
     pub accepted: String,
-    /// What the clock's status is now, and why.
+    /// Status of the clock now, and why.
     pub status: String,
 }
 
 /// The longest request, with its newline, in bytes.
 const MAX_REQUEST: usize = 1024;
 
-/// What a client asks.
+/// Request of a client.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Request {

@@ -17,7 +17,7 @@ const THRESHOLD: Span = Span::from_micros(1);
 /// How the counters of newcomers go with that of one who was there before.
 type Measured = Result<Vec<CpuOffset>, AgreementError>;
 
-/// What is to be said of newcomers.
+/// Finding about newcomers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Finding {
     /// The counter is not one any more.
@@ -53,7 +53,7 @@ impl Cpus {
         })
     }
 
-    /// The same, given who is `online` now; `begin` measures newcomers against a reference.
+    /// Looks, given who is `online` now; `begin` measures newcomers against a reference.
     fn step(
         &mut self,
         nominal: Period,
@@ -81,7 +81,7 @@ impl Cpus {
     }
 }
 
-/// What there is to say of those that were measured.
+/// Findings about those that were measured.
 fn judge(measured: &Measured, nominal: Period) -> Vec<Finding> {
     match measured {
         Ok(cpus) => cpus.iter().filter_map(|cpu| judge_one(cpu, nominal)).collect(),

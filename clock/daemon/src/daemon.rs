@@ -64,10 +64,10 @@ pub(crate) struct Daemon<'n> {
     /// Where it says whose word the clock page is, and what is held against whom.
     beside: Option<PathBuf>,
     chores: Count,
-    /// What was kept last: whether the clock is held against its server, and who agrees with it;
-    /// and when that was.
+    /// State that was kept last: whether the clock is held against its server, and who agrees with
+    /// it; and when that was.
     kept: (bool, Vec<String>, Count),
-    /// The same of what is left beside the page.
+    /// State that is left beside the page, likewise.
     told: (bool, Vec<String>),
     /// When a state that could not be kept is tried again.
     retry: Retry,
@@ -87,7 +87,7 @@ impl<'n> Daemon<'n> {
         Daemon::of(Counter::open(settings.counter)?, settings, notes)
     }
 
-    /// The same with this counter, whatever the settings say.
+    /// Makes one with this counter, whatever the settings say.
     fn of(
         counter: Counter,
         settings: Settings,
@@ -720,8 +720,8 @@ fn beside(place: &Place, page: &Path) -> Option<PathBuf> {
     Some(path)
 }
 
-/// What earlier daemons have kept: the rate in `path`, and what goes with the clock page beside
-/// that.
+/// State that earlier daemons have kept: the rate in `path`, and what goes with the clock page
+/// beside that.
 fn load(path: Option<&Path>, beside: Option<&Path>) -> (Option<Saved>, Option<String>) {
     let of = |path: Option<&Path>, load: fn(&Path) -> std::io::Result<Option<Saved>>| {
         let Some(path) = path else { return (None, None) };
@@ -788,7 +788,7 @@ mod tests {
     use truechimer_timehands::{PageReader, Status};
 
     thread_local! {
-        /// What was asked of a system clock that is none.
+        /// Requests to a system clock that is none.
         static ASKED: RefCell<Vec<Steer>> = const { RefCell::new(Vec::new()) };
     }
 

@@ -28,7 +28,7 @@ const SUSPENDED: Span = Span::from_millis(1);
 /// The kernel's name for the TSC. It is no longer among the available clocksources once the kernel
 /// has found it unstable.
 const TSC: &str = "tsc";
-/// What a reader hears of a counter that rolled over unseen.
+/// Reason that readers hear when a counter rolled over unseen.
 const LAPSED: &str = "the counter rolled over while nobody read it: the daemon was stopped";
 /// A counter that has not moved for so long by the raw clock stands still, unless it is one that
 /// moves in steps: any that is of use does so in fewer counts than this.
@@ -46,7 +46,7 @@ pub(crate) struct Host {
     counter: Counter,
     interval: CountSpan,
     last: Option<Count>,
-    /// What the kernel keeps time by, if it says.
+    /// Clocksource that the kernel keeps time by, if it says.
     clocksource: Option<String>,
     /// Whether the counter is the TSC and the kernel vouched for it at the start.
     vouched: bool,
@@ -56,35 +56,35 @@ pub(crate) struct Host {
     still: bool,
     /// How often the counter had rolled over unseen when that was last told.
     lapses: u32,
-    /// What readers have to be told if the counter is a device.
+    /// Facts for readers if the counter is a device.
     device: Option<Device>,
     nominal: Period,
     /// The processors, if each has a counter of its own.
     cpus: Option<Cpus>,
 }
 
-/// What a counter does.
+/// Motion of a counter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Motion {
     Moves,
-    /// It stands still, and nobody knows yet.
+    /// Stands still, and nobody knows yet.
     Stopped(String),
-    /// It does as before.
+    /// Does as before.
     Still,
-    /// It has for too long.
+    /// Stands still for too long.
     Lost(String),
 }
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Debug)]
 pub(crate) struct Checked {
     /// The count of the check.
     pub(crate) count: Count,
     /// Where a counter that rolls over was: what others continue from.
     pub(crate) kept: Option<Kept>,
-    /// What the engine should hear, in this order.
+    /// Events that the engine should hear, in this order.
     pub(crate) events: Vec<Event>,
-    /// What the user should hear.
+    /// Warnings for the user.
     pub(crate) warnings: Vec<String>,
     /// The counter is no good any more, and why: the engine hears of it, and that is the end.
     pub(crate) lost: Option<String>,
@@ -166,8 +166,8 @@ impl Host {
         (reading, kept)
     }
 
-    /// What the engine should hear if the counter has rolled over unseen since this was last asked:
-    /// counts from before have nothing to do with those from now on.
+    /// Event for the engine if the counter has rolled over unseen since this was last asked: counts
+    /// from before have nothing to do with those from now on.
     pub(crate) fn lapsed(&mut self) -> Option<Event> {
         if !self.has_lapsed() {
             return None;
@@ -190,7 +190,7 @@ impl Host {
         self.still
     }
 
-    /// What to make of a counter that is at `count` when the raw clock reads `raw_ns`.
+    /// Judges a counter that is at `count` when the raw clock reads `raw_ns`.
     fn motion(&mut self, count: Count, raw_ns: i64) -> Motion {
         let since = match self.moved {
             Some((there, since)) if there == count => since,
@@ -223,13 +223,13 @@ impl Host {
         self.device.as_ref().is_some_and(Device::has_news)
     }
 
-    /// As if the counter had rolled over unseen just now.
+    /// Makes the counter look as if it had rolled over unseen just now.
     #[cfg(test)]
     pub(crate) fn lapse(&mut self) {
         self.lapses = self.lapses.wrapping_sub(1);
     }
 
-    /// What the kernel's clocksources say: events, a warning, the loss of the counter.
+    /// Word of the kernel's clocksources: events, a warning, the loss of the counter.
     fn look(
         &mut self,
         current: Option<String>,

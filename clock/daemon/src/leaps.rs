@@ -1,5 +1,4 @@
-//! What is known about leap seconds: from the IERS list that tzdata installs, else from the
-//! kernel.
+//! Leap seconds as far as known: from the IERS list that tzdata installs, else from the kernel.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -26,11 +25,11 @@ struct List {
     expires: i64,
 }
 
-/// What the list says about the leap seconds around Unix time `now`; `None` if there is no list
-/// and nobody asked for one.
+/// Leap seconds in the list around Unix time `now`; `None` if there is no list and nobody asked for
+/// one.
 ///
 /// # Errors
-/// What is wrong with the list, in a form for the user.
+/// Fault of the list, in a form for the user.
 pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<Leaps>, String> {
     let path = match place {
         Place::Default => PathBuf::from(DEFAULT_LIST),
@@ -78,7 +77,7 @@ pub(crate) fn from_kernel() -> Leaps {
 }
 
 impl List {
-    /// What the list says about `now` (Unix time).
+    /// Leap seconds in the list around `now` (Unix time).
     fn around(&self, now: i64) -> Leaps {
         let after = self.entries.iter().position(|(at, _)| *at > now).unwrap_or(self.entries.len());
         // The entry that takes effect, and the leap it makes from the one before it.

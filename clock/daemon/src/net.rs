@@ -159,7 +159,7 @@ mod tests {
         (socket, address)
     }
 
-    /// What comes within a second: polls until there are events or nothing is left to wait for.
+    /// Events within a second: polls until there are events or nothing is left to wait for.
     fn wait(net: &mut Net) -> Vec<Event> {
         for _ in 0..10 {
             let mut fds = Vec::new();

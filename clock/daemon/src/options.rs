@@ -1,4 +1,4 @@
-//! What the user asked for: a configuration file, and what comes on top of it.
+//! Wishes of the user: a configuration file, and what comes on top of it.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::config::{self, Settings};
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// What the command line (or a program) asks of the daemon. Everything left `None` or empty is
+/// Options of the daemon on the command line (or by a program). Everything left `None` or empty is
 /// as the file says, or at its default.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
@@ -170,7 +170,7 @@ impl Options {
     }
 }
 
-/// What is said of pulses without a server, and what to add.
+/// Complaint about pulses without a server, and what to add.
 fn lonely(add: &str) -> String {
     format!("a pulse says when a second begins, and not which: add a {add}")
 }

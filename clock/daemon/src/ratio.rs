@@ -58,7 +58,7 @@ impl Pair {
     }
 }
 
-/// What is known of the ratio.
+/// Ratio as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ratio {
     /// Where the baseline begins.
@@ -118,7 +118,7 @@ impl Ratio {
         self.known.map(|(_, error)| error)
     }
 
-    /// What readers need to know besides `pair`.
+    /// Facts that readers need besides `pair`.
     pub(crate) fn by_raw(&self, pair: &Pair) -> Option<ByRaw> {
         let (period, error) = self.known?;
         let usable = pair.width.0 >= 0 && period.span(pair.bound()) <= LOOSEST;
@@ -126,7 +126,7 @@ impl Ratio {
     }
 }
 
-/// What part of `whole` (≥ 0.1 s) `part` (≥ 0) is, rounded up.
+/// Share of `part` (≥ 0) in `whole` (≥ 0.1 s), rounded up.
 fn share(part: Span, whole: Span) -> Rate {
     let whole = (whole.0 >> 32).max(1);
     let share = part.0.checked_mul(1 << 32).map_or(i128::from(i64::MAX), |part| part / whole + 2);

@@ -19,7 +19,7 @@ const INTERVAL: Span = Span::from_secs(64);
 /// The helper thread needs next to no stack.
 const STACK: usize = 64 << 10;
 
-/// What the machine says of the time that its real-time clock keeps.
+/// Time that the real-time clock keeps, as the machine says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Keeps {
     /// UTC.
@@ -31,7 +31,7 @@ pub(crate) enum Keeps {
 }
 
 impl Keeps {
-    /// What is said there.
+    /// Reads the word there.
     fn by(adjtime: &Path) -> Keeps {
         let text = fs::read_to_string(adjtime).unwrap_or_default();
         let says = |word: &str| text.lines().any(|line| line.trim() == word);
@@ -42,7 +42,7 @@ impl Keeps {
         }
     }
 
-    /// What is assumed, for the user, where it is not what the machine says.
+    /// Assumption, for the user, where it is not what the machine says.
     fn note(self) -> Option<String> {
         match self {
             Keeps::Utc => None,
@@ -116,7 +116,7 @@ impl Rtc {
         read_since.flatten().map(Event::Rtc)
     }
 
-    /// What was being read belongs to counts that are over.
+    /// Forgets what was being read: it belongs to counts that are over.
     pub(crate) fn forget(&mut self) {
         let (sender, readings) = mpsc::channel();
         (self.sender, self.readings, self.waiting) = (sender, readings, false);

@@ -28,7 +28,7 @@ pub enum DaemonError {
     PagePlace {
         /// The page.
         path: PathBuf,
-        /// What is on the way.
+        /// Obstacle on the way.
         why: io::Error,
     },
     /// A page for clients of ClockBound cannot be written.
@@ -40,12 +40,12 @@ pub enum DaemonError {
     },
     /// The counter has become useless while the daemon ran.
     CounterLost {
-        /// What happened.
+        /// Event that did it.
         reason: String,
     },
     /// The system refuses what nothing goes without.
     System {
-        /// What.
+        /// Service that was refused.
         what: &'static str,
         /// Why.
         why: io::Error,

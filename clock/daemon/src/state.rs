@@ -28,12 +28,12 @@ pub(crate) enum Keeping {
     Not,
     /// Beside the clock page alone: it is a trial, for this reason.
     WithPage(String),
-    /// It should be kept, in this file if there is one, but for this reason it will not work.
+    /// Cannot be kept as it should, in this file if there is one, for this reason.
     Cannot(Option<PathBuf>, String),
 }
 
 impl Keeping {
-    /// What is to be done at this place, by a daemon with this clock page that follows these
+    /// Decides what to do at this place, by a daemon with this clock page that follows these
     /// sources. A folder that is not there yet is made where nobody has named it.
     pub(crate) fn at(place: &Place, page: &Path, follows: &Config) -> Keeping {
         match place {
@@ -85,7 +85,7 @@ impl Keeping {
         }
     }
 
-    /// The same, unless no file can be made there: better to hear that at the start than an hour
+    /// Keeps to it, unless no file can be made there: better to hear that at the start than an hour
     /// later.
     fn if_writable(self) -> Keeping {
         let Keeping::In(path) = self else { return self };
@@ -99,7 +99,7 @@ impl Keeping {
     }
 }
 
-/// What decides where the rate is kept if the user has not said it.
+/// Grounds that decide where the rate is kept if the user has not said it.
 struct By {
     /// `$STATE_DIRECTORY`, which systemd sets.
     given: Option<PathBuf>,
@@ -181,15 +181,15 @@ impl By {
     }
 }
 
-/// What goes with a clock page: beside it, the name ending in `.state`. It says whose word the page
-/// is, so that a trial's is not taken for another server's.
+/// State that goes with a clock page: beside it, the name ending in `.state`. It says whose word
+/// the page is, so that a trial's is not taken for another server's.
 pub(crate) fn beside_page(page: &Path) -> PathBuf {
     let mut beside = page.as_os_str().to_owned();
     beside.push(".state");
     PathBuf::from(beside)
 }
 
-/// What was saved; `None` if nothing was.
+/// State that was saved; `None` if none was.
 ///
 /// # Errors
 /// If the file cannot be read or is not one of ours.
@@ -197,7 +197,7 @@ pub(crate) fn load(path: &Path) -> io::Result<Option<Saved>> {
     saved(truechimer_config::read(path, MAX_FILE))
 }
 
-/// The same of a file that lies where others may write: through no link, and nobody else's.
+/// State in a file that lies where others may write: through no link, and nobody else's.
 ///
 /// # Errors
 /// Likewise.
@@ -221,8 +221,8 @@ pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
     new.commit(Durable::No)
 }
 
-/// What the file says. It is never larger than what is read again: of more servers than there is
-/// room for, those that come last are left out, and are then held off by the clock page alone.
+/// Text of the file. It is never larger than what is read again: of more servers than there is room
+/// for, those that come last are left out, and are then held off by the clock page alone.
 fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
     let mut part = saved.clone();
     loop {
@@ -273,8 +273,8 @@ impl Retry {
         }
     }
 
-    /// What is to be done after an attempt, by a counter of this nominal period; and what the user
-    /// is told of it, once.
+    /// Next step after an attempt, by a counter of this nominal period; and what the user is told
+    /// of it, once.
     pub(crate) fn after(
         self,
         attempt: &io::Result<()>,
@@ -363,7 +363,8 @@ mod tests {
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
     }
 
-    /// What a clock saves that holds something against so many servers, and agrees with as many.
+    /// State saved by a clock that holds something against so many servers, and agrees with as
+    /// many.
     fn crowd(servers: u32) -> Saved {
         let counter = CounterId {
             kind: CounterKind::ArmGeneric,

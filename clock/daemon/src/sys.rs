@@ -147,7 +147,7 @@ pub(crate) fn step(span: Span) -> io::Result<()> {
     }
 }
 
-/// What the kernel takes for no synchronisation at all: 16 s (`NTP_PHASE_LIMIT`), µs.
+/// Error that the kernel takes for no synchronisation at all: 16 s (`NTP_PHASE_LIMIT`), µs.
 const MAX_ERROR_US: i128 = 16_000_000;
 
 /// Asks for nothing but nanoseconds.

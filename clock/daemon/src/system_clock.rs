@@ -25,7 +25,7 @@ pub(crate) struct SystemClock {
     failures: u32,
     /// Why it is left alone although it should be steered.
     given_up: Option<String>,
-    /// What the kernel was told of it last.
+    /// Last word to the kernel on it.
     told: Option<KernelWord>,
 }
 
@@ -69,7 +69,7 @@ impl SystemClock {
         }
     }
 
-    /// What there is to say of it.
+    /// Note on it, if any.
     fn done(&mut self, steer: Steer) -> Option<(Level, String)> {
         match steer {
             Steer::Step(span) => Some((Level::Info, format!("system clock: stepped by {span:+}"))),

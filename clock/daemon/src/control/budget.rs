@@ -7,21 +7,21 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// What a user may spend at once: a connection costs one, and so does an answer. Half of what was
-/// spent is forgotten each second, so that this half can be spent each second for long.
+/// Budget of a user at once: a connection costs one, and so does an answer. Half of what was spent
+/// is forgotten each second, so that this half can be spent each second for long.
 const PER_USER: u32 = 64;
-/// The same of the daemon's own user, and of root.
+/// Budget of the daemon's own user, and of root.
 const PER_OWNER: u32 = 256;
-/// What all other users together may spend in a second.
+/// Budget of all other users together in a second.
 const ALL_USERS: u32 = 256;
 
-/// What was spent of late, and by whom.
+/// Budget as spent of late, and by whom.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// The user that the daemon runs as.
     own: u32,
     spent: BTreeMap<u32, u32>,
-    /// What those who are not owners may still spend in this second.
+    /// Rest that those who are not owners may still spend in this second.
     left: u32,
 }
 
@@ -59,7 +59,7 @@ impl Budget {
         true
     }
 
-    /// Who is served first: the least comes first.
+    /// Rank by which users are served: the least comes first.
     pub(super) fn rank(&self, user: u32) -> (Reverse<bool>, u32) {
         (Reverse(self.is_owner(user)), self.spent(user))
     }
@@ -81,7 +81,7 @@ mod tests {
 
     const OWN: u32 = 500;
 
-    /// As much as this user can get at once.
+    /// Spends as much as this user can get at once.
     fn all(budget: &mut Budget, user: u32) -> u32 {
         (0..10_000).take_while(|_| budget.spend(user)).count() as u32
     }

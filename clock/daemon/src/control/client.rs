@@ -20,7 +20,7 @@ pub enum ControlError {
     NoDaemon {
         /// The socket.
         socket: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         why: io::Error,
     },
     /// The socket is not for this user.
@@ -28,25 +28,25 @@ pub enum ControlError {
         /// The socket.
         socket: PathBuf,
     },
-    /// It did not answer in time.
+    /// No answer in time.
     Silent {
         /// The socket.
         socket: PathBuf,
     },
-    /// It hung up, or the connection broke.
+    /// Connection hung up or broken.
     Broken {
         /// The socket.
         socket: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         why: io::Error,
     },
-    /// It refused, for this reason.
+    /// Refusal, for this reason.
     Refused(String),
-    /// What it said is not an answer: another version, or not a daemon of ours.
+    /// Answer that is none: another version, or not a daemon of ours.
     Unintelligible {
         /// The socket.
         socket: PathBuf,
-        /// What was wrong with it.
+        /// Fault of the answer.
         why: String,
     },
 }

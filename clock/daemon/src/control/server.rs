@@ -24,10 +24,10 @@ const MAX_OF_OWNER: usize = 8;
 const MAX_ACCEPTED: u32 = 4096;
 /// How many of them at a time: what else the daemon does comes in between.
 const ACCEPTED_AT_ONCE: u32 = 32;
-/// Who may connect: everybody. What they may do is decided by request.
+/// Permission to connect: everybody has it; each request is judged by itself.
 const MODE: u32 = 0o666;
 
-/// Who knows the answers.
+/// Someone who knows the answers.
 pub(crate) trait Handler {
     /// All that the daemon knows.
     fn report(&mut self) -> Answer;
@@ -56,7 +56,7 @@ struct Client {
     stream: UnixStream,
     user: u32,
     may_change: bool,
-    /// What was read and not answered yet.
+    /// Bytes read and not answered yet.
     input: Vec<u8>,
     /// The rest of an answer. Nothing more is read before it is gone.
     output: Vec<u8>,

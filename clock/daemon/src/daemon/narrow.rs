@@ -56,11 +56,11 @@ impl Hardware for Timer {
     }
 }
 
-/// The same, until it loses its power.
+/// Timer that may lose its power.
 #[derive(Debug)]
 struct Powered(Timer, &'static AtomicU64);
 
-/// What a device reads that is not there any more, once the timer has none.
+/// Reading of a device that is not there any more, once the timer has none.
 const ON: u64 = u64::MAX;
 
 impl Hardware for Powered {
@@ -149,7 +149,7 @@ fn place(name: &str) -> (truechimer_serve::Running, PathBuf) {
     (server.start().unwrap(), directory)
 }
 
-/// What another process reads that continues from the page.
+/// Count that another process reads that continues from the page.
 fn elsewhere(page: &PageReader, bits: u32) -> Result<Count, truechimer_counter::CounterError> {
     let Kept { wide, at_ns } = page.kept().unwrap();
     Counter::of_hardware(Timer(bits)).unwrap().read_from(&KeptAt { wide, at_ns })

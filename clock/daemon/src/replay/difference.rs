@@ -10,7 +10,7 @@ const SHOWN: usize = 60;
 /// The first thing in which two decisions differ, and what it is in either.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Difference {
-    /// As `hand.bound` or `action.send.packet[40]`.
+    /// Name such as `hand.bound` or `action.send.packet[40]`.
     pub field: String,
     /// There.
     pub logged: String,
@@ -85,7 +85,7 @@ impl<'t> Node<'t> {
         (Node { text, inner }, rest)
     }
 
-    /// What kind of decision it is: the names down to where there is more than one.
+    /// Kind of the decision: the names down to where there is more than one.
     fn label(&self) -> String {
         match &self.inner {
             Inner::Map(map) => match map.as_slice() {

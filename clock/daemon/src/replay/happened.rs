@@ -1,4 +1,4 @@
-//! What happens in a log, as its readers want to see it.
+//! Happenings in a log, as its readers want to see them.
 
 use truechimer_engine::{Action, Engine, Event, Level, SourceId, SourceReport, SourceStatus};
 use truechimer_feedforward::Exchange;
@@ -19,13 +19,13 @@ pub struct Happened {
     pub logged: Option<Instant>,
     /// Bound of its error, while it is promised.
     pub bound: Option<Span>,
-    /// What the published clock says of itself.
+    /// Status of the published clock, in its own words.
     pub status: Status,
-    /// What happened.
+    /// Event or change.
     pub what: What,
 }
 
-/// What can happen.
+/// Kinds of events and changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum What {
     /// A datagram came from a source, or an edge of a pulse.
@@ -154,7 +154,8 @@ impl Before {
         }
     }
 
-    /// What came of the event, in order: what the engine had to say, then what became of a reply.
+    /// Consequences of the event, in order: what the engine had to say, then what became of a
+    /// reply.
     pub(super) fn then(
         self,
         engine: &Engine,
@@ -198,7 +199,7 @@ impl Before {
     }
 }
 
-/// What the engine said by its actions: notes that matter, and changes of status.
+/// Words of the engine by its actions: notes that matter, and changes of status.
 pub(super) fn said(
     line: u64,
     at: Count,

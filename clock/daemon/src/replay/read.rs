@@ -37,9 +37,9 @@ impl Writer {
 /// Why a log could not be repeated.
 #[derive(Debug)]
 pub enum ReplayError {
-    /// It cannot be read.
+    /// Log that cannot be read.
     Unreadable(io::Error),
-    /// It is not a replay log, or not of this version of the format.
+    /// Not a replay log, or not of this version of the format.
     NotALog(String),
     /// A line is not as it should be.
     Line {
@@ -47,7 +47,7 @@ pub enum ReplayError {
         line: u64,
         /// The column, from 1, unless it is the line as a whole.
         column: Option<usize>,
-        /// What is wrong with it.
+        /// Fault of it.
         why: String,
     },
     /// The engine decided otherwise.
@@ -56,14 +56,14 @@ pub enum ReplayError {
         line: u64,
         /// The first field that differs, as `hand.bound`.
         field: String,
-        /// What the log has there.
+        /// Value in the log.
         logged: String,
-        /// What the engine decided now.
+        /// Value that the engine decided now.
         decided: String,
-        /// Who wrote the log, unless it was this version of the program in this format.
+        /// Writer of the log, unless it was this version of the program in this format.
         writer: Option<Writer>,
     },
-    /// Whoever takes what happened takes no more.
+    /// Receiver of what happened takes no more.
     Output(io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! The same events once more: do they lead to the same decisions, or where would another estimator
+//! Repeats the same events: do they lead to the same decisions, or where would another estimator
 //! have led?
 
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +21,7 @@ pub struct Options {
     pub method: Option<Box<dyn Method>>,
 }
 
-/// What a log holds, once all of it has been found right.
+/// Contents of a log, once all of it has been found right.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Summary {
     /// The version of the program that wrote it.
