@@ -1,4 +1,4 @@
-//! Who may ask.
+//! Permission to ask.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// What is no prefix.
+/// Reason why a text is no prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NoPrefix(String);
 
@@ -95,8 +95,8 @@ impl FromStr for Prefix {
     }
 }
 
-/// Who may ask: of the prefixes that hold an address the longest decides; of two alike the one that
-/// denies.
+/// Permission to ask: of the prefixes that hold an address the longest decides; of two alike the
+/// one that denies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Access {
     /// The longest first, and of those of one length the denials.

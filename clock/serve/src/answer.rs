@@ -1,4 +1,4 @@
-//! What becomes of one datagram: everything that a server decides, without I/O.
+//! Treatment of one datagram: everything that a server decides, without I/O.
 
 use std::net::IpAddr;
 
@@ -29,16 +29,16 @@ pub struct Responder {
 /// A reply that may be referred to: to whom it went and its receive timestamp.
 pub type Sent = (IpAddr, Timestamp);
 
-/// What becomes of a datagram.
+/// Outcome of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It is answered.
+    /// Answered.
     Reply(Answer),
-    /// It is no request.
+    /// No request.
     Ignored(Ignored),
-    /// Whoever sent it may not ask.
+    /// Sent by one that may not ask.
     Denied,
-    /// Whoever sent it asks too often.
+    /// Sent by one that asks too often.
     Limited,
 }
 
@@ -77,7 +77,7 @@ impl Responder {
         }
     }
 
-    /// What becomes of a datagram that arrived from `from` at `receive` by the clock that `state`
+    /// Decides about a datagram that arrived from `from` at `receive` by the clock that `state`
     /// describes. `now` is in ns, by a clock that does not go back.
     ///
     /// The lowest bit of a reply's receive timestamp is 1 and that of its transmit timestamp 0

@@ -27,7 +27,7 @@ pub(crate) struct Arrival {
     pub by_kernel: bool,
 }
 
-/// What turns kernel stamps into counts.
+/// Conversion of kernel stamps into counts.
 #[derive(Debug)]
 pub(crate) struct Arrivals {
     counter: Counter,
@@ -37,13 +37,13 @@ pub(crate) struct Arrivals {
     /// Part of every error: the counter's steps, and the largest step of the clock that may have
     /// gone unseen in one of the stretches.
     unseen: CountSpan,
-    /// What is in the sockets' queues arrived after this.
+    /// Count after which everything in the sockets' queues arrived.
     empty: Count,
     /// Since then the clock did something strange.
     strange: bool,
 }
 
-/// What the system clock did between two pairs, if nothing strange.
+/// Stretch of the system clock between two pairs, if nothing strange happened.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     /// The system clock at its ends, ns.
@@ -206,7 +206,7 @@ mod tests {
         by_steps_of(RESOLUTION, pairs)
     }
 
-    /// What was made of these pairs by a counter of this resolution.
+    /// Arrivals by these pairs and a counter of this resolution.
     fn by_steps_of(resolution: i64, pairs: &[HostPair]) -> Arrivals {
         let counter = Counter::of_kind(CounterKind::Raw).unwrap();
         let log = PairLog::new(Period::NANOSECOND, CountSpan(resolution));
@@ -260,7 +260,7 @@ mod tests {
         assert!(!arrivals.arrived(None, latest).by_kernel);
     }
 
-    /// What is told quickly of a stamp agrees with what the log says of it, and is no surer.
+    /// Checks that what is told quickly of a stamp agrees with the log, and is no surer.
     fn quick_agrees_with_the_log(gap: u64, slew: i64, part: f64, resolution: i64) {
         let gained = gap as i64 * slew / 1_000_000;
         let (left, mut right) = (pair(0, 0), pair(gap, gained));

@@ -1,4 +1,4 @@
-//! What goes with a datagram between the kernel and us, as plain bytes.
+//! Data that goes with a datagram between the kernel and us, as plain bytes.
 //!
 //! Every length is checked: a short, odd or foreign message is passed over.
 
@@ -10,7 +10,7 @@ const WORD: usize = size_of::<usize>();
 /// Length (a `size_t`), level and type (an `int` each).
 const HEADER: usize = WORD + 8;
 
-/// What the kernel says of a datagram.
+/// Word of the kernel on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Said {
     /// Its stamp: Unix time by `CLOCK_REALTIME`, ns.

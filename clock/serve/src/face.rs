@@ -1,4 +1,4 @@
-//! What the clock shows at one moment, and what a server says of it.
+//! Face of the clock at one moment, and what a server says of it.
 
 use truechimer::{Clock, Hand, ReadBy, View};
 use truechimer_counter::Counter;
@@ -8,8 +8,8 @@ use truechimer_time::{Count, CounterKind, Instant, Leaps, Period, Span};
 
 use crate::Upstream;
 
-/// What a reply's timestamps may be off by, as times of our clock: stamps that are known to half of
-/// this, and the allowance for the time to the wire.
+/// Error that a reply's timestamps may have, as times of our clock: stamps that are known to half
+/// of this, and the allowance for the time to the wire.
 const STAMPING: Span = Span::from_micros(1);
 /// How finely the clock can be read: what it takes, rounded up to 2⁻²⁴ s.
 const PRECISION: Span = Span::from_nanos(50);
@@ -57,7 +57,7 @@ pub(crate) fn stamped_by(view: &View) -> CounterKind {
 }
 
 impl Face {
-    /// What the clock shows by `counter`, which is the one of [`stamped_by`].
+    /// Face of the clock by `counter`, which is the one of [`stamped_by`].
     pub fn look(clock: &Clock, counter: Counter, view: View) -> Face {
         if view.read_by == ReadBy::Counter {
             return Face::of(&view, view.count, view.hand.period, Span::ZERO);
@@ -70,7 +70,7 @@ impl Face {
         Face::of(&view, before.midpoint(after), Period::NANOSECOND, error)
     }
 
-    /// What the clock shows at `count`, which is that of the view by another counter and may be
+    /// Face of the clock at `count`, which is that of the view by another counter and may be
     /// `error` off.
     pub fn of(view: &View, count: Count, period: Period, error: Span) -> Face {
         let hand: &Hand = &view.hand;
@@ -89,13 +89,13 @@ impl Face {
         Face { count, time, period, leaps: Leaps::default(), bound: None }
     }
 
-    /// What the clock shows at another count, not far away.
+    /// Timestamp of the clock at another count, not far away.
     pub fn timestamp(&self, count: Count) -> Timestamp {
         let at = self.time + self.period.span(count - self.count);
         Timestamp::from_instant(at, &self.leaps)
     }
 
-    /// What a server of this clock says, which follows `upstream`.
+    /// State that a server of this clock tells, which follows `upstream`.
     ///
     /// A client believes such a server to be within half the root delay + the root dispersion of
     /// true time: together they are the bound, and no less for being rounded.

@@ -9,12 +9,12 @@ const ENOUGH: usize = 4;
 /// Calls that send fewer say little of what each further packet takes.
 const MANY: usize = 8;
 
-/// What has been measured of late.
+/// Lags measured of late.
 #[derive(Debug, Default)]
 pub(crate) struct Lag {
     /// From the reading to the departure of the first packet, counts.
     first: Least,
-    /// What each further packet of the same call took on average, counts.
+    /// Time of each further packet of the same call on average, counts.
     further: Least,
 }
 

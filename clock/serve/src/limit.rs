@@ -22,14 +22,14 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// What becomes of a request.
+/// Ruling on a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ruling {
-    /// It is answered.
+    /// Answer it.
     Answer,
-    /// The client is told to ask less often.
+    /// Tell the client to ask less often.
     Kiss,
-    /// It is dropped.
+    /// Drop it.
     Drop,
 }
 
@@ -65,7 +65,7 @@ impl Limiter {
         }
     }
 
-    /// What becomes of a request of `client` at `now`, ns of a clock that does not go back.
+    /// Rules on a request of `client` at `now`, ns of a clock that does not go back.
     pub fn rule(&self, client: IpAddr, now: u64) -> Ruling {
         let client = network(client);
         let fresh = || Bucket { full_at: now, told_until: 0 };
@@ -99,8 +99,8 @@ impl Limiter {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the 64 bits of an IPv6 network, any address in
-/// which a host may take at will.
+/// Network that counts as one client: an IPv4 address, or the 64 bits of an IPv6 network, any
+/// address in which a host may take at will.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),

@@ -27,7 +27,7 @@ pub struct Load {
     turns: Vec<u32>,
 }
 
-/// What came of it.
+/// Result of it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measured {
     /// How long it took, s.
@@ -152,7 +152,7 @@ impl Load {
     }
 }
 
-/// What a request is told by.
+/// Timestamp that a request is told by.
 fn name(place: usize, turn: u32) -> Timestamp {
     Timestamp((1 << 63) | (u64::from(turn) << 16) | place as u64)
 }

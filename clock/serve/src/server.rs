@@ -18,7 +18,7 @@ use crate::{ServedClock, Tally};
 /// The stratum claimed unless told otherwise: high, so that any real server is preferred.
 pub const DEFAULT_STRATUM: u8 = 10;
 
-/// What the served time in a reply may be off by: the pairs by which a kernel stamp becomes a
+/// Error that the served time in a reply may have: the pairs by which a kernel stamp becomes a
 /// count and a count the served time. On the wire it is rounded up to 15 µs. (That a reply leaves
 /// some µs after the clock was read for it is no error of the time in it, but delay.)
 const STAMPING_ERROR: Span = Span::from_micros(1);
@@ -86,14 +86,14 @@ impl Server {
         self.address
     }
 
-    /// What it serves.
+    /// Clock that it serves.
     #[must_use]
     pub fn clock(&self) -> ServedClock {
         self.clock
     }
 
-    /// What became of all datagrams so far: how many there were, and how many were answered.
-    /// Nothing else is counted.
+    /// Fate of all datagrams so far: how many there were, and how many were answered. Nothing else
+    /// is counted.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let answered = self.answered.load(Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl Running {
         self.address
     }
 
-    /// What it serves.
+    /// Clock that it serves.
     #[must_use]
     pub fn clock(&self) -> ServedClock {
         self.clock

@@ -19,7 +19,7 @@ use crate::tally::{Counters, Tally};
 use crate::upstream::Upstream;
 use crate::worker::{Worker, since};
 
-/// What may wait in a socket: some thousand requests, as far as the system lets it.
+/// Bytes that may wait in a socket: some thousand requests, as far as the system lets it.
 const QUEUE: usize = 1 << 20;
 /// More threads than this are of no use.
 pub const MOST_THREADS: usize = 64;
@@ -29,7 +29,7 @@ pub const MOST_THREADS: usize = 64;
 pub struct Listen {
     /// The address; port 0 takes any free one.
     pub address: SocketAddr,
-    /// It is done without where the system has no such addresses (IPv6, say).
+    /// Optional: done without where the system has no such addresses (IPv6, say).
     pub optional: bool,
 }
 
@@ -38,7 +38,7 @@ pub struct Listen {
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
-    /// What the system says.
+    /// Error of the operating system.
     pub why: io::Error,
 }
 
@@ -61,7 +61,7 @@ pub struct PageServer {
     shared: Arc<Shared>,
 }
 
-/// What all threads of a server have in common.
+/// State that all threads of a server have in common.
 pub(crate) struct Shared {
     pub responder: Responder,
     pub clock: OnceLock<Clock>,
@@ -174,13 +174,13 @@ impl Serving {
         self.shared.clock.get()
     }
 
-    /// What stands behind the clock, from now on: `None` while that is not known, or nothing that
-    /// may be served.
+    /// Sets what stands behind the clock, from now on: `None` while that is not known, or nothing
+    /// that may be served.
     pub fn set_upstream(&self, upstream: Option<Upstream>) {
         *self.shared.upstream.lock().unwrap_or_else(PoisonError::into_inner) = upstream;
     }
 
-    /// What it says of its clock at this moment.
+    /// State of its clock at this moment.
     #[must_use]
     pub fn state(&self) -> ServerState {
         let view = self.clock().and_then(|clock| clock.view().ok());
@@ -191,7 +191,7 @@ impl Serving {
         face.state(self.shared.upstream())
     }
 
-    /// What became of all datagrams so far.
+    /// Fate of all datagrams so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();

@@ -14,8 +14,8 @@ use crate::control::{self, Said, Via};
 
 /// Datagrams received, or sent, with one call.
 pub(crate) const BATCH: usize = 32;
-/// What is kept of a datagram: more than the header, so that one from the error queue fits with
-/// all its frames around it.
+/// Bytes kept of a datagram: more than the header, so that one from the error queue fits with all
+/// its frames around it.
 const ROOM: usize = 256;
 /// Where in a packet the transmit timestamp begins.
 const TRANSMIT: usize = 40;
@@ -63,7 +63,7 @@ pub(crate) struct Incoming<'b> {
     pub bytes: &'b [u8],
     /// From where; `None` for a message of the error queue, or an address of no known family.
     pub from: Option<SocketAddr>,
-    /// What the kernel says of it.
+    /// Word of the kernel on it.
     pub said: Said,
 }
 
@@ -136,7 +136,7 @@ impl Received {
         self.len
     }
 
-    /// What was received, in its order.
+    /// Datagrams received, in their order.
     pub fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
         let parts = self.bytes.iter().zip(self.names.iter()).zip(self.controls.iter());
         parts.zip(&self.lengths).take(self.len).map(|(((bytes, name), control), lengths)| {

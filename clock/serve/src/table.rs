@@ -35,7 +35,7 @@ impl<K: Hash + Eq + Copy, V> Table<K, V> {
         Table { shards: (0..SHARDS).map(|_| shard()).collect(), hasher: RandomState::new() }
     }
 
-    /// What `act` makes of the entry of this key, which is made by `fresh` if there is none.
+    /// Calls `act` on the entry of this key, which is made by `fresh` if there is none.
     pub fn with<R>(
         &self,
         key: K,

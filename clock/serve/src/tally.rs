@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! tally {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// What became of all datagrams so far.
+        /// Fate of all datagrams so far.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Tally {
             $($(#[$doc])* pub $name: u64,)*
@@ -66,7 +66,7 @@ pub(crate) fn count(counter: &AtomicU64) {
     add(counter, 1);
 }
 
-/// So many more. Each counter has one writer.
+/// Adds so many more. Each counter has one writer.
 pub(crate) fn add(counter: &AtomicU64, n: u64) {
     if n > 0 {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What stands behind the clock that is served: what the page does not say.
+//! Source behind the clock that is served: what the page does not say.
 
 use truechimer_ntp::RefId;
 
@@ -7,7 +7,7 @@ use truechimer_ntp::RefId;
 pub struct Upstream {
     /// Its stratum: 0 for a reference clock, such as a pulse per second, 1 to 15 for a server.
     pub stratum: u8,
-    /// What it is called in replies.
+    /// Name in replies.
     pub reference_id: RefId,
 }
 

@@ -33,7 +33,7 @@ const AWAITED: usize = 128;
 /// Where in a packet the receive timestamp is.
 const RECEIVE: std::ops::Range<usize> = 32..40;
 
-/// What one thread has.
+/// State of one thread.
 pub(crate) struct Worker {
     sockets: Vec<Place>,
     shared: Arc<Shared>,
@@ -122,7 +122,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the clock shows now. If it has come to count by another counter, so do we from here on.
+    /// Face of the clock now. If it has come to count by another counter, so do we from here on.
     fn face(&mut self) -> Face {
         let shared = Arc::clone(&self.shared);
         if let Some(clock) = shared.clock.get()

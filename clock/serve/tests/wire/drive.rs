@@ -8,10 +8,10 @@ use truechimer_ntp::server::ServerState;
 use truechimer_ntp::{LeapIndicator, Log2, Mode, Packet, RefId, Short, Timestamp};
 use truechimer_serve::{Access, Answer, Kind, Outcome, Rate, Responder, Sent, transmit};
 
-/// Who asks: two who may, one of a network that may, and two who may not.
+/// Clients: two who may ask, one of a network that may, and two who may not.
 const CLIENTS: [&str; 5] = ["127.0.0.1", "::1", "2001:db8::7", "192.0.2.1", "2001:db8:0:dead::1"];
 
-/// What a reader of the documentation knows of the responder.
+/// Model of the responder by what a reader of the documentation knows.
 struct Model {
     responder: Responder,
     state: ServerState,

@@ -1,4 +1,4 @@
-//! What the fuzz target does, without a fuzzer: seeded scripts, and the conversations that make
+//! Work of the fuzz target, without a fuzzer: seeded scripts, and the conversations that make
 //! sense.
 
 use proptest::prelude::*;
