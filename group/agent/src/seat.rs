@@ -223,8 +223,8 @@ impl Seat {
         self.transport.is_some()
     }
 
-    /// Adds what to wait for. The edition of the list: a greater one whenever a descriptor has been
-    /// opened, which may have the number of one that was closed.
+    /// Adds what to wait for. Returns the edition of the list: a greater one whenever a descriptor
+    /// has been opened, which may have the number of one that was closed.
     pub(crate) fn interests(&self, fds: &mut Vec<libc::pollfd>) -> u64 {
         use std::os::fd::AsRawFd;
         self.door.descriptors(fds);

@@ -168,7 +168,7 @@ pub enum News {
     /// The status, JSON.
     Status(String),
     /// Gap: what comes next in the stream is missing here, and no more comes until the program says
-    /// that it knows: [`ToAgent::Restarted`].
+    /// that it knows ([`ToAgent::Restarted`]).
     Missed {
         /// Which gap it is, counted from 1.
         gap: u64,

@@ -18,7 +18,7 @@ const LONGEST_QUEUE: usize = 128 << 20;
 /// And gathers at most this many bytes of states, from all senders.
 const MOST_GATHERED: usize = MOST_PARTS as usize * LONGEST_PART;
 
-/// Gatherings of a newcomer.
+/// State that a newcomer gathers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Catching {
     /// The state must have been taken here.

@@ -266,8 +266,8 @@ pub enum Notice {
         /// Member that waits.
         member: Member,
     },
-    /// Majority lost for what this member has: so many others have delivered something else, or do
-    /// not take it for one of theirs, though nobody said that it was out: it comes in anew.
+    /// Majority lost for what this member has (so many others have delivered something else, or do
+    /// not take it for one of theirs), though nobody said that it was out: it comes in anew.
     Missed {
         /// One of them.
         from: Member,

@@ -48,7 +48,7 @@ pub(crate) struct State {
     pub(crate) held_bytes: usize,
     /// Beyond this a proposal is cut; follows from the reports and `vouched`.
     pub(crate) limit: Option<i64>,
-    /// Value without the horizon; follows from the reports.
+    /// Limit without the horizon; follows from the reports.
     pub(crate) borne_out: Option<i64>,
     /// The last that was borne out.
     pub(crate) vouched: Option<i64>,

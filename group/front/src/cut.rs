@@ -74,7 +74,7 @@ impl Cutter {
         Some(self.waiting.drain(..length).collect())
     }
 
-    /// Rest when the client ends.
+    /// Takes what is left when the client ends.
     pub fn rest(&mut self) -> Option<Vec<u8>> {
         let length = self.waiting.len().min(LARGEST_PIECE);
         (length > 0).then(|| self.waiting.drain(..length).collect())

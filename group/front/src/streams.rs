@@ -130,7 +130,7 @@ impl Stream {
         }
     }
 
-    /// First bytes that so many replicas agree on, ourselves among them.
+    /// Number of first bytes that so many replicas agree on, ourselves among them.
     fn agreed(&self, counted: &BTreeMap<Member, u64>, majority: usize) -> u64 {
         let agreed = |member| self.others.get(member).map_or(0, |other| other.agreed);
         let mut lengths: Vec<u64> = counted.keys().map(agreed).collect();

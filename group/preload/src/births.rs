@@ -133,12 +133,12 @@ pub extern "C" fn before() {
     here(Here::fork);
 }
 
-/// Ends a fork in the parent.
+/// Notes in the parent that it has forked.
 pub extern "C" fn after() {
     here(Here::has_forked);
 }
 
-/// Ends a fork in the child.
+/// Makes a forked child take part as itself.
 pub extern "C" fn in_child() {
     // The first look at what it takes part in makes it its own.
     part();

@@ -18,7 +18,7 @@ const TIME_MONOTONIC: c_int = 2;
 /// Clock as this process sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shows {
-    /// Reading of the host's.
+    /// Reading of the host's clock.
     Host,
     /// The group's time.
     Group,

@@ -131,7 +131,7 @@ pub fn read_file<'a>(path: &CStr, into: &'a mut [u8]) -> Option<&'a [u8]> {
 pub struct Errno(c_int);
 
 impl Errno {
-    /// Keeps it as it is now.
+    /// Keeps errno as it is now.
     pub fn keep() -> Errno {
         // SAFETY: the calling thread's own errno.
         Errno(unsafe { *libc::__errno_location() })

@@ -23,7 +23,7 @@ use crate::settings::{self, Outside, Reads, Settings};
 use crate::surroundings;
 use crate::thread;
 
-/// Part that calls take.
+/// Behaviour of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// Calls as libc does them.

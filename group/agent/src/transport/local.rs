@@ -136,7 +136,7 @@ impl Hub {
         }
     }
 
-    /// Strands the member: what it sends reaches only itself, until its next configuration: a cut
+    /// Strands the member (what it sends reaches only itself, until its next configuration): a cut
     /// that nobody has noticed yet. Cut it off after that; a ring never goes on as if nothing had
     /// been.
     pub fn strand(&self, member: Member) {

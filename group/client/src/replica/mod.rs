@@ -561,7 +561,7 @@ impl Replica {
         self.checkpoint_at(join, data, position)
     }
 
-    /// Checkpoint for a program that knows better where its threads are.
+    /// Sends a checkpoint of a program that knows better where its threads are.
     ///
     /// # Errors
     /// As [`Replica::checkpoint`].

@@ -8,7 +8,7 @@ const FIRST: u64 = Thread::FIRST.0;
 /// Events that a node's program has had since its last start.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 struct Had {
-    /// Programs running when it began; none: it has not.
+    /// Members whose programs ran when it began; none: it has not.
     began: Option<Vec<u32>>,
     /// Thread, round and time of what it read.
     read: Vec<(u64, u64, i64)>,

@@ -53,7 +53,7 @@ pub struct History {
     counted: usize,
     /// By node, since it was let in: what its program got.
     got: Vec<BTreeMap<Place, Agreed>>,
-    /// Values that a majority had at once, or was told to be settled: it stands for ever.
+    /// Values that a majority had at once, or was told to be settled: they stand for ever.
     settled: BTreeMap<Place, Agreed>,
     /// Those of them that somebody was told of.
     committed: BTreeSet<Place>,
