@@ -24,21 +24,21 @@ pub enum Layout {
     Three,
 }
 
-/// What a page says of its clock.
+/// State of a page's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     /// Nobody knows: the bound must not be trusted.
     Unknown = 0,
-    /// It follows its sources; the bound holds.
+    /// Clock that follows its sources; the bound holds.
     Synchronized = 1,
-    /// It has no fresh word from any source; the bound holds.
+    /// Clock without fresh word from any source; the bound holds.
     FreeRunning = 2,
-    /// It lost its continuity: the bound must not be trusted. (Layout 1 has no such word, and says
-    /// [`Status::Unknown`].)
+    /// Clock that lost its continuity: the bound must not be trusted. (Layout 1 has no such word,
+    /// and says [`Status::Unknown`].)
     Disrupted = 3,
 }
 
-/// What a page says.
+/// Contents of a page after its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record {
     /// The count at which the rest was true. In layout 3 only.
@@ -101,8 +101,8 @@ impl Layout {
         }
     }
 
-    /// What stands for it in a page: from 3 on the oldest layout that its readers may know in the
-    /// high byte, and the layout in the low one.
+    /// Version in a page: from 3 on the oldest layout that its readers may know in the high byte,
+    /// and the layout in the low one.
     pub(crate) const fn version(self) -> u16 {
         match self {
             Layout::One => 1,
@@ -111,7 +111,7 @@ impl Layout {
         }
     }
 
-    /// What comes before the record, with a generation.
+    /// Bytes before the record, with a generation.
     #[must_use]
     pub fn header(self, generation: u16) -> [u8; HEADER] {
         let mut bytes = Bytes::default();

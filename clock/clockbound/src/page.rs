@@ -19,28 +19,28 @@ use crate::{Layout, Record, Status};
 pub enum PageError {
     /// The system refuses.
     System {
-        /// What was tried, as in "cannot …".
+        /// Verb of the attempt, as in "cannot …".
         action: &'static str,
         /// With which file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         why: io::Error,
     },
     /// There is no directory for it, and it cannot be made.
     NoDirectory {
         /// The directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         why: io::Error,
     },
     /// A socket, a directory, a link, or a file of something else is in its place.
     InTheWay {
         /// Where.
         path: PathBuf,
-        /// What it is.
+        /// Kind of file, with its article ("a socket"), or "another file".
         what: &'static str,
     },
-    /// It belongs to another user.
+    /// File of another user.
     Owner {
         /// Where.
         path: PathBuf,
@@ -116,9 +116,9 @@ pub struct Page {
     layout: Layout,
     path: PathBuf,
     file: File,
-    /// What is in the page, even.
+    /// Generation in the page: even, or odd if a writer was killed half-way.
     generation: u16,
-    /// What an earlier writer left was taken over.
+    /// Page taken over from an earlier writer.
     continued: bool,
     _lock: Lock,
 }
