@@ -40,7 +40,7 @@ pub(crate) fn three([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Th
     }
 }
 
-/// The same where some of them are at or before the last leap, or at or after the next. Unix time
+/// Unix times where some of the three are at or before the last leap, or at or after the next. It
 /// shows one second twice there, so that the ends of an interval need not be the ends of what Unix
 /// time showed in it.
 #[cold]

@@ -85,7 +85,7 @@ fn nanos(t: Instant, leaps: &Leaps) -> i128 {
     leaps.utc(t).unix_nanos()
 }
 
-/// What the program printed, against what the hand says.
+/// Holds what the program printed against the hand.
 fn judge(said: &str, hand: &Hand, clock: &Clock) {
     let line = |name: &str| -> Vec<i128> {
         let line = said.lines().find(|line| line.split(' ').next() == Some(name));
