@@ -41,7 +41,7 @@ pub(crate) fn three([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Th
 }
 
 /// Unix times where some of the three are at or before the last leap, or at or after the next.
-/// One second is shown twice there, so that the ends of an interval need not be the ends of what Unix
+/// One second is shown twice there: the ends of an interval need not be the ends of what Unix
 /// time showed in it.
 #[cold]
 fn three_around_a_leap([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Three {
