@@ -15,7 +15,7 @@
 
 #define READINGS 20000
 
-/* As glibc declares it for C++. */
+/* How glibc declares it in C++. */
 #ifdef __cplusplus
 #define MALLOC_THROWS throw()
 extern "C" {

@@ -7,6 +7,7 @@ use crate::bench::group::options::Options;
 use crate::bench::group::placement::Placement;
 use crate::bench::group::{failover, load, serve, soak};
 use clap::{Args, Subcommand};
+use truechimer_group_client::{Member, Where};
 use truechimer_outcome::files::Files;
 use truechimer_outcome::outcome::Failure;
 use truechimer_outcome::program;
@@ -149,6 +150,44 @@ impl Placed {
     pub fn options(&self) -> Result<Options, Failure> {
         let placement = if self.together { Placement::Together } else { Placement::apart()? };
         Ok(Options { placement, ..self.asked.options()? })
+    }
+}
+
+/// The member at which a program runs.
+#[derive(Args, Clone, Debug, Default)]
+pub struct At {
+    /// Where the agents' sockets are
+    #[arg(long)]
+    directory: PathBuf,
+    /// The group
+    #[arg(long)]
+    group: String,
+    /// Which member
+    #[arg(long)]
+    pub member: u32,
+}
+
+impl At {
+    /// The arguments that start a program at this place.
+    #[must_use]
+    pub fn arguments(program: &str, place: &Where) -> Vec<String> {
+        let directory = place.directory.clone().unwrap_or_default();
+        vec![
+            program.to_owned(),
+            format!("--directory={}", directory.display()),
+            format!("--group={}", place.group),
+            format!("--member={}", place.member.map_or(0, |member| member.0)),
+        ]
+    }
+
+    /// The place, as a client has it.
+    #[must_use]
+    pub fn place(&self) -> Where {
+        Where {
+            directory: Some(self.directory.clone()),
+            group: self.group.clone(),
+            member: Some(Member(self.member)),
+        }
     }
 }
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use truechimer_group_client::{Call, Member, Replica, Thread, Where};
+use truechimer_group_client::{Call, Replica, Thread, Where};
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
 
+use crate::bench::group::args::At;
 use crate::bench::group::moment::{raw, realtime};
 use crate::bench::group::serve::{attach, write};
 
@@ -22,15 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// Its orders.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Orders {
-    /// Where the agents' sockets are
-    #[arg(long)]
-    directory: PathBuf,
-    /// The group
-    #[arg(long)]
-    group: String,
-    /// Which member
-    #[arg(long)]
-    member: u32,
+    #[command(flatten)]
+    at: At,
     /// Where the figures go
     #[arg(long)]
     out: PathBuf,
@@ -77,12 +71,8 @@ impl Load {
     /// The arguments that say this.
     #[must_use]
     pub fn arguments(&self, place: &Where, out: &std::path::Path) -> Vec<String> {
-        let directory = place.directory.clone().unwrap_or_default();
-        let mut all = vec![
-            "load".to_owned(),
-            format!("--directory={}", directory.display()),
-            format!("--group={}", place.group),
-            format!("--member={}", place.member.map_or(0, |member| member.0)),
+        let mut all = At::arguments("load", place);
+        all.extend([
             format!("--out={}", out.display()),
             format!("--first={}", self.first),
             format!("--threads={}", self.threads),
@@ -90,7 +80,7 @@ impl Load {
             format!("--least-us={}", self.pause_us.0),
             format!("--most-us={}", self.pause_us.1),
             format!("--seed={}", self.seed),
-        ];
+        ]);
         all.extend(self.start.iter().map(|path| format!("--start={}", path.display())));
         all
     }
@@ -125,12 +115,7 @@ pub struct Done {
 /// # Errors
 /// Where the group fails.
 pub fn run(orders: &Orders) -> Result<(), Failure> {
-    let place = Where {
-        directory: Some(orders.directory.clone()),
-        group: orders.group.clone(),
-        member: Some(Member(orders.member)),
-    };
-    let replica = attach(&place)?;
+    let replica = attach(&orders.at.place())?;
     let end = Instant::now() + PATIENCE;
     while orders.start.as_ref().is_some_and(|start| !start.exists()) {
         if Instant::now() > end {
@@ -156,7 +141,7 @@ pub fn run(orders: &Orders) -> Result<(), Failure> {
 
 fn thread(replica: &Replica, orders: &Orders, n: u64) -> Result<Vec<Sample>, Failure> {
     let clock = replica.thread(Thread(orders.first + n));
-    let mut random = Random::new(orders.seed, &format!("pauses {} {n}", orders.member));
+    let mut random = Random::new(orders.seed, &format!("pauses {} {n}", orders.at.member));
     // Before the first round, so that it costs nothing later.
     let mut samples = Vec::with_capacity(orders.rounds.min(MOST_KEPT as u64) as usize);
     for _ in 0..orders.rounds {

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 use truechimer_files::{Durable, Entry};
 use truechimer_group_client::link::{Outside, Together};
 use truechimer_group_client::{
-    Call, Delivered, Event, Member, Options, Phase, Replica, Thread, ThreadClock, Where,
+    Call, Delivered, Event, Options, Phase, Replica, Thread, ThreadClock, Where,
 };
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
 
+use crate::bench::group::args::At;
 use crate::bench::group::bare::Bare;
 use crate::bench::group::bed::MEMBERS;
 use crate::bench::group::moment::realtime;
@@ -88,15 +89,8 @@ pub struct Measured {
 /// Orders for server or client.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Orders {
-    /// Where the agents' sockets are
-    #[arg(long)]
-    directory: PathBuf,
-    /// The group
-    #[arg(long)]
-    group: String,
-    /// Which member
-    #[arg(long)]
-    member: u32,
+    #[command(flatten)]
+    at: At,
     /// Where the figures go
     #[arg(long)]
     out: PathBuf,
@@ -115,25 +109,17 @@ impl Orders {
     /// The arguments that say this.
     #[must_use]
     pub fn arguments(what: &str, place: &Where, out: &Path, count: u64, nodes: u32) -> Vec<String> {
-        let directory = place.directory.clone().unwrap_or_default();
-        vec![
-            what.to_owned(),
-            format!("--directory={}", directory.display()),
-            format!("--group={}", place.group),
-            format!("--member={}", place.member.map_or(0, |member| member.0)),
+        let mut all = At::arguments(what, place);
+        all.extend([
             format!("--out={}", out.display()),
             format!("--count={count}"),
             format!("--nodes={nodes}"),
-        ]
+        ]);
+        all
     }
 
     fn attach(&self) -> Result<Replica, Failure> {
-        let place = Where {
-            directory: Some(self.directory.clone()),
-            group: self.group.clone(),
-            member: Some(Member(self.member)),
-        };
-        attach(&place)
+        attach(&self.at.place())
     }
 
     fn bare(&self) -> Result<Bare, Failure> {
@@ -211,7 +197,7 @@ pub fn server(orders: &Orders) -> Result<(), Failure> {
     let mut worker = Worker {
         clock: replica.thread(WORKER),
         bare: orders.bare()?,
-        first: orders.member == 1,
+        first: orders.at.member == 1,
         measured: Way::ALL.map(|way| Measured {
             way,
             ns: Vec::new(),

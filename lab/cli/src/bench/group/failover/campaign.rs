@@ -15,7 +15,8 @@ use super::kept;
 use super::plan::{Fault, Step};
 use super::record::{Reader, Record, What};
 use super::verify::{LifeId, Verdict, Verifier, Window};
-use crate::bench::group::bed::{Bed, GROUP, How, MEMBERS};
+use crate::bench::group::args::At;
+use crate::bench::group::bed::{Bed, How, MEMBERS};
 use crate::bench::group::moment::monotonic;
 
 /// How long a fail-over may take until all is well again.
@@ -116,17 +117,14 @@ impl Campaign {
 
     fn start_program(&mut self, node: u32, life: u32) -> Result<(), Failure> {
         let path = self.dir.join(kept::name(node, life));
-        let args = [
-            "witness".to_owned(),
-            format!("--directory={}", self.bed.sockets().display()),
-            format!("--group={GROUP}"),
-            format!("--member={node}"),
+        let mut args = At::arguments("witness", &self.bed.place(node));
+        args.extend([
             format!("--life={life}"),
             format!("--records={}", path.display()),
             format!("--threads={}", self.work.threads),
             format!("--pause-us={}", self.work.pause_us),
             format!("--message-us={}", self.work.message_us),
-        ];
+        ]);
         let process = self.bed.program(node, &format!("witness{node}"), args)?;
         let before = self.nodes.get(&node).map(|node| (node.last, node.gap, node.since));
         let (last, gap, since) = before.unwrap_or((monotonic(), 0, 0));

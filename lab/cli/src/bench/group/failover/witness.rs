@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use truechimer_group_client::link::{Outside, ReadError, Together};
 use truechimer_group_client::{
-    Call, Event, Member, NextError, Options, Phase, Point, Rejection, Replica, Thread, ThreadClock,
-    Where,
+    Call, Event, NextError, Options, Phase, Point, Rejection, Replica, Thread, ThreadClock,
 };
 use truechimer_outcome::outcome::Failure;
 
 use super::record::{Cause, Record, What};
+use crate::bench::group::args::At;
 use crate::bench::group::moment::{monotonic, realtime};
 
 /// The first of the threads.
@@ -38,15 +38,8 @@ const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 /// Its orders.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Orders {
-    /// Where the agents' sockets are
-    #[arg(long)]
-    directory: PathBuf,
-    /// The group
-    #[arg(long)]
-    group: String,
-    /// Which member
-    #[arg(long)]
-    member: u32,
+    #[command(flatten)]
+    at: At,
     /// The how-manieth program of that member
     #[arg(long)]
     life: u32,
@@ -104,18 +97,13 @@ fn end(why: End, text: &str) -> ! {
 pub fn run(orders: &Orders) -> Result<(), Failure> {
     let file = File::create_new(&orders.records)
         .map_err(|error| Failure::of(orders.records.display(), error))?;
-    let place = Where {
-        directory: Some(orders.directory.clone()),
-        group: orders.group.clone(),
-        member: Some(Member(orders.member)),
-    };
     let options = Options {
         outside: Outside::Fail,
         together: Together::Count(1),
         wait_for_agent: Some(AGENT_PATIENCE),
         ..Options::default()
     };
-    let replica = Replica::attach_with(&place, &options)
+    let replica = Replica::attach_with(&orders.at.place(), &options)
         .map_err(|error| Failure::of("attaching to the agent", error))?;
     replica.restarted().map_err(|error| Failure::of("starting", error))?;
     let witness = Witness {
