@@ -26,7 +26,7 @@ mod waitsync;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use truechimer_command::program::{self, Group};
+use truechimer_command::program::{self, Group, Late};
 use truechimer_command::{Ended, man};
 
 const NAME: &str = "truechimer";
@@ -45,42 +45,42 @@ struct CommandLine {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Follow NTP servers and publish the clock (the daemon, in the foreground)
-    Run(run::Run),
+    Run(Late<run::Run>),
     /// Believe a server that is held off, now
-    Accept(accept::Accept),
+    Accept(Late<accept::Accept>),
     /// Print the time: earliest, latest, best, and what the bound is made of
-    Now(now::Now),
+    Now(Late<now::Now>),
     /// Show the state of the clock and of the daemon behind it
-    Status(status::Status),
+    Status(Late<status::Status>),
     /// List the servers that the daemon follows
-    Sources(sources::Sources),
+    Sources(Late<sources::Sources>),
     /// Wait until the clock is synchronised
-    Waitsync(waitsync::Waitsync),
+    Waitsync(Late<waitsync::Waitsync>),
     /// Watch a clock synchronise to a server of our own and check it against the truth
-    Demo(demo::Demo),
+    Demo(Late<demo::Demo>),
     /// Serve the clock over NTP, or a time of its own for demonstrations and tests
-    Serve(serve::Serve),
+    Serve(Late<serve::Serve>),
     /// Know the machine's counters: list, compare, select, latency, stability
     #[cfg(feature = "counters")]
-    Counters(counters::Counters),
+    Counters(Late<counters::Counters>),
     /// Capture packets with the time at which they passed, and how well it is known
     #[cfg(feature = "packets")]
-    Capture(capture::Capture),
+    Capture(Late<capture::Capture>),
     /// Work out the times in a capture anew, from its raw counts
     #[cfg(feature = "packets")]
-    Restamp(restamp::Restamp),
+    Restamp(Late<restamp::Restamp>),
     /// Measure delay, jitter, loss and reordering, live or from captures
     #[cfg(feature = "packets")]
-    Qos(qos::Qos),
+    Qos(Late<qos::Qos>),
     /// One clock for a group of replicas: agree on each reading of time
     #[cfg(feature = "group")]
-    Group(group::Group),
+    Group(Late<group::Group>),
     /// Capture for Wireshark, which calls this itself
     #[command(hide = true)]
     #[cfg(feature = "packets")]
-    Extcap(extcap::Extcap),
+    Extcap(Late<extcap::Extcap>),
     /// Write the manual pages
-    Man(man::Man),
+    Man(Late<man::Man>),
 }
 
 /// Which command stands under which heading in `truechimer --help`.
@@ -124,27 +124,27 @@ const MOVED: [&str; 3] = ["simulate", "replay", "bench"];
 fn dispatch(command: Command) -> Ended {
     let out = &mut std::io::stdout().lock();
     match command {
-        Command::Run(args) => run::run(args, out),
-        Command::Now(args) => now::run(&args, out),
-        Command::Status(args) => status::run(&args, out),
-        Command::Sources(args) => sources::run(&args, out),
-        Command::Accept(args) => accept::run(&args, out),
-        Command::Waitsync(args) => waitsync::run(&args, out),
-        Command::Demo(args) => demo::run(&args, out),
-        Command::Serve(args) => serve::run(&args, out),
+        Command::Run(Late(args)) => run::run(args, out),
+        Command::Now(Late(args)) => now::run(&args, out),
+        Command::Status(Late(args)) => status::run(&args, out),
+        Command::Sources(Late(args)) => sources::run(&args, out),
+        Command::Accept(Late(args)) => accept::run(&args, out),
+        Command::Waitsync(Late(args)) => waitsync::run(&args, out),
+        Command::Demo(Late(args)) => demo::run(&args, out),
+        Command::Serve(Late(args)) => serve::run(&args, out),
         #[cfg(feature = "counters")]
-        Command::Counters(args) => counters::run(&args, out),
+        Command::Counters(Late(args)) => counters::run(&args, out),
         #[cfg(feature = "packets")]
-        Command::Capture(args) => capture::run(&args, out),
+        Command::Capture(Late(args)) => capture::run(&args, out),
         #[cfg(feature = "packets")]
-        Command::Restamp(args) => restamp::run(&args, out),
+        Command::Restamp(Late(args)) => restamp::run(&args, out),
         #[cfg(feature = "packets")]
-        Command::Qos(args) => qos::run(&args, out),
+        Command::Qos(Late(args)) => qos::run(&args, out),
         #[cfg(feature = "group")]
-        Command::Group(args) => group::run(args, out),
+        Command::Group(Late(args)) => group::run(args, out),
         #[cfg(feature = "packets")]
-        Command::Extcap(args) => extcap::run(&args, out),
-        Command::Man(args) => man::run(&args, self::command(), out),
+        Command::Extcap(Late(args)) => extcap::run(&args, out),
+        Command::Man(Late(args)) => man::run(&args, self::command(), out),
     }
 }
 

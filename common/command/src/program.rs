@@ -5,7 +5,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::FromArgMatches;
+use clap::builder::Resettable::{Reset, Value};
+use clap::builder::StyledStr;
+use clap::{ArgMatches, Args, FromArgMatches};
 
 use crate::{Ended, Failure, Outcome, show};
 
@@ -14,6 +16,36 @@ static NAME: OnceLock<&'static str> = OnceLock::new();
 
 /// Commands under the heading that they stand under in the program's help.
 pub type Group = (&'static str, &'static [&'static str]);
+
+/// Arguments of a command, whose parser is made when somebody gives that command: to make those of
+/// all others took half of the time of a short one.
+#[derive(Debug)]
+pub struct Late<A>(pub A);
+
+impl<A: Args> Args for Late<A> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(|command| {
+            // Text of the command, not that of the arguments as a type.
+            let text = |text: Option<&StyledStr>| text.cloned().map_or(Reset, Value);
+            let (about, long) = (text(command.get_about()), text(command.get_long_about()));
+            A::augment_args(command).about(about).long_about(long)
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        A::augment_args_for_update(command)
+    }
+}
+
+impl<A: FromArgMatches> FromArgMatches for Late<A> {
+    fn from_arg_matches(found: &ArgMatches) -> Result<Self, clap::Error> {
+        A::from_arg_matches(found).map(Late)
+    }
+
+    fn update_from_arg_matches(&mut self, found: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(found)
+    }
+}
 
 /// Runs the program `name`: takes the command line apart by `parser`, and hands it to `run`. The
 /// exit status is 0 if all is well, 1 if the answer is no, and 2 on an error, which is told in one
