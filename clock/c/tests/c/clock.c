@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/types.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define READINGS 20000
@@ -112,7 +113,8 @@ int main(int argc, char **argv) {
     truechimer_clock *clock = NULL;
     truechimer_moment from, to;
     truechimer_reading reading;
-    truechimer_length length, up;
+    truechimer_length length, none, up;
+    struct timespec pause;
     truechimer_bound bound;
     char text[256];
     pthread_t threads[4];
@@ -142,7 +144,11 @@ int main(int argc, char **argv) {
         return 0;
     }
 
-    CHECK(truechimer_count(clock, &from) == 0 && truechimer_count(clock, &to) == 0);
+    pause.tv_sec = 0;
+    pause.tv_nsec = 20000000;
+    CHECK(truechimer_count(clock, &from) == 0);
+    nanosleep(&pause, NULL);
+    CHECK(truechimer_count(clock, &to) == 0);
     CHECK(truechimer_time_of(clock, &from, &reading) == 0 && reading.count == from.count);
     printf("time %lu", (unsigned long)from.count);
     print_time(&reading.earliest);
@@ -150,9 +156,10 @@ int main(int argc, char **argv) {
     print_time(&reading.latest);
     printf(" %ld %d\n", (long)truechimer_reading_bound(&reading), reading.tai_offset);
     CHECK(truechimer_elapsed(clock, &from, &to, &length) == 0);
-    printf("elapsed %lu %lu %lu %lu %ld %ld\n", (unsigned long)from.count,
+    CHECK(truechimer_elapsed(clock, &from, &from, &none) == 0 && none.ns == 0);
+    printf("elapsed %lu %lu %lu %lu %ld %ld %ld\n", (unsigned long)from.count,
            (unsigned long)from.stretch, (unsigned long)to.count, (unsigned long)to.stretch,
-           (long)length.ns, (long)length.bound_ns);
+           (long)length.ns, (long)length.bound_ns, (long)none.bound_ns);
     CHECK(truechimer_uptime(clock, &up) == 0 && up.ns > 0 && up.bound_ns >= 0);
     CHECK(truechimer_bound_sources(clock, &bound) == 0 && bound.reason[0] == '\0');
     CHECK(bound.total_ns <= bound.path_ns + bound.statistical_ns + bound.growth_ns + bound.counter_ns);
