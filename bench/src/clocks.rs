@@ -8,6 +8,7 @@ use serde::Serialize;
 use truechimer::Clock;
 use truechimer_counter::Counter;
 
+use crate::c::{ClockBoundC, Libraries, TruechimerC};
 use crate::stage::Stage;
 
 /// Reads between two looks at whether the time is up.
@@ -25,8 +26,12 @@ pub enum Peer {
     Truechimer,
     /// Truechimer's client with fences.
     TruechimerFenced,
+    /// Truechimer's library for C.
+    TruechimerC,
     /// ClockBound's client.
     ClockBound,
+    /// ClockBound's library for C.
+    ClockBoundC,
     /// quanta's scaled time.
     Quanta,
     /// quanta's counts.
@@ -40,12 +45,14 @@ pub enum Peer {
 }
 
 /// In the order of the table.
-pub const ALL: [Peer; 10] = [
+pub const ALL: [Peer; 12] = [
     Peer::Counter,
     Peer::CounterFenced,
     Peer::Truechimer,
     Peer::TruechimerFenced,
+    Peer::TruechimerC,
     Peer::ClockBound,
+    Peer::ClockBoundC,
     Peer::Quanta,
     Peer::QuantaRaw,
     Peer::Minstant,
@@ -61,7 +68,9 @@ impl Peer {
             Peer::CounterFenced => "bare counter, fenced",
             Peer::Truechimer => "Truechimer, UTC ± bound",
             Peer::TruechimerFenced => "Truechimer, fenced",
+            Peer::TruechimerC => "Truechimer, from C",
             Peer::ClockBound => "ClockBound, UTC ± bound",
+            Peer::ClockBoundC => "ClockBound, from C",
             Peer::Quanta => "quanta now",
             Peer::QuantaRaw => "quanta raw",
             Peer::Minstant => "minstant now",
@@ -79,6 +88,11 @@ pub struct Reads {
 }
 
 impl Reads {
+    fn none() -> Reads {
+        let now = Instant::now();
+        Reads { reads: 0, from: now, to: now }
+    }
+
     /// Reads a second of all of them together, from when the first began to when the last was done.
     pub fn rate(all: &[Reads]) -> f64 {
         let ends = all.iter().map(|one| one.from).min().zip(all.iter().map(|one| one.to).max());
@@ -94,12 +108,25 @@ pub struct Clocks<'a> {
     clock: Clock,
     fenced: Clock,
     quanta: quanta::Clock,
+    /// Libraries for C, and Truechimer's clock by its own, if they are here.
+    c: Option<(&'a Libraries, TruechimerC<'a>)>,
 }
 
-impl Clocks<'_> {
+/// Clients that each thread has for itself.
+pub struct Own<'a> {
+    client: clock_bound::Client,
+    c: Option<ClockBoundC<'a>>,
+}
+
+impl<'a> Clocks<'a> {
     /// Opens all of them.
-    pub fn open(stage: &Stage) -> Result<Clocks<'_>, Box<dyn Error>> {
+    pub fn open(
+        stage: &'a Stage,
+        libraries: Option<&'a Libraries>,
+    ) -> Result<Clocks<'a>, Box<dyn Error>> {
+        let c = libraries.map(|all| all.truechimer(&stage.page()).map(|clock| (all, clock)));
         Ok(Clocks {
+            c: c.transpose()?,
             stage,
             counter: stage.counter(),
             clock: Clock::open_at(stage.page())?,
@@ -108,8 +135,21 @@ impl Clocks<'_> {
         })
     }
 
+    /// Peers that are here.
+    pub fn peers(&self) -> impl Iterator<Item = Peer> {
+        let from_c = [Peer::TruechimerC, Peer::ClockBoundC];
+        ALL.into_iter().filter(move |peer| self.c.is_some() || !from_c.contains(peer))
+    }
+
+    /// Clients for one thread.
+    pub fn own(&self) -> Result<Own<'a>, String> {
+        let c = self.c.as_ref().map(|(all, _)| all.clock_bound(&self.stage.segment()));
+        let c = c.transpose().map_err(|why| why.to_string())?;
+        Ok(Own { client: self.clock_bound()?, c })
+    }
+
     /// A client of ClockBound's.
-    pub fn clock_bound(&self) -> Result<clock_bound::Client, String> {
+    fn clock_bound(&self) -> Result<clock_bound::Client, String> {
         let path = self.stage.segment();
         let path = path.to_str().ok_or("the name of the directory is no text")?;
         clock_bound::Client::new_with_path(path)
@@ -120,7 +160,7 @@ impl Clocks<'_> {
     pub fn drive(
         &self,
         peer: Peer,
-        client: &mut clock_bound::Client,
+        own: &mut Own<'_>,
         time: Duration,
         begin: impl FnOnce(),
     ) -> Reads {
@@ -131,7 +171,15 @@ impl Clocks<'_> {
             Peer::CounterFenced => repeat(time, || fenced.read()),
             Peer::Truechimer => repeat(time, || self.clock.now()),
             Peer::TruechimerFenced => repeat(time, || self.fenced.now()),
-            Peer::ClockBound => repeat(time, || client.now()),
+            Peer::ClockBound => repeat(time, || own.client.now()),
+            Peer::TruechimerC => match &self.c {
+                Some((_, clock)) => repeat(time, || clock.now()),
+                None => Reads::none(),
+            },
+            Peer::ClockBoundC => match &mut own.c {
+                Some(client) => repeat(time, || client.now()),
+                None => Reads::none(),
+            },
             Peer::Quanta => repeat(time, || self.quanta.now()),
             Peer::QuantaRaw => repeat(time, || self.quanta.raw()),
             Peer::Minstant => repeat(time, minstant::Instant::now),
@@ -164,7 +212,7 @@ mod tests {
     #[test]
     fn both_pages_tell_the_same_time_and_bound() {
         let stage = Stage::new().unwrap();
-        let clocks = Clocks::open(&stage).unwrap();
+        let clocks = Clocks::open(&stage, None).unwrap();
         let ours = |at: fn(&truechimer::Reading) -> truechimer::Instant| {
             at(&clocks.clock.now().unwrap()).as_nanos()
         };
@@ -184,10 +232,10 @@ mod tests {
     #[test]
     fn every_peer_can_be_read() {
         let stage = Stage::new().unwrap();
-        let clocks = Clocks::open(&stage).unwrap();
-        for peer in ALL {
-            let mut client = clocks.clock_bound().unwrap();
-            let did = clocks.drive(peer, &mut client, Duration::from_millis(1), || ());
+        let clocks = Clocks::open(&stage, None).unwrap();
+        for peer in clocks.peers() {
+            let mut own = clocks.own().unwrap();
+            let did = clocks.drive(peer, &mut own, Duration::from_millis(1), || ());
             assert!(did.reads >= BATCH && Reads::rate(&[did]) > 0.0, "{peer:?}");
         }
     }

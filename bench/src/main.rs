@@ -1,10 +1,12 @@
 //! Cost of reading the clock with Truechimer and with its peers, in one run.
 
+mod c;
 mod clocks;
 mod segment;
 mod stage;
 
 use std::error::Error;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Barrier;
 use std::thread;
@@ -18,11 +20,14 @@ use truechimer_outcome::stats::median;
 use truechimer_outcome::verdict::{Verdict, counter_scaled};
 use truechimer_survey::affinity::{Cpus, Pinned};
 
-use clocks::{ALL, Clocks, Peer, Reads};
+use c::Libraries;
+use clocks::{Clocks, Own, Peer, Reads};
 use stage::Stage;
 
 /// Truechimer is read at least so many times as often as ClockBound.
 const GOAL: f64 = 3.0;
+/// A reading from C takes at most so much longer than one from Rust, ns.
+const GOAL_C_NS: f64 = 3.0;
 
 /// What reading the clock costs with Truechimer and with its peers
 #[derive(Parser, Debug)]
@@ -32,8 +37,9 @@ const GOAL: f64 = 3.0;
 Every round gives each its turn; figures are medians of rounds, ratios medians of ratios within a
 round.
 
-The goal, for each number of threads: Truechimer is read at least 3 times as often as ClockBound. It
-is judged by an interval over the rounds that holds the true median with 95 %, and only where the bare
+The goals, for each number of threads: Truechimer is read at least 3 times as often as ClockBound,
+and from C within 3 ns of Rust, where the libraries for C are here ('make bench ARGS=peers' builds
+them). Each is judged by an interval over the rounds that holds the true median with 95 %, and only where the bare
 counter itself scales as it must: a busy machine cannot judge.
 
 Exit status: 0 no goal was missed, 1 one was, 2 error."
@@ -52,6 +58,10 @@ struct Options {
     #[arg(long, value_name = "MS", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     turn: u32,
+    /// Where libtruechimer_c.so and libclockbound.so are [default: beside this program; without
+    /// them nothing is read from C]
+    #[arg(long, value_name = "DIR")]
+    libraries: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -69,7 +79,21 @@ struct Report {
     truechimer_to_clock_bound: Vec<Beside>,
     /// Ratio with Truechimer's reads of the counter fenced as ClockBound's are; no goal.
     truechimer_fenced_to_clock_bound: Vec<(u16, Interval)>,
+    /// Ratio by the libraries for C; no goal.
+    truechimer_c_to_clock_bound_c: Vec<(u16, Interval)>,
     goal: f64,
+    /// How much longer a reading takes from C than from Rust, ns.
+    c_beyond_rust_ns: Vec<BeyondRust>,
+    goal_c_ns: f64,
+}
+
+/// Truechimer from C beside Truechimer from Rust, by so many threads.
+#[derive(Serialize)]
+struct BeyondRust {
+    threads: u16,
+    ns: Interval,
+    #[serde(flatten)]
+    verdict: Verdict,
 }
 
 /// Truechimer beside ClockBound, by so many threads.
@@ -116,7 +140,14 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     threads.sort_unstable();
     threads.dedup();
     let stage = Stage::new()?;
-    let clocks = Clocks::open(&stage)?;
+    let beside = std::env::current_exe()?;
+    let folder = options.libraries.as_deref().or(beside.parent()).unwrap_or(Path::new("."));
+    let libraries = Libraries::load(folder)?;
+    if options.libraries.is_some() && libraries.is_none() {
+        let why = "libtruechimer_c.so and libclockbound.so are not both there: 'make bench ARGS=peers' builds them";
+        return Err(format!("{}: {why}", folder.display()).into());
+    }
+    let clocks = Clocks::open(&stage, libraries.as_ref())?;
     let rows = contest(&clocks, &threads, options)?;
     let report = Report::of(&rows, &threads, options, &stage, processors);
     if options.json {
@@ -124,7 +155,10 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     } else {
         report.print(&threads);
     }
-    Ok(!report.truechimer_to_clock_bound.iter().any(|one| one.verdict.is_missed()))
+    let verdicts = report.truechimer_to_clock_bound.iter().map(|one| &one.verdict);
+    Ok(!verdicts
+        .chain(report.c_beyond_rust_ns.iter().map(|one| &one.verdict))
+        .any(Verdict::is_missed))
 }
 
 /// One clock by so many threads: reads a second of each round.
@@ -135,7 +169,10 @@ struct Row {
 }
 
 fn contest(clocks: &Clocks<'_>, threads: &[u16], options: &Options) -> Result<Vec<Row>, String> {
-    let of = |threads: &u16| ALL.map(|peer| Row { peer, threads: *threads, rates: Vec::new() });
+    let of = |threads: &u16| {
+        let threads = *threads;
+        clocks.peers().map(move |peer| Row { peer, threads, rates: Vec::new() })
+    };
     let mut rows: Vec<Row> = threads.iter().flat_map(of).collect();
     let turn = Duration::from_millis(options.turn.into());
     for _ in 0..options.rounds {
@@ -147,21 +184,21 @@ fn contest(clocks: &Clocks<'_>, threads: &[u16], options: &Options) -> Result<Ve
 }
 
 /// Reads a second of so many threads together.
-fn all_at_once(
-    clocks: &Clocks<'_>,
+fn all_at_once<'a>(
+    clocks: &Clocks<'a>,
     peer: Peer,
     threads: u16,
     turn: Duration,
 ) -> Result<f64, String> {
     // Opened before anybody starts: they are opened once and read often.
-    let clients = (0..threads).map(|_| clocks.clock_bound()).collect::<Result<Vec<_>, _>>()?;
+    let clients = (0..threads).map(|_| clocks.own()).collect::<Result<Vec<_>, _>>()?;
     let start = &Barrier::new(threads.into());
     thread::scope(|scope| {
-        let read = |(place, mut client): (usize, clock_bound::Client)| {
+        let read = |(place, mut own): (usize, Own<'a>)| {
             move || {
                 // Left to the scheduler, threads that live for milliseconds share a processor.
                 let _pinned = on_its_own(place);
-                clocks.drive(peer, &mut client, turn, || {
+                clocks.drive(peer, &mut own, turn, || {
                     start.wait();
                 })
             }
@@ -203,20 +240,32 @@ impl Report {
                 scaling: alone.map(hundredths),
             }
         });
-        let to_clock_bound = |peer| -> Vec<(u16, Interval)> {
+        let beside = |ours, theirs| -> Vec<(u16, Interval)> {
             let of = |threads: &u16| {
-                let (ours, theirs) = (find(peer, *threads)?, find(Peer::ClockBound, *threads)?);
+                let (ours, theirs) = (find(ours, *threads)?, find(theirs, *threads)?);
                 Some((*threads, Interval::of_ratios(&ours.rates, &theirs.rates)))
             };
             threads.iter().filter_map(of).collect()
         };
-        let judged = |(threads, times): (u16, Interval)| {
+        let control = |threads| {
             let bare = find(Peer::Counter, threads).zip(find(Peer::Counter, 1));
             let bare = bare.map_or(Vec::new(), |(all, alone)| ratios(all, alone));
-            let control = counter_scaled(&bare, threads, processors);
-            Beside { threads, times, verdict: Verdict::at_least(GOAL, &times).under(&control) }
+            counter_scaled(&bare, threads, processors)
         };
-        let truechimer_to_clock_bound = to_clock_bound(Peer::Truechimer);
+        let judged = |(threads, times): (u16, Interval)| Beside {
+            threads,
+            times,
+            verdict: Verdict::at_least(GOAL, &times).under(&control(threads)),
+        };
+        let from_c = |threads: &u16| {
+            let (c, rust) = (find(Peer::TruechimerC, *threads)?, find(Peer::Truechimer, *threads)?);
+            let ns = |rate: &f64| 1e9 * f64::from(*threads) / rate;
+            let beyond = c.rates.iter().zip(&rust.rates).map(|(c, rust)| ns(c) - ns(rust));
+            let ns = Interval::of(&beyond.collect::<Vec<_>>());
+            let verdict = Verdict::at_most(GOAL_C_NS, &ns).under(&control(*threads));
+            Some(BeyondRust { threads: *threads, ns, verdict })
+        };
+        let truechimer_to_clock_bound = beside(Peer::Truechimer, Peer::ClockBound);
         Report {
             counter: stage.counter().kind().name(),
             processors,
@@ -225,7 +274,10 @@ impl Report {
             results: results.collect(),
             goal: GOAL,
             truechimer_to_clock_bound: truechimer_to_clock_bound.into_iter().map(judged).collect(),
-            truechimer_fenced_to_clock_bound: to_clock_bound(Peer::TruechimerFenced),
+            truechimer_fenced_to_clock_bound: beside(Peer::TruechimerFenced, Peer::ClockBound),
+            truechimer_c_to_clock_bound_c: beside(Peer::TruechimerC, Peer::ClockBoundC),
+            c_beyond_rust_ns: threads.iter().filter_map(from_c).collect(),
+            goal_c_ns: GOAL_C_NS,
         }
     }
 
@@ -239,7 +291,8 @@ impl Report {
             print!("{n:>8}");
         }
         println!("{:>10}", "scaling");
-        for peer in ALL {
+        let first = |one: &&Measured| Some(&one.threads) == threads.first();
+        for peer in self.results.iter().filter(first).map(|one| one.peer) {
             print!("{:<24}", peer.name());
             let of = |n| self.results.iter().find(|one| (one.peer, one.threads) == (peer, n));
             for n in threads {
@@ -259,9 +312,25 @@ impl Report {
         for (n, found) in &self.truechimer_fenced_to_clock_bound {
             println!("Truechimer, fenced, {}: {}", threads(*n), times(found));
         }
+        for (n, found) in &self.truechimer_c_to_clock_bound_c {
+            println!(
+                "Truechimer beside ClockBound, both from C, {}: {}",
+                threads(*n),
+                times(found)
+            );
+        }
         println!("\ngoal: at least {GOAL} times as often, unfenced");
         for one in &self.truechimer_to_clock_bound {
             println!("{}: {}", threads(one.threads), one.verdict.text());
+        }
+        if self.c_beyond_rust_ns.is_empty() {
+            println!("\nnothing was read from C: 'make bench ARGS=peers' builds the libraries");
+            return;
+        }
+        println!("\ngoal: from C at most {GOAL_C_NS} ns longer than from Rust");
+        for BeyondRust { threads: n, ns, verdict } in &self.c_beyond_rust_ns {
+            let Interval { median, low, high, .. } = ns;
+            println!("{}: {median:.1} ({low:.1} to {high:.1}) ns, {}", threads(*n), verdict.text());
         }
     }
 }
