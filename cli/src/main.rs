@@ -12,6 +12,7 @@ mod demo;
 mod extcap;
 #[cfg(feature = "group")]
 mod group;
+mod import;
 mod now;
 #[cfg(feature = "packets")]
 mod qos;
@@ -48,6 +49,8 @@ enum Command {
     Run(Late<run::Run>),
     /// Believe a server that is held off, now
     Accept(Late<accept::Accept>),
+    /// Print a configuration made from chrony's, with what has no counterpart
+    ImportChrony(Late<import::ImportChrony>),
     /// Print the time: earliest, latest, best, and what the bound is made of
     Now(Late<now::Now>),
     /// Show the state of the clock and of the daemon behind it
@@ -85,7 +88,7 @@ enum Command {
 
 /// Which command stands under which heading in `truechimer --help`.
 const GROUPS: &[Group] = &[
-    ("Keep a clock", &["run", "accept"]),
+    ("Keep a clock", &["run", "accept", "import-chrony"]),
     ("Read it", &["now", "status", "sources", "waitsync"]),
     ("Try it", &["demo", "serve"]),
     #[cfg(feature = "counters")]
@@ -144,6 +147,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Group(Late(args)) => group::run(args, out),
         #[cfg(feature = "packets")]
         Command::Extcap(Late(args)) => extcap::run(&args, out),
+        Command::ImportChrony(Late(args)) => import::run(&args, out),
         Command::Man(Late(args)) => man::run(&args, self::command(), out),
     }
 }
@@ -161,7 +165,7 @@ mod tests {
     fn negative_offsets_and_skews_are_taken() {
         let line = ["truechimer", "serve", "--offset", "-1.5s", "--skew-ppm", "-37"];
         let Command::Serve(serve) = CommandLine::parse_from(line).command else { panic!() };
-        assert_eq!(serve.offset, "-1.5s".parse().ok());
-        assert_eq!(serve.skew_ppm, "-37".parse().ok());
+        assert_eq!(serve.0.offset, "-1.5s".parse().ok());
+        assert_eq!(serve.0.skew_ppm, "-37".parse().ok());
     }
 }

@@ -235,6 +235,16 @@ mod tests {
             ("poll = 16", "t:1: unknown key `poll`; it belongs into [[source]]"),
             ("[system-clock]\nstate = \"/x\"", "t:2: unknown key `state`; it belongs into the top"),
             (
+                "server = \"a\"",
+                "t:1: unknown key `server`; a server is [[source]] with host = \"…\"",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nnts = true",
+                "t:3: unknown key `nts`; nothing is authenticated",
+            ),
+            ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
+            ("[system-clock]\nmakestep = 1", "t:2: unknown key `makestep`; that is `step` and"),
+            (
                 "stratum = 1",
                 "t:1: unknown key `stratum`; known in the top of the file: counter, page,",
             ),

@@ -66,6 +66,26 @@ const TABLES: [Table<'_>; 4] = [
     ("[clockbound]", CLOCKBOUND),
 ];
 
+/// Keys that other daemons have, and what stands for them here.
+const FOREIGN: [(&[&str], &str); 9] = [
+    (&["server", "servers", "pool", "pools", "peer"], "a server is [[source]] with host = \"…\""),
+    (&["address", "hostname"], "that is `host` in [[source]]"),
+    (&["nts", "key", "keys", "keyfile"], "nothing is authenticated here"),
+    (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
+    (&["minpoll", "maxpoll"], "that is `poll` in [[source]], in seconds"),
+    (&["refclock"], "a pulse is [[source]] with pps = \"…\"; other reference clocks are not there"),
+    (&["driftfile"], "that is `state`, which is kept by itself"),
+    (&["makestep"], "that is `step` and `step-above` in [system-clock]"),
+    (&["allow", "deny"], "who may ask is an option of 'truechimer serve'"),
+];
+
+fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
+    match FOREIGN.iter().find(|(keys, _)| keys.contains(&key)) {
+        Some((_, hint)) => reader.problem(offset, format!("unknown key `{key}`; {hint}")),
+        None => reader.unknown(key, offset, table),
+    }
+}
+
 fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -115,7 +135,7 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             },
             // Below, when it is known whether anybody keeps the system clock.
             "clockbound" => {}
-            other => reader.unknown(other, key.span().start, TABLES[0]),
+            other => unknown(reader, other, key.span().start, TABLES[0]),
         }
     }
     if let Some(value) = table.get("clockbound") {
@@ -203,7 +223,7 @@ fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Set
                     settings.engine.step_above = span;
                 }
             }
-            other => reader.unknown(other, key.span().start, TABLES[2]),
+            other => unknown(reader, other, key.span().start, TABLES[2]),
         }
     }
 }
@@ -266,7 +286,7 @@ fn pulse(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<PpsConfig> {
                 key.span().start,
                 format!("`{other}` is for a server, and this source is a pulse: remove it"),
             ),
-            other => reader.unknown(other, key.span().start, TABLES[1]),
+            other => unknown(reader, other, key.span().start, TABLES[1]),
         }
     }
     pulse.name = name.unwrap_or_else(|| pulse.path.clone());
@@ -345,7 +365,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
                 key.span().start,
                 format!("`{other}` is for a pulse: add pps = \"/dev/pps0\", or remove it"),
             ),
-            other => reader.unknown(other, key.span().start, TABLES[1]),
+            other => unknown(reader, other, key.span().start, TABLES[1]),
         }
     }
     match (declared, table.contains_key("asymmetry"), table.contains_key("asymmetry-error")) {

@@ -1,0 +1,231 @@
+//! Each of chrony's directives: where it goes, or why it goes nowhere. chrony.conf(5) of chrony 4.
+
+use super::files::Line;
+use super::source::{quoted, refclock, server};
+use super::{Found, Left, Part};
+
+/// Directives that nobody needs here, and why.
+const NEEDLESS: [(&[&str], &str); 9] = [
+    (
+        &["driftfile", "dumpdir", "dumponexit"],
+        "the daemon keeps its rate and what it knows by itself (state)",
+    ),
+    (
+        &["log", "logdir", "logbanner", "rawmeasurements"],
+        "one log that has everything: replay-log, shown by 'truechimer-lab replay'",
+    ),
+    (
+        &["pidfile", "user", "sched_priority", "lock_all", "ntsprocesses", "dscp"],
+        "the unit of systemd says that",
+    ),
+    (
+        &["cmdport", "cmdallow", "cmddeny", "cmdratelimit", "bindcmdaddress", "bindcmddevice"],
+        "commands go over a socket file on this machine (control), and over no network",
+    ),
+    (
+        &[
+            "maxslewrate",
+            "corrtimeratio",
+            "maxdrift",
+            "maxupdateskew",
+            "clockprecision",
+            "maxlockage",
+        ],
+        "the counter is not steered; what the system clock gets is worked out",
+    ),
+    (
+        &[
+            "stratumweight",
+            "combinelimit",
+            "reselectdist",
+            "maxdistance",
+            "maxjitter",
+            "minsamples",
+            "maxsamples",
+            "authselectmode",
+            "refresh",
+        ],
+        "sources are weighed by what they are worth, and a majority decides",
+    ),
+    (
+        &["rtcsync", "rtconutc", "hwclockfile"],
+        "with discipline = true the kernel keeps the real-time clock",
+    ),
+    (&["clientloglimit", "noclientlog"], "'truechimer serve' keeps no log of its clients"),
+    (&["leapsecmode"], "with discipline = true the kernel inserts leap seconds"),
+];
+
+/// Directives that have no counterpart, and what is lost.
+const LOST: [(&[&str], &str); 8] = [
+    (
+        &[
+            "keyfile",
+            "ntsdumpdir",
+            "ntsservercert",
+            "ntsserverkey",
+            "ntstrustedcerts",
+            "ntsrefresh",
+            "ntsrotate",
+            "ntsport",
+            "maxntsconnections",
+            "ntsntpserver",
+            "ntsratelimit",
+            "nosystemcert",
+            "nocerttimecheck",
+            "ntsaeads",
+            "ntsca",
+        ],
+        "nothing is authenticated here",
+    ),
+    (
+        &["hwtimestamp", "hwtstimeout", "ptpport", "ptpdomain"],
+        "packets are stamped by the kernel, not by the card",
+    ),
+    (
+        &[
+            "bindaddress",
+            "binddevice",
+            "port",
+            "bindacqaddress",
+            "bindacqdevice",
+            "acquisitionport",
+        ],
+        "the daemon asks from any port; 'truechimer serve --listen' says where servers listen",
+    ),
+    (
+        &["rtcfile", "rtcdevice", "rtcautotrim"],
+        "the real-time clock is read at the start and not measured",
+    ),
+    (
+        &["local"],
+        "a clock without a source serves no time: 'truechimer serve' says that it is not synchronised",
+    ),
+    (
+        &["manual", "settime"],
+        "nobody types the time in; 'truechimer accept' takes your word for a server",
+    ),
+    (
+        &["initstepslew"],
+        "the first reading comes within a second; [system-clock] step says what it does",
+    ),
+    (
+        &[
+            "broadcast",
+            "fallbackdrift",
+            "smoothtime",
+            "tempcomp",
+            "mailonchange",
+            "logchange",
+            "ntpsigndsocket",
+        ],
+        "there is nothing like it",
+    ),
+];
+
+/// Puts a directive where it belongs.
+pub(super) fn take(line: &Line, found: &mut Found) {
+    let first = line.rest().first().map(String::as_str);
+    match line.name() {
+        "server" | "pool" | "peer" => server(line, found),
+        "refclock" => refclock(line, found),
+        "minsources" => number(line, found, "min-sources", 1.0, 1e3),
+        "maxclockerror" => number(line, found, "max-wander-ppm", 0.001, 100.0),
+        "maxchange" => match first.and_then(|s| s.parse::<f64>().ok()) {
+            Some(seconds) if (1.0..=604_800.0).contains(&seconds) => {
+                found.top(line, format!("max-step = \"{seconds}s\""));
+            }
+            _ => found.lose(line, "max-step: must be 1s to 7d"),
+        },
+        "leapseclist" => match first {
+            Some(path) => found.top(line, format!("leap-file = {}", quoted(path))),
+            None => found.lose(line, "names no file"),
+        },
+        "leapsectz" => found.needless.push(Left {
+            from: line.shown(),
+            why: "the list of leap seconds that comes with the time zones is read (leap-file)"
+                .to_owned(),
+        }),
+        "makestep" => makestep(line, found),
+        "allow" | "deny" => access(line, found),
+        "ratelimit" => found
+            .lose(line, "'truechimer serve' has --rate and --burst, 16 a second and 64 at once"),
+        name => {
+            let by = |table: &[(&[&str], &str)]| {
+                let row = table.iter().find(|(names, _)| names.contains(&name));
+                row.map(|(_, why)| Left { from: line.shown(), why: (*why).to_owned() })
+            };
+            match (by(&NEEDLESS), by(&LOST)) {
+                (Some(left), _) => found.needless.push(left),
+                (None, Some(left)) => found.lost.push(left),
+                (None, None) => {
+                    found.lose(line, "no directive of chrony's is known here by that name")
+                }
+            }
+        }
+    }
+}
+
+/// A number that has the same meaning here.
+fn number(line: &Line, found: &mut Found, key: &str, least: f64, most: f64) {
+    let value = line.rest().first().and_then(|text| text.parse::<f64>().ok());
+    match value.filter(|value| (least..=most).contains(value)) {
+        Some(value) => found.top(line, format!("{key} = {value}")),
+        None => found.lose(line, format!("{key}: must be {least} to {most}")),
+    }
+}
+
+fn makestep(line: &Line, found: &mut Found) {
+    let numbers: Option<Vec<f64>> = line.rest().iter().map(|word| word.parse().ok()).collect();
+    let Some([above, times]) = numbers.as_deref() else {
+        return found.lose(line, "makestep has two numbers");
+    };
+    let above = above.clamp(1e-5, 86_400.0);
+    let step = match *times {
+        times if times < 0.0 => "always",
+        0.0 => "never",
+        _ => "start",
+    };
+    let lines =
+        vec![format!("step = \"{step}\""), format!("step-above = \"{}us\"", (above * 1e6).round())];
+    found.system_clock.retain(|part| !part.lines.iter().any(|line| line.starts_with("step")));
+    found.system_clock.push(Part { from: line.shown(), lines });
+}
+
+fn access(line: &Line, found: &mut Found) {
+    let words: Vec<&str> =
+        line.rest().iter().map(String::as_str).filter(|word| *word != "all").collect();
+    let everybody = ["0.0.0.0/0", "::/0"].map(str::to_owned);
+    let prefixes = match words.as_slice() {
+        [] => everybody.to_vec(),
+        [one] => match prefix(one) {
+            Some(prefix) => vec![prefix],
+            None => {
+                return found
+                    .lose(line, "'truechimer serve' takes addresses and prefixes, no names");
+            }
+        },
+        _ => return found.lose(line, "one address or prefix each"),
+    };
+    found.serve.extend(prefixes.iter().map(|prefix| format!("--{} {prefix}", line.name())));
+}
+
+/// A prefix as chrony writes it: 10, 10.1 or 10.1.2.3/24 too, and bits beyond its length.
+fn prefix(text: &str) -> Option<String> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
+    let length = length.map(str::parse::<u32>).transpose().ok()?;
+    if let Ok(address) = address.parse::<std::net::Ipv6Addr>() {
+        let length = length.unwrap_or(128).min(128);
+        let kept = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        let address = std::net::Ipv6Addr::from_bits(address.to_bits() & kept);
+        return Some(format!("{address}/{length}"));
+    }
+    let parts: Vec<u8> = address.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    if parts.len() > 4 {
+        return None;
+    }
+    let length = length.unwrap_or(8 * parts.len() as u32).min(32);
+    let whole: Vec<u8> = parts.into_iter().chain([0; 4]).take(4).collect();
+    let bits =
+        u32::from_be_bytes(whole.try_into().ok()?) & u32::MAX.checked_shl(32 - length).unwrap_or(0);
+    Some(format!("{}/{length}", std::net::Ipv4Addr::from_bits(bits)))
+}

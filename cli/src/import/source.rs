@@ -1,0 +1,219 @@
+//! Servers, pools and reference clocks of chrony's as sources of ours.
+
+use truechimer_time::Span;
+
+use super::files::Line;
+use super::{Found, Part};
+
+/// Poll intervals of chrony are powers of 2 s with these exponents; ours go from 1 to 1024 s.
+const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
+/// Servers that one `pool` stands for unless it says otherwise, and those of pool.ntp.org at most.
+const OF_POOL: u32 = 4;
+/// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
+const NEEDLESS: [&str; 12] = [
+    "iburst",
+    "auto_offline",
+    "online",
+    "xleave",
+    "prefer",
+    "trust",
+    "require",
+    "copy",
+    "ipv4",
+    "ipv6",
+    "extpps",
+    "pps",
+];
+/// The same with a value.
+const NEEDLESS_VALUES: [&str; 18] = [
+    "maxpoll",
+    "polltarget",
+    "minsamples",
+    "maxsamples",
+    "filter",
+    "maxdelay",
+    "maxdelayratio",
+    "maxdelaydevratio",
+    "maxdelayquant",
+    "mindelay",
+    "asymmetry",
+    "presend",
+    "version",
+    "minstratum",
+    "extfield",
+    "maxunreach",
+    "ntsport",
+    "certset",
+];
+
+/// Takes a `server`, `pool` or `peer`.
+pub(super) fn server(line: &Line, found: &mut Found) {
+    let Some((host, options)) = line.rest().split_first() else {
+        return found.lose(line, "names no server");
+    };
+    if line.name() == "peer" {
+        return found.lose(line, "symmetric mode is not there: name it as a server if it is one");
+    }
+    let mut keys = Vec::new();
+    let (mut port, mut most, mut minpoll, mut maxpoll) = (None, OF_POOL, None, None);
+    let mut options = options.iter().map(|word| word.to_ascii_lowercase());
+    while let Some(option) = options.next() {
+        let mut number = || options.next().and_then(|value| value.parse::<f64>().ok());
+        match option.as_str() {
+            "noselect" => keys.push("noselect = true".to_owned()),
+            "offline" => {
+                return found.lose(
+                    line,
+                    "offline: chronyd does not ask it before it is told to; nor does the daemon",
+                );
+            }
+            "nts" | "key" => {
+                let _ = if option == "key" { number() } else { None };
+                let why = format!(
+                    "{option}: nothing is authenticated here: whoever is on the path can answer for it"
+                );
+                found.lose(line, why);
+            }
+            "port" => port = number().map(|port| port as u32),
+            "maxsources" => most = number().map_or(OF_POOL, |n| n.clamp(1.0, 16.0) as u32),
+            "minpoll" => minpoll = number().map(|poll| poll as i32),
+            "maxpoll" => maxpoll = number().map(|poll| poll as i32),
+            "offset" => asymmetry(number(), line, &mut keys, found),
+            "burst" => {}
+            name if NEEDLESS.contains(&name) => {}
+            name if NEEDLESS_VALUES.contains(&name) => drop(number()),
+            name => found.lose(
+                line,
+                format!("no option is known here by the name {}", super::printable(name)),
+            ),
+        }
+    }
+    // 16 s, as the daemon has it, unless all that is allowed is above or below.
+    let poll = minpoll.filter(|poll| *poll > 4).or(maxpoll.filter(|poll| *poll < 4));
+    let poll = poll.map(|poll| 1 << poll.clamp(*POLLS.start(), *POLLS.end()));
+    keys.extend(poll.map(|seconds: u32| format!("poll = {seconds}")));
+    for host in hosts(line.name() == "pool", host, most) {
+        one(line, &host, port, &keys, found);
+    }
+}
+
+/// Half of the path's asymmetry with the sign turned round is what chrony calls an offset.
+fn asymmetry(seconds: Option<f64>, line: &Line, keys: &mut Vec<String>, found: &mut Found) {
+    let Some(ns) = seconds.filter(|s| s.abs() < 0.25).map(|s| (-2e9 * s).round() as i64) else {
+        return found.lose(line, "offset: an asymmetry of up to 500ms can be stated");
+    };
+    if ns != 0 {
+        keys.push(format!("asymmetry = \"{ns}ns\""));
+        let error = (ns.abs() / 2).max(1_000);
+        keys.push(format!("asymmetry-error = \"{error}ns\"    # a guess: how well do you know it? The bound rests on it"));
+    }
+}
+
+/// Names of a pool's servers: pool.ntp.org has four under numbers.
+fn hosts(pool: bool, name: &str, most: u32) -> Vec<String> {
+    let lower = name.trim_end_matches('.').to_ascii_lowercase();
+    let zone = lower
+        .strip_suffix("pool.ntp.org")
+        .filter(|front| pool && (front.is_empty() || front.ends_with('.')));
+    let Some(front) = zone else { return vec![name.to_owned()] };
+    // 2.debian.pool.ntp.org is one of four itself.
+    let mut labels: Vec<&str> = front.split('.').filter(|label| !label.is_empty()).collect();
+    if labels.first().is_some_and(|label| matches!(*label, "0" | "1" | "2" | "3")) {
+        labels.remove(0);
+    }
+    let vendor: String = labels.iter().map(|label| format!("{label}.")).collect();
+    (0..most.min(OF_POOL)).map(|n| format!("{n}.{vendor}pool.ntp.org")).collect()
+}
+
+fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut Found) {
+    let address = match port {
+        None => host.to_owned(),
+        Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+        Some(port) => format!("{host}:{port}"),
+    };
+    let source = format!("[[source]]\nhost = {}", quoted(&address));
+    // Beside another: a single one may not be `noselect`.
+    let alone = format!("{source}\n{}\n[[source]]\nhost = \"other.invalid\"", keys.join("\n"));
+    if found.hosts.contains(&address) {
+        return found.lose(line, "is there already, and counts once");
+    }
+    if let Err(why) = truechimer_daemon::config::parse(&alone, "it") {
+        return found.lose(line, super::printable(&why.to_string()));
+    }
+    found.hosts.push(address);
+    let mut lines = vec![source];
+    if line.name() == "pool" && !host.ends_with("pool.ntp.org") {
+        lines.push(
+            "# A name is one server here, even if it leads to several: name three or more"
+                .to_owned(),
+        );
+    }
+    lines.extend_from_slice(keys);
+    found.sources.push(Part { from: line.shown(), lines });
+}
+
+/// Takes a `refclock`.
+pub(super) fn refclock(line: &Line, found: &mut Found) {
+    let [driver, device, options @ ..] = line.rest() else {
+        return found.lose(line, "names no device");
+    };
+    if !driver.eq_ignore_ascii_case("PPS") {
+        let why = format!(
+            "reference clocks of the kind {} are not there, but for PPS",
+            super::printable(driver)
+        );
+        return found.lose(line, why);
+    }
+    let (path, edge) = device.split_once(':').unwrap_or((device, ""));
+    if edge == "clear" {
+        return found.lose(
+            line,
+            "the clear edge is not there: name the other edge's file, or turn the pulse round",
+        );
+    }
+    let mut lines = vec![format!("[[source]]\npps = {}", quoted(path))];
+    let mut words = options.iter();
+    while let Some(word) = words.next() {
+        let takes_value = !matches!(
+            word.as_str(),
+            "noselect" | "prefer" | "trust" | "require" | "tai" | "local" | "pps"
+        );
+        let value = if takes_value { words.next() } else { None };
+        match (word.as_str(), value) {
+            ("offset", Some(value)) => match value.parse::<f64>() {
+                Ok(seconds) if seconds.abs() < 0.5 => {
+                    let ns = (seconds * 1e9).round() as i64;
+                    lines.push(format!("offset = \"{ns}ns\""));
+                }
+                _ => return found.lose(line, "offset: must be less than 0.5 s"),
+            },
+            ("refid", Some(name)) => lines.push(format!("name = {}", quoted(name))),
+            ("noselect", _) => {
+                return found.lose(line, "noselect: a pulse is believed or left out");
+            }
+            _ => {}
+        }
+    }
+    let latency = Span::from_micros(10).as_nanos_i64() / 1_000;
+    lines.push(format!("# latency = \"{latency}us\"    # the most by which the kernel's stamp of an edge may be late"));
+    if let Err(why) =
+        truechimer_daemon::config::parse(&(lines.join("\n") + "\n[[source]]\nhost = \"a\""), "it")
+    {
+        return found.lose(line, super::printable(&why.to_string()));
+    }
+    if found.hosts.iter().any(|other| other == path) {
+        return found.lose(line, "is there already, and counts once");
+    }
+    found.hosts.push(path.to_owned());
+    found.sources.push(Part { from: line.shown(), lines });
+}
+
+/// The text as a string of TOML.
+pub(super) fn quoted(text: &str) -> String {
+    let escape = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escape).collect::<String>())
+}

@@ -1,0 +1,146 @@
+//! What becomes of chrony's lines.
+
+use truechimer_daemon::config::{Settings, parse};
+
+use super::*;
+
+fn made(text: &str) -> (String, Settings) {
+    let mut found = Found::default();
+    for line in files::parse(text, "c") {
+        directives::take(&line, &mut found);
+    }
+    let text = found.text(Path::new("c"));
+    let settings = parse(&text, "made").unwrap_or_else(|why| panic!("{why}\n{text}"));
+    (text, settings)
+}
+
+fn has(chrony: &str, wanted: &[&str]) {
+    let (text, _) = made(chrony);
+    for wanted in wanted {
+        assert!(text.contains(wanted), "{chrony}: no {wanted}\n{text}");
+    }
+}
+
+#[test]
+fn servers_are_sources_with_their_poll_and_port() {
+    let (_, settings) = made(
+        "server a iburst minpoll 6 maxpoll 10\nserver b port 1123 maxpoll 2\n\
+         server 2001:db8::1 port 11 noselect\nserver c minpoll -3\nserver d minpoll 12 offset -0.00005",
+    );
+    let sources = &settings.engine.sources;
+    let found: Vec<_> = sources.iter().map(|s| (s.host.as_str(), s.port, s.poll)).collect();
+    let wanted =
+        [("a", 123, 64), ("b", 1123, 4), ("2001:db8::1", 11, 16), ("c", 123, 16), ("d", 123, 1024)];
+    assert_eq!(found, wanted.map(|(host, port, poll)| (host, port, poll)));
+    assert!(sources[2].no_select && !sources[0].no_select);
+    // Requests take 100 µs longer than replies: chrony takes 50 µs off.
+    let asymmetry = sources[4].asymmetry.unwrap();
+    assert_eq!(asymmetry.by.as_nanos_i64(), 100_000);
+}
+
+#[test]
+fn a_pool_is_several_servers_where_that_is_known() {
+    let hosts = |text: &str| -> Vec<String> {
+        made(text).1.engine.sources.into_iter().map(|source| source.host).collect()
+    };
+    let four = ["0", "1", "2", "3"].map(|n| format!("{n}.debian.pool.ntp.org"));
+    assert_eq!(hosts("pool 2.debian.pool.ntp.org iburst"), four);
+    assert_eq!(hosts("pool pool.ntp.org maxsources 2"), ["0.pool.ntp.org", "1.pool.ntp.org"]);
+    assert_eq!(hosts("pool time.example.org iburst"), ["time.example.org"]);
+    assert_eq!(hosts("server 1.pool.ntp.org"), ["1.pool.ntp.org"]);
+    has("pool time.example.org", &["# A name is one server here"]);
+    has("server a\nserver a", &["is there already, and counts once"]);
+}
+
+#[test]
+fn authentication_is_not_lost_in_silence() {
+    has(
+        "server a nts iburst",
+        &["host = \"a\"", "c:1: server a nts iburst\n#     nts: nothing is authenticated"],
+    );
+    has("server a key 25", &["#     key: nothing is authenticated"]);
+    has(
+        "keyfile /k",
+        &["# Not carried over:\n# c:1: keyfile /k\n#     nothing is authenticated here"],
+    );
+}
+
+#[test]
+fn pulses_keep_their_name_and_offset() {
+    let (_, settings) =
+        made("server a\nrefclock PPS /dev/pps0 lock NMEA refid GPS offset 0.0000005");
+    let pps = &settings.engine.pps[0];
+    assert_eq!((pps.name.as_str(), pps.offset.as_nanos_i64()), ("GPS", 500));
+    has("refclock SHM 0 refid NMEA offset 0.5", &["kind SHM are not there"]);
+    has("refclock PPS /dev/pps0:clear", &["the clear edge"]);
+    has("refclock PPS", &["names no device"]);
+}
+
+#[test]
+fn numbers_of_the_same_meaning_are_carried_over() {
+    let (text, settings) = made(
+        "maxclockerror 2\nminsources 3\nmaxchange 1000 1 2\nleapseclist /usr/share/leap\nmakestep 0.1 3\nserver a\n",
+    );
+    assert_eq!(settings.engine.min_sources, Some(3));
+    assert_eq!(settings.engine.max_wander.as_ppt(), 2_000_000);
+    assert!(!settings.engine.discipline && text.contains("# discipline = true"));
+    has("makestep 1 -1", &["step = \"always\"\nstep-above = \"1000000us\""]);
+    has("makestep 1", &["makestep has two numbers"]);
+    has("maxchange 0.1 1 -1", &["max-step: must be 1s to 7d"]);
+}
+
+#[test]
+fn serving_is_a_command() {
+    let text = "allow 192.168.5.9/24\nallow 10.1\ndeny 10.1.2.3\nallow 2001:db8::1/32\nallow all 1.2.3.4\nallow a.b";
+    has(
+        text,
+        &[
+            "#   truechimer serve --allow 192.168.5.0/24 --allow 10.1.0.0/16 --deny 10.1.2.3/32 \
+             --allow 2001:db8::/32 --allow 1.2.3.4/32\n",
+            "takes addresses and prefixes, no names",
+        ],
+    );
+    has("allow", &["--allow 0.0.0.0/0 --allow ::/0"]);
+}
+
+#[test]
+fn nothing_of_a_file_gets_out_of_its_comment() {
+    has("servr a", &["c:1: servr a\n#     no directive of chrony's is known here by that name"]);
+    has("server \"x\\\u{1b}[2J iburst", &["# c:1: server \"x\\?[2J iburst"]);
+    let (text, settings) =
+        made("server a\u{7}b\nserver\nrefclock PPS /dev/\"p\nuser \u{1b}]0;x\u{7}");
+    assert!(settings.engine.sources.is_empty());
+    assert!(!text.contains(['\u{1b}', '\u{7}']));
+}
+
+#[test]
+fn included_files_are_read_in_order_and_never_for_ever() {
+    let folder = std::env::temp_dir().join(format!("truechimer-import-{}", std::process::id()));
+    let sources = folder.join("sources");
+    std::fs::create_dir_all(&sources).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+    let path = folder.display();
+    write(
+        "chrony.conf",
+        &format!(
+            "server a\ninclude {path}/more*.conf\nsourcedir {path}/sources {path}/none\nserver z"
+        ),
+    );
+    write("more1.conf", "! a comment\nserver b");
+    write("more2.conf", "SERVER c");
+    write("sources/x.sources", "pool d");
+    write("sources/y.conf", "server not");
+    let lines = files::read(&folder.join("chrony.conf")).unwrap();
+    let hosts: Vec<_> = lines.iter().map(|line| line.rest()[0].as_str()).collect();
+    assert_eq!(hosts, ["a", "b", "c", "d", "z"]);
+    assert_eq!(lines[1].place, format!("{path}/more1.conf:2"));
+    write("chrony.conf", &format!("include {path}/chrony.conf"));
+    let why = files::read(&folder.join("chrony.conf")).unwrap_err();
+    assert!(why.contains("included more than 10 times over"), "{why}");
+    write("chrony.conf", "include /no/such/file");
+    let why = files::read(&folder.join("chrony.conf")).unwrap_err();
+    assert!(why.starts_with("/no/such/file: "), "{why}");
+    std::fs::write(folder.join("chrony.conf"), [0xff]).unwrap();
+    assert!(files::read(&folder.join("chrony.conf")).unwrap_err().contains("UTF-8"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
