@@ -1,0 +1,547 @@
+//! The readers in other languages, held against this client: the same count is the same time, to the
+//! nanosecond. Each language has a program that answers questions, one a line.
+//!
+//! What is missing is skipped, and says so: `go` for Go; for Python `$TRUECHIMER_PYTHON`, an interpreter that
+//! has the module (`scripts/python` makes one).
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+mod common;
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread;
+
+use common::Daemon;
+use truechimer::{
+    Clock, CounterKind, Hand, Instant, Leap, Leaps, Moment, Rate, Reading, Span, Status,
+};
+use truechimer_counter::{Choice, Counter, nominal};
+use truechimer_time::{BootId, CountSpan, Epoch};
+use truechimer_timehands::PageWriter;
+
+const NANOS: i128 = 1_000_000_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A language with a reader of its own.
+#[derive(Clone, Copy, Debug)]
+enum Language {
+    Go,
+    Python,
+}
+
+impl Language {
+    /// What makes an answering program of it; `None`, with a word, where that cannot be run here.
+    fn answering(self) -> Option<Command> {
+        match self {
+            Language::Go => answer_in_go().map(Command::new),
+            Language::Python => {
+                let mut command = Command::new(python()?);
+                command.arg(root().join("clock/python/tests/answer.py"));
+                Some(command)
+            }
+        }
+    }
+}
+
+fn go() -> Option<Command> {
+    let here = Command::new("go").arg("version").output().is_ok_and(|o| o.status.success());
+    if !here {
+        println!("SKIPPED the reader in Go: go is not installed");
+        return None;
+    }
+    let mut command = Command::new("go");
+    command
+        .current_dir(root().join("clock/go"))
+        .envs([("GOPROXY", "off"), ("GOTOOLCHAIN", "local")]);
+    Some(command)
+}
+
+/// The answering program in Go, built once.
+fn answer_in_go() -> Option<&'static Path> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = PROGRAM.get_or_init(|| {
+        let mut go = go()?;
+        let own = env::current_exe().unwrap();
+        let program = own.with_file_name("answer-in-go");
+        run(go
+            .env("CGO_ENABLED", "0")
+            .args(["build", "-o"])
+            .arg(&program)
+            .arg("./internal/answer"));
+        Some(program)
+    });
+    built.as_deref()
+}
+
+fn python() -> Option<String> {
+    let python = env::var("TRUECHIMER_PYTHON").ok().filter(|path| !path.is_empty());
+    if python.is_none() {
+        println!(
+            "SKIPPED the reader in Python: $TRUECHIMER_PYTHON names no interpreter that has it"
+        );
+    }
+    python
+}
+
+/// A program that answers.
+struct Speaker {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Speaker {
+    fn new(language: Language) -> Option<Speaker> {
+        let mut command = language.answering()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Some(Speaker { child, to, from: BufReader::new(from) })
+    }
+
+    /// One that has the daemon's page open.
+    fn of(language: Language, daemon: &Daemon) -> Option<Speaker> {
+        let mut speaker = Speaker::new(language)?;
+        assert_eq!(speaker.open(&daemon.path()), "ok");
+        Some(speaker)
+    }
+
+    fn ask(&mut self, question: &str) -> String {
+        writeln!(self.to, "{question}").unwrap();
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn open(&mut self, path: &Path) -> String {
+        self.ask(&format!("open {}", path.display()))
+    }
+
+    fn numbers(&mut self, question: &str) -> Vec<i128> {
+        let line = self.ask(question);
+        let parsed: Result<Vec<i128>, _> = line.split(' ').map(str::parse).collect();
+        parsed.unwrap_or_else(|_| panic!("{question}: {line}"))
+    }
+
+    fn told(&mut self, question: &str) -> Told {
+        Told::of(&self.numbers(question))
+    }
+
+    fn moment(&mut self) -> Moment {
+        let words = self.numbers("count");
+        Moment::from_words([words[0] as u64, words[1] as u64]).unwrap()
+    }
+}
+
+impl Drop for Speaker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A reading as other languages tell it: Unix time in ns, rounded outwards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Told {
+    count: u64,
+    earliest: i128,
+    best: i128,
+    latest: i128,
+    bound: i128,
+    status: i128,
+    tai_offset: i128,
+    flags: i128,
+}
+
+impl Told {
+    fn of(numbers: &[i128]) -> Told {
+        let [count, earliest, best, latest, bound, status, tai_offset, flags] = numbers else {
+            panic!("no reading: {numbers:?}")
+        };
+        Told {
+            count: *count as u64,
+            earliest: *earliest,
+            best: *best,
+            latest: *latest,
+            bound: *bound,
+            status: *status,
+            tai_offset: *tai_offset,
+            flags: *flags,
+        }
+    }
+
+    /// What should be told of this reading.
+    fn expected(reading: &Reading) -> Told {
+        let leaps = reading.leaps();
+        let down = |at: Instant| leaps.utc(at).unix_nanos();
+        let up = |at: Instant| {
+            let utc = leaps.utc(at);
+            let whole = utc.frac.wrapping_mul(NANOS as u64) == 0;
+            utc.unix_nanos() + i128::from(!whole)
+        };
+        let (mut earliest, best, mut latest) =
+            (down(reading.earliest), down(reading.best), up(reading.latest));
+        // The end of the second that is shown twice, and its beginning.
+        for leap in [leaps.last, leaps.next].into_iter().flatten().filter(|leap| leap.step > 0) {
+            let begins = Instant::new(leap.at - 1, 0);
+            if reading.earliest < begins && begins <= reading.latest {
+                earliest = earliest.min(down(begins));
+                latest = latest.max(down(begins) + NANOS - 1);
+            }
+        }
+        let held = |ns: i128| ns.clamp(i64::MIN.into(), i64::MAX.into());
+        if !reading.status.bound_holds() {
+            (earliest, latest) = (i64::MIN.into(), i64::MAX.into());
+        }
+        let [earliest, best, latest] = [earliest, best, latest].map(held);
+        let bound = match reading.status.bound_holds() {
+            true => held((best - earliest).max(latest - best)),
+            false => -1,
+        };
+        let utc = leaps.utc(reading.best);
+        Told {
+            count: reading.count.0,
+            earliest,
+            best,
+            latest,
+            bound,
+            status: reading.status as i128,
+            tai_offset: leaps.offset_at(reading.best).into(),
+            flags: i128::from(leaps.known) | i128::from(utc.leap_second) << 1,
+        }
+    }
+}
+
+/// Numbers that look random and are the same every time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// Of any magnitude up to so many bits, either sign.
+    fn signed(&mut self, bits: u64) -> i64 {
+        let magnitude = (self.next() >> 1 >> (63 - self.below(bits + 1))) as i64;
+        if self.below(2) == 0 { magnitude } else { -magnitude }
+    }
+
+    /// A hand like `plain`, with all else as it may be.
+    fn hand(&mut self, plain: &Hand) -> Hand {
+        let difference = plain.period.scaled(Rate::from_ppb(self.signed(18)));
+        let period = difference.scaled(Rate::from_ppb(self.signed(22)));
+        let seconds = match self.below(4) {
+            0 => self.signed(39),
+            _ => 1_790_000_000 + self.signed(30),
+        };
+        let time = Instant::new(seconds, self.next());
+        let span = |numbers: &mut Numbers| {
+            Span(i128::from(numbers.signed(63).unsigned_abs()) << numbers.below(30))
+        };
+        let (path_bound, statistical_bound) = (span(self), span(self));
+        let whole = (path_bound + statistical_bound).0;
+        let imbalance = match self.below(3) {
+            0 => Span::ZERO,
+            1 => Span(whole / 3),
+            _ => Span(-whole / 2),
+        };
+        // Around now, as often as not.
+        let leap = |numbers: &mut Numbers| {
+            let step = [1, -1, 1][numbers.below(3) as usize];
+            (numbers.below(2) == 0).then_some(Leap { at: seconds + numbers.signed(3), step })
+        };
+        let (last, next) = match self.below(3) {
+            0 => (leap(self), None),
+            1 => (None, leap(self)),
+            _ => (None, None),
+        };
+        Hand {
+            base: plain.base + CountSpan(self.signed(56)),
+            time,
+            period,
+            difference,
+            difference_error: Rate(self.signed(50).abs()),
+            path_bound,
+            statistical_bound,
+            growth: Rate(self.signed(55).abs()),
+            imbalance,
+            status: if self.below(4) == 0 { Status::Holdover } else { Status::Synchronised },
+            leaps: Leaps {
+                tai_offset: self.signed(7) as i32,
+                known: self.below(2) == 0,
+                last,
+                next,
+            },
+            ..*plain
+        }
+    }
+}
+
+fn as_words(moment: Moment) -> String {
+    let [count, stretch] = moment.to_words();
+    format!("{count} {stretch}")
+}
+
+/// The time of the count in a reading, by the client here.
+fn again(clock: &Clock, told: &Told) -> Told {
+    let mut moment = clock.moment().unwrap();
+    moment.count.0 = told.count;
+    Told::expected(&clock.time_of(moment).unwrap())
+}
+
+fn the_same_count_is_the_same_time_to_the_nanosecond(language: Language) {
+    for (choice, seed) in [(Choice::Auto, 7), (Choice::Raw, 8)] {
+        let mut daemon = Daemon::new(choice);
+        let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+        let (clock, mut numbers) = (daemon.clock(), Numbers(seed));
+        for n in 0..500 {
+            let mut made = None;
+            let hand = {
+                let (plain, now) = daemon.hand();
+                let hand = numbers.hand(&plain);
+                daemon.writer().publish(&hand, &now);
+                made.replace(now);
+                hand
+            };
+            let first = speaker.moment();
+            for question in ["now", "now"] {
+                let told = speaker.told(question);
+                assert_eq!(told, again(&clock, &told), "hand {n}: {hand:?} {made:?}");
+                assert_eq!(told.status, hand.status as i128);
+            }
+            // Of the past, and before the hand was made.
+            let mut then = first;
+            then.count = then.count - CountSpan(numbers.signed(50).abs());
+            let told = speaker.told(&format!("timeof {}", as_words(then)));
+            assert_eq!(told, Told::expected(&clock.time_of(then).unwrap()), "hand {n}: {hand:?}");
+            // Rounded to the nearest; the step that the counter shows is known by no time at all.
+            let step = speaker.numbers(&format!("elapsed {} {}", as_words(first), as_words(first)));
+            assert_eq!(step[0], 0);
+            for (from, to) in [(then, first), (first, then)] {
+                let said = speaker.numbers(&format!("elapsed {} {}", as_words(from), as_words(to)));
+                let (span, error) = hand.elapsed(to.count - from.count);
+                assert_eq!(said[0], i128::from(span.as_nanos_i64()), "hand {n}: {hand:?}");
+                let bound = i128::from(error.as_nanos_up()) + step[1];
+                assert!((bound - said[1]).abs() <= 3, "hand {n}: {said:?}, not {bound}");
+            }
+        }
+    }
+}
+
+fn a_clock_never_goes_back_where_it_must_not(language: Language) {
+    let mut daemon = Daemon::synchronised();
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    let first = speaker.told("mono");
+    daemon.publish(|hand, _| hand.time = hand.time - Span::from_secs(5));
+    let (plain, second) = (speaker.told("now"), speaker.told("mono"));
+    assert!(plain.best < first.best && second.best >= first.best - 1, "{first:?} {second:?}");
+    assert!(second.earliest <= second.best && second.best <= second.latest);
+    let up = [speaker.numbers("uptime"), speaker.numbers("uptime")];
+    let host = truechimer_counter::host_reading(daemon.counter);
+    let now = i128::from(host.monotonic_ns + host.suspended_ns);
+    assert!(up[0][0] <= up[1][0] && up[1][0] <= now + up[1][1], "{up:?}, {now}");
+    assert!(now - up[0][0] < 60 * NANOS && up[0][1] >= 0, "{up:?}, {now}");
+}
+
+fn waits_end_when_they_should(language: Language) {
+    let mut daemon = Daemon::synchronised();
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    let before = speaker.told("now");
+    let after = speaker.told(&format!("after {} 60000", before.latest));
+    assert!(after.earliest > before.latest, "{before:?} {after:?}");
+    let late = speaker.ask(&format!("after {} 10", before.latest + 3600 * NANOS));
+    assert!(late.starts_with("error waited ") && late.contains("synchronised"), "{late}");
+    assert_eq!(speaker.told("synchronised 1000000 60000").status, 1);
+    let narrow = speaker.ask("synchronised 1000 10");
+    assert!(narrow.starts_with("error waited "), "{narrow}");
+    daemon.publish(|hand, _| hand.status = Status::Disrupted);
+    assert!(speaker.ask("after 0 10").starts_with("error waited "));
+}
+
+fn a_dead_daemon_and_a_new_one(language: Language) {
+    let mut daemon = Daemon::new(Choice::Auto);
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    let starting = speaker.ask("now");
+    assert!(starting.starts_with("error the clock is not set yet"), "{starting}");
+    daemon.publish(|_, _| ());
+    assert_eq!(speaker.ask("status"), "synchronised");
+    // A clean end.
+    daemon.writer = None;
+    assert_eq!(speaker.ask("status"), "holdover");
+    let told = speaker.told("now");
+    assert_eq!(told, again(&daemon.clock(), &told));
+    // The next daemon goes on in the same file, perhaps by another counter.
+    for choice in [Choice::Raw, Choice::Auto] {
+        daemon.writer = Some(PageWriter::create(daemon.path()).unwrap());
+        daemon.counter = Counter::open(choice).unwrap();
+        daemon.period = nominal(daemon.counter).unwrap().period;
+        daemon.publish(|hand, _| hand.counter.epoch = Epoch(9));
+        let told = speaker.told("now");
+        assert_eq!((told.status, told.clone()), (1, again(&daemon.clock(), &told)), "{choice:?}");
+        assert_eq!(
+            (speaker.moment().kind, speaker.moment().epoch),
+            (daemon.counter.kind(), Epoch(9))
+        );
+        daemon.writer = None;
+    }
+    // Killed: nobody looks any more.
+    daemon.writer = Some(PageWriter::create(daemon.path()).unwrap());
+    daemon.publish(|_, _| ());
+    let silent = daemon.counter.read() - daemon.counts(Span::from_secs(4));
+    daemon.writer().heartbeat(silent);
+    assert_eq!(speaker.ask("status"), "holdover");
+    let old = speaker.moment();
+    daemon.publish(|hand, _| hand.void_after = hand.base);
+    let void = speaker.told("now");
+    assert_eq!((void.status, void.bound), (0, -1));
+    assert_eq!((void.earliest, void.latest), (i64::MIN.into(), i64::MAX.into()));
+    // Breaks, each by one of the host's clocks.
+    daemon.publish(|_, made| made.suspended_ns -= 1_000_000_000);
+    assert_eq!(speaker.ask("status"), "disrupted");
+    let text = speaker.ask("count");
+    assert!(text.starts_with("error the counter lost its continuity"), "{text}");
+    daemon.publish(|_, made| made.raw_ns += 1_000_000_000);
+    assert_eq!(speaker.ask("status"), "disrupted");
+    daemon.publish(|hand, _| hand.counter.epoch = Epoch(44));
+    let text = speaker.ask(&format!("timeof {}", as_words(old)));
+    assert!(text.contains("epoch 1") && text.contains("epoch 44"), "{text}");
+    daemon.publish(|hand, _| hand.counter.kind = CounterKind::Simulated);
+    assert!(speaker.ask("now").contains("nothing to read"));
+    daemon.publish(|hand, _| hand.counter.boot = BootId([7; 16]));
+    assert!(speaker.ask("now").starts_with("error the clock is not set yet"));
+}
+
+fn what_is_no_page_is_an_error_that_names_the_mend(language: Language) {
+    let mut daemon = Daemon::synchronised();
+    let Some(mut speaker) = Speaker::new(language) else { return };
+    let text = speaker.open(Path::new("/nonexistent/clock"));
+    assert!(text.contains("/nonexistent/clock") && text.contains("truechimer run"), "{text}");
+    let whole = fs::read(daemon.path()).unwrap();
+    let put = |name: &str, bytes: &[u8]| {
+        let path = daemon.directory.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let patched = |name: &str, at: usize, bytes: &[u8]| {
+        let mut page = whole.clone();
+        page[at..at + bytes.len()].copy_from_slice(bytes);
+        put(name, &page)
+    };
+    for (path, part) in [
+        (put("cut", &whole[..100]), "is not a whole clock page (yet): 100 bytes of 4096"),
+        (put("empty", &[]), "is not a whole clock page (yet): 0 bytes"),
+        (put("short", b"something else"), "is not a clock page; name another page"),
+        (put("foreign", &[b'x'; 65536]), "is not a clock page; name another page"),
+        (put("zeros", &[0; 4096]), "is not a whole clock page (yet)"),
+        (patched("magic", 0, b"TChimer2"), "is not a clock page"),
+        (
+            patched("version", 8, &2u32.to_ne_bytes()),
+            "has layout version 2, this program knows version 1",
+        ),
+        (patched("sizes", 16, &16u32.to_ne_bytes()), "contradicts itself"),
+        // The period of the newest hand, the first.
+        (patched("hand", 128 + 256 + 32, &[0; 16]), "a hand with an impossible period"),
+        (daemon.directory.clone(), "is not a regular file"),
+    ] {
+        let text = speaker.open(&path);
+        assert!(text.contains(part) && text.contains(&*path.to_string_lossy()), "{part}: {text}");
+        // In the client's own words.
+        let own = Clock::open_at(&path).unwrap_err().to_string();
+        assert_eq!(text, format!("error {own}"));
+    }
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(daemon.path(), fs::Permissions::from_mode(0o666)).unwrap();
+    let text = speaker.open(&daemon.path());
+    assert!(text.contains("mode 0666") && text.contains("chmod go-w"), "{text}");
+    fs::set_permissions(daemon.path(), fs::Permissions::from_mode(0o644)).unwrap();
+    daemon.publish(|hand, _| hand.counter.boot = BootId([7; 16]));
+    daemon.writer = None;
+    let text = speaker.open(&daemon.path());
+    assert!(text.contains("left by another boot, and no daemon tends it"), "{text}");
+}
+
+/// All hands are of one and the same clock, each from another base: so every reading lies on the line.
+fn no_reading_mixes_two_hands(language: Language) {
+    let mut daemon = Daemon::synchronised();
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    let (first, made) = daemon.hand();
+    let (path, done) = (daemon.path(), AtomicBool::new(false));
+    let writer = Mutex::new(daemon.writer.take().unwrap());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = writer.lock().unwrap();
+            for n in 0..i64::MAX {
+                let base =
+                    first.base + CountSpan(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 30);
+                let time = first.time_at(base);
+                writer.publish(&Hand { base, time, growth: Rate::ZERO, ..first }, &made);
+                writer.heartbeat(truechimer_counter::host_reading(daemon.counter).count);
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let bound = i128::from(first.bound().as_nanos_up());
+        for _ in 0..20_000 {
+            let told = speaker.told("now");
+            let line = first.leaps.utc(first.time_at(truechimer::Count(told.count))).unix_nanos();
+            assert!((told.best - line).abs() <= 1, "{told:?}: {line}");
+            assert!((told.best - told.earliest - bound).abs() <= 1, "{told:?}");
+            assert!((told.latest - told.best - bound).abs() <= 1, "{told:?}");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(Clock::open_at(path).is_ok());
+}
+
+macro_rules! tried {
+    ($module:ident, $language:ident, [$($test:ident),* $(,)?]) => {
+        mod $module {
+            $(#[test]
+            fn $test() {
+                super::$test(super::Language::$language);
+            })*
+        }
+    };
+}
+
+macro_rules! tried_in {
+    ($module:ident, $language:ident) => {
+        tried!(
+            $module,
+            $language,
+            [
+                the_same_count_is_the_same_time_to_the_nanosecond,
+                a_clock_never_goes_back_where_it_must_not,
+                waits_end_when_they_should,
+                a_dead_daemon_and_a_new_one,
+                what_is_no_page_is_an_error_that_names_the_mend,
+                no_reading_mixes_two_hands,
+            ]
+        );
+    };
+}
+
+tried_in!(in_go, Go);
+tried_in!(in_python, Python);

@@ -1,0 +1,3 @@
+module truechimer
+
+go 1.19
