@@ -244,12 +244,12 @@ func (c *Clock) Close() error {
 }
 
 // Now is the time now, with its bound and status.
-func (c *Clock) Now() (Reading, error) {
+func (c *Clock) Now() (reading Reading, err error) {
 	var r instants
-	if err := c.now(&r); err != nil {
-		return Reading{}, err
+	if err = c.now(&r); err == nil {
+		r.tell(&reading)
 	}
-	return r.reading(), nil
+	return
 }
 
 // now is the way of nearly all readings, by the newest hand as it lies in the page, if all is as

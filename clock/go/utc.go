@@ -98,28 +98,39 @@ type instants struct {
 	leaps                  leaps
 }
 
-// reading rounds to whole nanoseconds of Unix time, the ends outwards.
-func (r *instants) reading() Reading {
+// tell rounds to whole nanoseconds of Unix time, the ends outwards. Field by field and in place: to
+// copy a reading that was just put together takes longer than to make it.
+func (r *instants) tell(told *Reading) {
 	l := &r.leaps
-	told := Reading{Count: r.count, Status: r.status, TAIOffset: l.offset(), TAIKnown: l.known()}
+	told.Count, told.Status, told.TAIOffset, told.TAIKnown, told.LeapSecond = r.count, r.status, l.offset(), l.known(), false
 	promised := r.status.BoundHolds()
 	earliest, latest := r.earliest, r.latest
 	if !promised {
 		earliest, latest = r.best, r.best
 	}
-	last, next := l.last(), l.next()
-	if (last.step == 0 || earliest.hi >= last.at) && (next.step == 0 || latest.hi < next.at-1) {
+	const steps = 0xffff << 32
+	if l[0]&steps == 0 || l.clear(earliest, latest) {
 		offset := int64(l.offset())
 		told.EarliestNS = down(earliest.hi-offset, earliest.lo)
 		told.BestNS = down(r.best.hi-offset, r.best.lo)
 		told.LatestNS = up(latest.hi-offset, latest.lo)
 	} else {
-		l.around(earliest, r.best, latest, &told)
+		l.around(earliest, r.best, latest, told)
 	}
 	if !promised {
 		told.EarliestNS, told.LatestNS = lowest.hi, highest.hi
 	}
-	return told
+}
+
+func (r *instants) reading() (told Reading) {
+	r.tell(&told)
+	return
+}
+
+// clear says whether there is no leap near an interval.
+func (l *leaps) clear(earliest, latest wide) bool {
+	last, next := l.last(), l.next()
+	return (last.step == 0 || earliest.hi >= last.at) && (next.step == 0 || latest.hi < next.at-1)
 }
 
 // around rounds where some of the three are at or before the last leap, or at or after the next. One

@@ -137,6 +137,14 @@ func (a wide) nanosUp() int64 {
 
 // nanosOf is so many seconds with so many nanoseconds (≥ 0), held at the ends of the scale.
 func nanosOf(seconds, rest int64) int64 {
+	// Nearly always, and in line.
+	if uint64(seconds)+9_000_000_000 <= 18_000_000_000 {
+		return seconds*nanos + rest
+	}
+	return nanosFar(seconds, rest)
+}
+
+func nanosFar(seconds, rest int64) int64 {
 	hi, lo := bits.Mul64(uint64(seconds), nanos)
 	if seconds < 0 {
 		hi -= nanos

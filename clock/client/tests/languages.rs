@@ -515,6 +515,45 @@ fn no_reading_mixes_two_hands(language: Language) {
     assert!(Clock::open_at(path).is_ok());
 }
 
+/// The program in a page of the documents, between the lines that begin and end it.
+fn example(page: &str, language: &str) -> String {
+    let text = fs::read_to_string(root().join("docs/use").join(page)).unwrap();
+    let (_, begun) = text.split_once(&format!("```{language}\n")).unwrap();
+    begun.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_example_in_go_runs() {
+    let (daemon, Some(_)) = (Daemon::synchronised(), go()) else { return };
+    fs::write(daemon.directory.join("main.go"), example("go.md", "go")).unwrap();
+    let replaced = format!("truechimer={}", root().join("clock/go").display());
+    let go = |arguments: &[&str]| {
+        let mut command = go().unwrap();
+        command.current_dir(&daemon.directory).env("CGO_ENABLED", "0").args(arguments);
+        run(command.env("TRUECHIMER_PAGE", daemon.path()))
+    };
+    go(&["mod", "init", "example"]);
+    go(&["mod", "edit", "-require", "truechimer@v0.0.0", "-replace", &replaced]);
+    let said = go(&["run", "."]);
+    assert!(said.starts_with("2026-09-21 ") && said.contains(" synchronised within 55"), "{said}");
+}
+
+#[test]
+fn go_finds_nothing_wrong() {
+    let Some(mut vet) = go() else { return };
+    run(vet.env("CGO_ENABLED", "0").args(["vet", "./..."]));
+    for other in ["arm64", "riscv64", "s390x"] {
+        run(go().unwrap().env("GOARCH", other).args(["vet", "."]));
+    }
+    let format = run(Command::new("gofmt").args(["-l", "."]).current_dir(root().join("clock/go")));
+    assert_eq!(format, "", "not formatted");
+    // Its race detector takes a C compiler.
+    let race = Command::new("gcc").arg("--version").output().is_ok_and(|o| o.status.success());
+    let mut test = go().unwrap();
+    test.env("CGO_ENABLED", if race { "1" } else { "0" }).args(["test", "-count=1"]);
+    run(test.args(race.then_some("-race")).arg("./..."));
+}
+
 macro_rules! tried {
     ($module:ident, $language:ident, [$($test:ident),* $(,)?]) => {
         mod $module {
