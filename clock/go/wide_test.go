@@ -51,7 +51,7 @@ func TestArithmeticIsExact(t *testing.T) {
 	}
 	word := func(n uint64) *big.Int { return new(big.Int).SetUint64(n) }
 	shifted := func(n *big.Int, by uint) *big.Int { return new(big.Int).Rsh(n, by) }
-	for i := 0; i < 200_000; i++ {
+	for i := 0; i < 20_000; i++ {
 		a, b := wide{int64(some(r)), some(r)}, wide{int64(some(r)), some(r)}
 		counts, high, low := int64(some(r)), some(r), some(r)
 		A, B := bigOf(a), bigOf(b)
@@ -94,7 +94,7 @@ func TestArithmeticIsExact(t *testing.T) {
 
 func TestPeriodsComeBack(t *testing.T) {
 	r := rand.New(rand.NewSource(6))
-	for i := 0; i < 100_000; i++ {
+	for i := 0; i < 20_000; i++ {
 		mantissa, shift := r.Uint64()|1<<63, uint(r.Intn(64))
 		fine := new(big.Int).Lsh(new(big.Int).SetUint64(mantissa), 64-shift)
 		high, low := new(big.Int).Rsh(fine, 64).Uint64(), new(big.Int).And(fine, new(big.Int).SetUint64(1<<64-1)).Uint64()

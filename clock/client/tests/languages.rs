@@ -32,8 +32,8 @@ fn root() -> PathBuf {
 
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
+    let said = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said.concat());
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -481,11 +481,21 @@ fn what_is_no_page_is_an_error_that_names_the_mend(language: Language) {
     assert!(text.contains("left by another boot, and no daemon tends it"), "{text}");
 }
 
+/// Says that something is done, also where a test fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// All hands are of one and the same clock, each from another base: so every reading lies on the line.
 fn no_reading_mixes_two_hands(language: Language) {
-    let mut daemon = Daemon::synchronised();
-    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    let mut daemon = Daemon::new(Choice::Auto);
     let (first, made) = daemon.hand();
+    daemon.writer().publish(&first, &made);
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
     let (path, done) = (daemon.path(), AtomicBool::new(false));
     let writer = Mutex::new(daemon.writer.take().unwrap());
     thread::scope(|scope| {
@@ -502,6 +512,7 @@ fn no_reading_mixes_two_hands(language: Language) {
                 }
             }
         });
+        let _done = Done(&done);
         let bound = i128::from(first.bound().as_nanos_up());
         for _ in 0..20_000 {
             let told = speaker.told("now");
@@ -510,7 +521,6 @@ fn no_reading_mixes_two_hands(language: Language) {
             assert!((told.best - told.earliest - bound).abs() <= 1, "{told:?}");
             assert!((told.latest - told.best - bound).abs() <= 1, "{told:?}");
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert!(Clock::open_at(path).is_ok());
 }
@@ -552,6 +562,41 @@ fn go_finds_nothing_wrong() {
     let mut test = go().unwrap();
     test.env("CGO_ENABLED", if race { "1" } else { "0" }).args(["test", "-count=1"]);
     run(test.args(race.then_some("-race")).arg("./..."));
+}
+
+#[test]
+fn python_finds_nothing_wrong() {
+    let (mut daemon, Some(python)) = (Daemon::synchronised(), python()) else { return };
+    let folder = root().join("clock/python");
+    let mypy = |arguments: &[&str]| {
+        let mut command = Command::new(&python);
+        command.args(["-m"]).args(arguments).current_dir(&folder);
+        run(command.env("MYPY_CACHE_DIR", env::current_exe().unwrap().with_file_name("mypy-cache")))
+    };
+    mypy(&["mypy", "--strict", "tests"]);
+    mypy(&["mypy.stubtest", "truechimer"]);
+    fs::write(daemon.directory.join("example.py"), example("python.md", "python")).unwrap();
+    let (path, example) = (daemon.path(), daemon.directory.join("example.py"));
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let count = truechimer_counter::host_reading(daemon.counter).count;
+                daemon.writer().heartbeat(count);
+                thread::sleep(std::time::Duration::from_millis(50));
+            }
+        });
+        let of = |program: &Path| {
+            Command::new(&python).arg(program).env("TRUECHIMER_PAGE", &path).output()
+        };
+        let done = Done(&done);
+        let outputs = [of(&example), of(&folder.join("tests/check.py"))];
+        drop(done);
+        let [example, check] = outputs.map(Result::unwrap);
+        assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+        let said = String::from_utf8_lossy(&example.stdout).into_owned();
+        assert!(said.starts_with("2026-09-21 ") && said.contains(" SYNCHRONISED "), "{said}");
+    });
 }
 
 macro_rules! tried {

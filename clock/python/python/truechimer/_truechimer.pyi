@@ -1,0 +1,142 @@
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import Optional, Union, final
+
+from ._times import Status
+
+__all__ = [
+    "Clock",
+    "ClockError",
+    "Length",
+    "Moment",
+    "OpenError",
+    "ReadError",
+    "Reading",
+    "WaitError",
+    "__version__",
+]
+
+__version__: str
+
+class ClockError(Exception):
+    """There is no clock, or no time from it."""
+
+class OpenError(ClockError):
+    """The clock cannot be opened: the text names the path and the mend."""
+
+class ReadError(ClockError):
+    """The clock cannot tell."""
+
+class WaitError(ClockError):
+    """A wait was over in vain."""
+
+@final
+class Reading:
+    """The time, and how well it is known.
+
+    While status.bound_holds true time lay from earliest to latest at the moment of the reading.
+    Otherwise those two are the ends of the scale, so that a program which looks at nothing else cannot
+    be deceived.
+    """
+
+    @property
+    def earliest_ns(self) -> int:
+        """True time was not before this: ns of Unix time, rounded down."""
+    @property
+    def best_ns(self) -> int:
+        """The best estimate: ns of Unix time, rounded down."""
+    @property
+    def latest_ns(self) -> int:
+        """True time was not after this: ns of Unix time, rounded up."""
+    @property
+    def bound_ns(self) -> Optional[int]:
+        """The farthest that true time may be from the best estimate, ns, ≥ 0; None if nothing is promised."""
+    @property
+    def earliest(self) -> datetime:
+        """earliest_ns in UTC, rounded down to microseconds."""
+    @property
+    def best(self) -> datetime:
+        """best_ns in UTC, rounded down to microseconds."""
+    @property
+    def latest(self) -> datetime:
+        """latest_ns in UTC, rounded up to microseconds."""
+    @property
+    def status(self) -> Status:
+        """Status of the clock."""
+    @property
+    def count(self) -> int:
+        """The count that the time is of."""
+    @property
+    def tai_offset(self) -> int:
+        """TAI − UTC at the best estimate, s, if tai_known."""
+    @property
+    def tai_known(self) -> bool:
+        """Whether tai_offset is TAI − UTC; otherwise it counts leap seconds since the daemon began."""
+    @property
+    def leap_second(self) -> bool:
+        """Whether the best estimate lies within an inserted second, 23:59:60."""
+
+@final
+class Moment:
+    """A count that knows which counter it is of: what to keep of an event."""
+
+    def __new__(cls, count: int, stretch: int) -> Moment: ...
+    @property
+    def count(self) -> int:
+        """The count."""
+    @property
+    def stretch(self) -> int:
+        """Which counter, and which unbroken stretch of it."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+    def __getnewargs__(self) -> tuple[int, int]: ...
+
+@final
+class Length:
+    """A length of time by the difference clock."""
+
+    @property
+    def ns(self) -> int:
+        """How long, ns, to the nearest; negative if the second moment came first."""
+    @property
+    def bound_ns(self) -> int:
+        """The true length is within this of ns; ≥ 0, rounded up."""
+
+@final
+class Clock:
+    """A clock to read. All threads may use it at the same time, and children after a fork.
+
+    Without a path it is the page that $TRUECHIMER_PAGE names, else $XDG_RUNTIME_DIR/truechimer/clock or
+    /run/truechimer/clock. Fenced readings of the counter are in order with what is around them.
+    """
+
+    def __new__(cls, path: Optional[Union[str, os.PathLike[str]]] = None, *, fenced: bool = False) -> Clock: ...
+    def now(self) -> Reading:
+        """The time now, with its bound and status."""
+    def now_monotone(self) -> Reading:
+        """The time now, never before what an earlier call on this clock gave, in any thread."""
+    def status(self) -> Status:
+        """The status of the clock now."""
+    def count(self) -> Moment:
+        """This moment, to ask about later."""
+    def time_of(self, moment: Moment) -> Reading:
+        """The time of a moment, by what is known now."""
+    def elapsed(self, start: Moment, end: Moment) -> Length:
+        """How long it was from one moment to another, by the clock that no correction disturbs."""
+    def uptime(self) -> Length:
+        """Time since the machine was started, suspended or not, which no correction of the time moves."""
+    def wait_after(self, time: Union[datetime, int], timeout: Optional[float] = None) -> Reading:
+        """Waits until a time (a date with its zone, or ns of Unix time) is over for sure: commit wait.
+
+        For timeout seconds, or for ever. Other threads go on meanwhile, and Ctrl-C ends it.
+        """
+    def wait_synchronised(self, max_bound_ns: Optional[int] = None, timeout: Optional[float] = None) -> Reading:
+        """Waits until the clock is synchronised, with a bound of at most max_bound_ns if one is given.
+
+        For timeout seconds, or for ever. Other threads go on meanwhile, and Ctrl-C ends it.
+        """
+    @property
+    def page(self) -> Path:
+        """The path of the clock's page."""

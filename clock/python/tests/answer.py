@@ -1,0 +1,58 @@
+"""Reads questions about the clock, one a line, and prints one line for each: what
+clock/client/tests/languages.rs asks to compare this client with the one in Rust."""
+
+import sys
+
+from truechimer import Clock, ClockError, Length, Moment, Reading
+
+
+def reading(r: Reading) -> str:
+    bound = -1 if r.bound_ns is None else r.bound_ns
+    flags = r.tai_known | r.leap_second << 1
+    return f"{r.count} {r.earliest_ns} {r.best_ns} {r.latest_ns} {bound} {int(r.status)} {r.tai_offset} {flags}"
+
+
+def length(long: Length) -> str:
+    return f"{long.ns} {long.bound_ns}"
+
+
+def answer(clock: Clock, question: str, n: list[int]) -> str:
+    if question == "now":
+        return reading(clock.now())
+    if question == "mono":
+        return reading(clock.now_monotone())
+    if question == "count":
+        moment = clock.count()
+        return f"{moment.count} {moment.stretch}"
+    if question == "timeof":
+        return reading(clock.time_of(Moment(n[0], n[1])))
+    if question == "elapsed":
+        return length(clock.elapsed(Moment(n[0], n[1]), Moment(n[2], n[3])))
+    if question == "uptime":
+        return length(clock.uptime())
+    if question == "status":
+        return clock.status().name.lower()
+    if question == "after":
+        return reading(clock.wait_after(n[0], n[1] / 1000))
+    if question == "synchronised":
+        return reading(clock.wait_synchronised(n[0], n[1] / 1000))
+    raise ValueError(question)
+
+
+def main() -> None:
+    clock = None
+    for line in sys.stdin:
+        question, *rest = line.split()
+        try:
+            if question == "open":
+                clock = Clock(rest[0])
+                said = "ok"
+            else:
+                assert clock is not None
+                said = answer(clock, question, [int(word) for word in rest])
+        except ClockError as error:
+            said = f"error {error}"
+        print(said, flush=True)
+
+
+main()
