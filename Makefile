@@ -10,7 +10,7 @@ DESTDIR ?=
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build c lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build c python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -25,6 +25,9 @@ build: have-cargo ## the command truechimer, and the library that 'group exec' p
 c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
 	@$(CARGO) build --release -p truechimer-c
 	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-c "$${CARGO_TARGET_DIR:-target}/release"
+
+python: have-cargo ## the wheel of the module for Python, in target/python/wheels
+	@CARGO="$(CARGO)" scripts/python "$${CARGO_TARGET_DIR:-target}/python" --release >/dev/null
 
 lab: have-cargo ## the laboratory, truechimer-lab, in target/release: simulations, replays, benchmarks
 	@$(CARGO) build --release -p truechimer-cli -p truechimer-lab
@@ -64,7 +67,7 @@ lint: have-cargo ## formatting, clippy and the documentation, all warnings being
 	@CARGO="$(CARGO)" scripts/test lint
 
 clean: ## remove all that was built
-	rm -rf target fuzz/target bench/target examples/bare/target examples/follow/target examples/repeat/target
+	rm -rf target fuzz/target bench/target examples/bare/target examples/follow/target examples/repeat/target clock/python/target
 
 have-cargo:
 	@command -v $(CARGO) >/dev/null || { \

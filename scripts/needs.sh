@@ -183,3 +183,16 @@ need_compilers() {
     command -v gcc >/dev/null && command -v g++ >/dev/null && command -v readelf >/dev/null &&
         command -v pkg-config >/dev/null || apt_install gcc g++ binutils pkg-config
 }
+
+# For the readers in other languages.
+need_go() {
+    command -v go >/dev/null && return
+    apt_install golang-go
+    command -v go >/dev/null || echo "no go (package golang-go): what needs it will be skipped"
+}
+
+need_venv() {
+    python3 -c "import ensurepip, venv" 2>/dev/null && return
+    apt_install python3-venv
+    python3 -c "import ensurepip, venv" 2>/dev/null || echo "no venv (package python3-venv): what needs it will be skipped"
+}

@@ -493,7 +493,8 @@ impl Drop for Done<'_> {
 /// All hands are of one and the same clock, each from another base: so every reading lies on the line.
 fn no_reading_mixes_two_hands(language: Language) {
     let mut daemon = Daemon::new(Choice::Auto);
-    let (first, made) = daemon.hand();
+    let (mut first, made) = daemon.hand();
+    first.growth = Rate::ZERO;
     daemon.writer().publish(&first, &made);
     let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
     let (path, done) = (daemon.path(), AtomicBool::new(false));
@@ -505,7 +506,7 @@ fn no_reading_mixes_two_hands(language: Language) {
                 let base =
                     first.base + CountSpan(n.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64) >> 30);
                 let time = first.time_at(base);
-                writer.publish(&Hand { base, time, growth: Rate::ZERO, ..first }, &made);
+                writer.publish(&Hand { base, time, ..first }, &made);
                 writer.heartbeat(truechimer_counter::host_reading(daemon.counter).count);
                 if done.load(Ordering::Relaxed) {
                     break;
