@@ -1,7 +1,7 @@
 //! The readers in other languages, held against this client: the same count is the same time, to the
 //! nanosecond. Each language has a program that answers questions, one a line.
 //!
-//! What is missing is skipped, and says so: `go` for Go; for Python `$TRUECHIMER_PYTHON`, an interpreter that
+//! A language that is missing is skipped, and says so: `go` for Go; for Python `$TRUECHIMER_PYTHON`, an interpreter that
 //! has the module (`scripts/python` makes one).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -45,7 +45,7 @@ enum Language {
 }
 
 impl Language {
-    /// What makes an answering program of it; `None`, with a word, where that cannot be run here.
+    /// Command that starts its answering program; `None`, with a word, where that cannot be run here.
     fn answering(self) -> Option<Command> {
         match self {
             Language::Go => answer_in_go().map(Command::new),
@@ -184,7 +184,7 @@ impl Told {
         }
     }
 
-    /// What should be told of this reading.
+    /// Words in which this reading should be told.
     fn expected(reading: &Reading) -> Told {
         let leaps = reading.leaps();
         let down = |at: Instant| leaps.utc(at).unix_nanos();

@@ -25,7 +25,7 @@ fn no_reading(error: truechimer::ReadError) -> PyErr {
     ReadError::new_err(error.to_string())
 }
 
-/// What is better said in Python.
+/// The module of what is better said in Python.
 fn times(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
     static TIMES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let module = TIMES.get_or_try_init(py, || {
