@@ -17,10 +17,16 @@ root() {
 
 have_apt() { command -v apt-get >/dev/null; }
 
+# One at a time, as parts of the tests run side by side.
+alone() {
+    mkdir -p "$target/test"
+    (flock 8 && "$@") 8>"$target/test/apt.lock"
+}
+
 apt_update() {
     [ -n "${updated:-}" ] && return
     updated=yes
-    root apt-get update -q >/dev/null 2>&1
+    alone root apt-get update -q >/dev/null 2>&1
 }
 
 # Installs Debian packages, or does nothing: who asks looks whether it helped.
@@ -34,16 +40,16 @@ apt_install() {
     [ ${#lacking[@]} -gt 0 ] || return 0
     echo "installing ${lacking[*]}"
     apt_update
-    root env DEBIAN_FRONTEND=noninteractive \
+    alone root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -qy --no-install-recommends "${lacking[@]}" >/dev/null 2>&1
 }
 
 # Downloads Debian packages into the current folder without installing them.
 apt_fetch() {
     have_apt || return
-    apt-get download -q "$@" >/dev/null 2>&1 && return
+    alone apt-get download -q "$@" >/dev/null 2>&1 && return
     apt_update
-    apt-get download -q "$@" >/dev/null 2>&1
+    alone apt-get download -q "$@" >/dev/null 2>&1
 }
 
 need_ip() {
