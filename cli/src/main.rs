@@ -13,6 +13,7 @@ mod extcap;
 #[cfg(feature = "group")]
 mod group;
 mod import;
+mod interval;
 mod now;
 #[cfg(feature = "packets")]
 mod qos;
@@ -59,6 +60,8 @@ enum Command {
     Sources(Late<sources::Sources>),
     /// Wait until the clock is synchronised
     Waitsync(Late<waitsync::Waitsync>),
+    /// Tell how long it was from one moment of a script to another, with a bound
+    Interval(Late<interval::Interval>),
     /// Watch a clock synchronise to a server of our own and check it against the truth
     Demo(Late<demo::Demo>),
     /// Serve the clock over NTP, or a time of its own for demonstrations and tests
@@ -89,7 +92,7 @@ enum Command {
 /// Which command stands under which heading in `truechimer --help`.
 const GROUPS: &[Group] = &[
     ("Keep a clock", &["run", "accept", "import-chrony"]),
-    ("Read it", &["now", "status", "sources", "waitsync"]),
+    ("Read it", &["now", "status", "sources", "waitsync", "interval"]),
     ("Try it", &["demo", "serve"]),
     #[cfg(feature = "counters")]
     ("Know the machine", &["counters"]),
@@ -132,6 +135,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Status(Late(args)) => status::run(&args, out),
         Command::Sources(Late(args)) => sources::run(&args, out),
         Command::Accept(Late(args)) => accept::run(&args, out),
+        Command::Interval(Late(args)) => interval::run(&args, out),
         Command::Waitsync(Late(args)) => waitsync::run(&args, out),
         Command::Demo(Late(args)) => demo::run(&args, out),
         Command::Serve(Late(args)) => serve::run(&args, out),

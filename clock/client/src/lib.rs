@@ -28,7 +28,8 @@
 //! * [`Clock::status`], and [`Clock::view`] for all there is to know.
 //! * [`Clock::uptime`]: a clock that no correction of the time moves.
 //! * [`Clock::wait_synchronised`], for a program that cannot do without, and [`Clock::wait_after`],
-//!   until a time is over for sure (commit wait).
+//!   until a time is over for sure (commit wait); [`Clock::wait_for`] and [`Timer`] let the program
+//!   choose the side: surely before it, likely at it, surely after it.
 //!
 //! ```no_run
 //! # fn work() {}
@@ -89,4 +90,4 @@ pub use truechimer_timehands::{
     Corrupt, Hand, Likely, Made, PageError, PageReader, Status, places,
 };
 pub use view::View;
-pub use wait::WaitError;
+pub use wait::{Side, Tick, Timer, WaitError};

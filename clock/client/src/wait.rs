@@ -19,8 +19,39 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// learned better, and the machine may have been suspended.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Rest of a wait that is waited for without sleep: an ordinary sleep ends so much too late.
+/// Rest of a wait that is waited for without sleep: an ordinary sleep ends so much too late, and now
+/// and then by more, which matters to a wait that must not end after its time.
 const SPIN: Duration = Duration::from_micros(60);
+const SPIN_BEFORE: Duration = Duration::from_micros(200);
+
+/// How long before its time a wait that must not end after it ends: no look at the clock takes longer,
+/// but one during which the thread is stopped.
+const LEAD: Span = Span::from_micros(1);
+
+/// On which side of its time a wait ends: the choice of who waits, as the time is only known to lie
+/// between `earliest` and `latest`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// While it is surely not over: as soon as `latest` is within a microsecond of it. Whether there
+    /// was anything left to wait for, and whether the thread was woken in time, the reading says:
+    /// `reading.latest < time`.
+    Before,
+    /// When it is likely to be: as soon as `best` has reached it.
+    Best,
+    /// When it is surely over: as soon as `earliest` is after it (commit wait).
+    After,
+}
+
+impl Side {
+    /// How long it takes until a wait ends, by this reading; below 0: it is over.
+    fn left(self, time: Instant, reading: &Reading) -> Span {
+        match self {
+            Side::Before => time - reading.latest - LEAD,
+            Side::Best => time - reading.best - Span(1),
+            Side::After => time - reading.earliest,
+        }
+    }
+}
 
 /// The clock did not become good enough, or the time did not come, before the wait was over.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,7 +129,36 @@ impl Clock {
         time: Instant,
         timeout: Option<Duration>,
     ) -> Result<Reading, WaitError> {
-        self.wait_until(|_| time, timeout)
+        self.wait_for(time, Side::After, timeout)
+    }
+
+    /// Waits for a time, on the side of it that `side` says. Whatever the system clock does
+    /// meanwhile, slews, steps or stands, is of no matter; what is learnt about the time counts. After
+    /// a suspend of the machine it is looked at within a second.
+    ///
+    /// # Errors
+    /// As [`Clock::wait_after`].
+    pub fn wait_for(
+        &self,
+        time: Instant,
+        side: Side,
+        timeout: Option<Duration>,
+    ) -> Result<Reading, WaitError> {
+        self.wait_until(|_| time, side, timeout)
+    }
+
+    /// Waits as [`Clock::wait_for`] for a time in UTC, as Unix time: `unix` in seconds and `frac` in
+    /// 2⁻⁶⁴ s. Of a time that a leap second repeats the later one is meant.
+    ///
+    /// # Errors
+    /// As [`Clock::wait_after`].
+    pub fn wait_for_utc(
+        &self,
+        (unix, frac): (i64, u64),
+        side: Side,
+        timeout: Option<Duration>,
+    ) -> Result<Reading, WaitError> {
+        self.wait_until(|leaps| leaps.instant(unix, frac), side, timeout)
     }
 
     /// Waits as [`Clock::wait_after`] for a time in UTC, as Unix time: `unix` in seconds and `frac`
@@ -113,12 +173,13 @@ impl Clock {
         frac: u64,
         timeout: Option<Duration>,
     ) -> Result<Reading, WaitError> {
-        self.wait_until(|leaps| leaps.instant(unix, frac), timeout)
+        self.wait_for_utc((unix, frac), Side::After, timeout)
     }
 
     fn wait_until(
         &self,
         time: impl Fn(&Leaps) -> Instant,
+        side: Side,
         timeout: Option<Duration>,
     ) -> Result<Reading, WaitError> {
         let start = HostInstant::now();
@@ -128,7 +189,7 @@ impl Clock {
             if let Ok(reading) = &last
                 && reading.status.bound_holds()
             {
-                let left = time(&reading.leaps()) - reading.earliest;
+                let left = side.left(time(&reading.leaps()), reading);
                 if left.is_negative() {
                     return Ok(*reading);
                 }
@@ -139,12 +200,68 @@ impl Clock {
                 return Err(WaitError { timeout: timeout.unwrap_or_default(), last });
             }
             let rest = timeout.map_or(LONGEST, |timeout| timeout - waited);
-            if pause > SPIN {
-                sleep((pause - SPIN).min(LONGEST).min(rest));
+            let spin = if side == Side::Before { SPIN_BEFORE } else { SPIN };
+            if pause > spin {
+                sleep((pause - spin).min(LONGEST).min(rest));
             } else {
                 std::hint::spin_loop();
             }
         }
+    }
+}
+
+/// Times at even distances, to be waited for one after the other: a timer that keeps to true time and
+/// never drifts.
+///
+/// ```no_run
+/// use truechimer::{Clock, Side, Span, Timer};
+///
+/// let clock = Clock::open()?;
+/// let first = clock.now()?.latest;
+/// let mut timer = Timer::new(&clock, first, Span::from_millis(10), Side::After);
+/// let tick = timer.tick(None)?;
+/// println!("{} came, {} were missed", tick.time, tick.missed);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Timer<'a> {
+    clock: &'a Clock,
+    next: Instant,
+    period: Span,
+    side: Side,
+}
+
+/// A time of a timer that has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tick {
+    /// The time.
+    pub time: Instant,
+    /// The reading that ended the wait.
+    pub reading: Reading,
+    /// How many times before this one had come already when it was asked for, and were left out.
+    pub missed: u64,
+}
+
+impl Timer<'_> {
+    /// A timer for `first` and every `period` after it, on that side of each. A period below 1 µs
+    /// counts as that.
+    #[must_use]
+    pub fn new(clock: &Clock, first: Instant, period: Span, side: Side) -> Timer<'_> {
+        Timer { clock, next: first, period: period.max(Span::from_micros(1)), side }
+    }
+
+    /// Waits for the next time. Of times that have come already only the last is given out, so that
+    /// a program that was held up catches up at once.
+    ///
+    /// # Errors
+    /// As [`Clock::wait_for`]; the same time is then waited for once more.
+    pub fn tick(&mut self, timeout: Option<Duration>) -> Result<Tick, WaitError> {
+        let reading = self.clock.wait_for(self.next, self.side, timeout)?;
+        let late = -self.side.left(self.next, &reading);
+        let missed = u64::try_from(late.0 / self.period.0).unwrap_or(0);
+        let time = self.next + Span(self.period.0.saturating_mul(missed as i128));
+        self.next = time + self.period;
+        Ok(Tick { time, reading, missed })
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use common::{Daemon, TODAY};
 use truechimer::{
-    Clock, CounterKind, Epoch, Hand, Instant, Made, OpenError, Rate, ReadError, Span, Status,
+    Clock, CounterKind, Epoch, Hand, Instant, Made, OpenError, Rate, ReadError, Side, Span, Status,
+    Timer,
 };
 use truechimer_counter::{Choice, Counter, nominal};
 use truechimer_time::{BootId, CountSpan};
@@ -401,6 +402,53 @@ fn a_time_that_is_over_for_sure_is_waited_for() {
 }
 
 #[test]
+fn a_wait_ends_on_the_side_of_its_time_that_was_asked_for() {
+    let daemon = Daemon::synchronised();
+    let clock = daemon.clock();
+    // Surely before, unless the thread is stopped at that moment, as it often is on a busy machine.
+    let in_time = (0..10_000).any(|_| {
+        let time = clock.now().unwrap().latest + Span::from_micros(300);
+        let before = clock.wait_for(time, Side::Before, None).unwrap();
+        // No sooner than it has to.
+        assert!(time - before.latest <= Span::from_micros(1));
+        before.latest < time
+    });
+    assert!(in_time);
+    let time = clock.now().unwrap().latest + Span::from_micros(300);
+    let best = clock.wait_for(time, Side::Best, None).unwrap();
+    assert!(best.best >= time);
+    let after = clock.wait_for(time, Side::After, None).unwrap();
+    assert!(after.earliest > time && after.best > best.best);
+    // It is over: nothing is waited for, and the reading says so.
+    let late = clock.wait_for(time, Side::Before, None).unwrap();
+    assert!(late.latest >= time);
+}
+
+#[test]
+fn a_timer_keeps_to_its_times_and_says_what_it_missed() {
+    let daemon = Daemon::synchronised();
+    let clock = daemon.clock();
+    let (first, period) = (clock.now().unwrap().latest, Span::from_millis(2));
+    let mut timer = Timer::new(&clock, first, period, Side::After);
+    let mut count = 0;
+    for n in 0..5 {
+        if n == 3 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let tick = timer.tick(None).unwrap();
+        count += i128::from(tick.missed);
+        assert_eq!(tick.time, first + Span(period.0 * count));
+        assert!(tick.reading.earliest > tick.time);
+        assert!(n != 3 || tick.missed >= 9, "{}", tick.missed);
+        // The last one that had come.
+        assert!(tick.reading.earliest - tick.time <= period);
+        count += 1;
+    }
+    let error = timer.tick(Some(Duration::ZERO));
+    assert!(error.is_err() || error.unwrap().time == first + Span(period.0 * count));
+}
+
+#[test]
 fn uptime_goes_on_whatever_the_time_does() {
     let boot = || truechimer_counter::clock(libc::CLOCK_BOOTTIME).unwrap();
     let mut daemon = Daemon::new(Choice::Auto);
@@ -424,13 +472,13 @@ fn uptime_goes_on_whatever_the_time_does() {
             last = up.span;
         }
     }
-    // A rate that turns out smaller does not turn it back, and the bound says how far it stands.
-    let hand = daemon.publish(|hand, _| {
+    // A rate that turns out smaller does not turn it back, and the bound says how far it stands. As
+    // small as may be: beyond 1000 ppm readers take the counter for broken, sooner or later.
+    daemon.publish(|hand, _| {
         hand.counter.epoch = Epoch(2);
-        hand.difference = hand.difference.scaled(Rate::from_ppb(-900_000_000));
+        hand.difference = hand.difference.scaled(Rate::from_ppb(-900_000));
         hand.period = hand.difference;
     });
-    let _ = hand;
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
