@@ -220,7 +220,7 @@ impl Clock {
 /// let first = clock.now()?.latest;
 /// let mut timer = Timer::new(&clock, first, Span::from_millis(10), Side::After);
 /// let tick = timer.tick(None)?;
-/// println!("{} came, {} were missed", tick.time, tick.missed);
+/// println!("{:?} came, {} were missed", tick.time, tick.missed);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
