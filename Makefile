@@ -6,15 +6,20 @@ ARGS ?=
 SECONDS_LONG ?= 3600
 PREFIX ?= /usr/local
 DESTDIR ?=
+sysconfdir ?= /etc
+
+# Where scripts/install finds what was built, and puts it.
+PLACES = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sysconfdir="$(sysconfdir)"
+BUILT = "$${CARGO_TARGET_DIR:-target}/release"
 
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build c python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build install uninstall c python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a minute
 	@$(CARGO) run --profile demo -p truechimer-cli --no-default-features -- demo $(ARGS)
@@ -22,9 +27,15 @@ run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a 
 build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
 	@$(CARGO) build --release $(SHIPPED)
 
+install: ## what 'make build' built, with manual pages, completions, units and configuration (PREFIX, DESTDIR, sysconfdir)
+	@$(PLACES) scripts/install $(BUILT)
+
+uninstall: ## remove what 'make install' and 'make c' installed; a configuration that was changed stays
+	@$(PLACES) scripts/install --remove
+
 c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
 	@$(CARGO) build --release -p truechimer-c
-	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" scripts/install-c "$${CARGO_TARGET_DIR:-target}/release"
+	@$(PLACES) scripts/install $(BUILT) c
 
 python: have-cargo ## the wheel of the module for Python, in target/python/wheels
 	@CARGO="$(CARGO)" scripts/python "$${CARGO_TARGET_DIR:-target}/python" --release >/dev/null

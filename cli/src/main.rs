@@ -4,6 +4,7 @@
 mod accept;
 #[cfg(feature = "packets")]
 mod capture;
+mod completions;
 #[cfg(feature = "counters")]
 mod counters;
 mod daemon;
@@ -37,7 +38,6 @@ const NAME: &str = "truechimer";
 /// program the time with the bound of its error.
 #[derive(Parser, Debug)]
 #[command(name = NAME, bin_name = NAME, version, max_term_width = 100)]
-#[command(disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 struct CommandLine {
     #[command(subcommand)]
@@ -87,6 +87,8 @@ enum Command {
     Extcap(Late<extcap::Extcap>),
     /// Write the manual pages
     Man(Late<man::Man>),
+    /// Write what a shell needs to complete command lines
+    Completions(Late<completions::Completions>),
 }
 
 /// Which command stands under which heading in `truechimer --help`.
@@ -100,7 +102,7 @@ const GROUPS: &[Group] = &[
     ("Stamp packets", &["capture", "restamp", "qos"]),
     #[cfg(feature = "group")]
     ("Agree on time", &["group"]),
-    ("Read about it", &["man"]),
+    ("Read about it", &["man", "completions"]),
 ];
 
 fn command() -> clap::Command {
@@ -153,6 +155,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Extcap(Late(args)) => extcap::run(&args, out),
         Command::ImportChrony(Late(args)) => import::run(&args, out),
         Command::Man(Late(args)) => man::run(&args, self::command(), out),
+        Command::Completions(Late(args)) => completions::run(&args, &self::command(), out),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use truechimer_daemon::{Level, Options};
+use truechimer_daemon::{Level, Options, Service};
 
 use crate::daemon::Control;
 use clap::Args;
@@ -19,7 +19,7 @@ use truechimer_counter::Choice;
 Examples:
   truechimer run --server ntp.example.org --server 192.0.2.7:1123 --server [2001:db8::1]:123
   truechimer run --server ntp.example.org --pps /dev/pps0
-  truechimer run --config /etc/truechimer.toml --check
+  truechimer run --check                 the configuration of this machine: is it good?
   truechimer run --server 127.0.0.1:11123 --poll 1 --page /tmp/clock
 
 Signals: TERM and INT end the daemon cleanly; HUP reads the configuration again without losing
@@ -27,6 +27,7 @@ what was learnt, and looks up again who no longer answers. The system clock is l
 unless the configuration says otherwise.
 
 Environment:
+  TRUECHIMER_CONFIG            the configuration file, if --config does not name it
   TRUECHIMER_PAGE              the clock page, if --page does not name it
   XDG_RUNTIME_DIR              where the page of any user but root is
   STATE_DIRECTORY              where the measured rate is kept for the next start, in rate.json
@@ -38,6 +39,8 @@ Environment:
                                alone. The configuration's 'state' comes first
   TRUECHIMER_SIMULATED_CLOCKS  set to 1 inside a clock simulator: CLOCK_BOOTTIME is left alone, and
                                suspend is not seen (clknetsim in LD_PRELOAD does the same)
+  NOTIFY_SOCKET, WATCHDOG_USEC set by a service manager that is to be told when the clock page is
+                               there, and that the daemon is at work still (sd_notify)
 
 Replay log: about 18 MB a day with one server at a poll of 16 s, 12 of them for the check of the
 host's clocks every second. It repeats from its beginning only, as no later line holds what the
@@ -56,7 +59,8 @@ pub struct Run {
     /// 10 us late ('latency' in the configuration file); may be repeated
     #[arg(long = "pps", value_name = "PATH")]
     pub pps: Vec<String>,
-    /// Read the configuration from FILE (options given here come on top)
+    /// Read the configuration from FILE (options given here come on top) [default:
+    /// $TRUECHIMER_CONFIG; else, unless there is a --server, /etc/truechimer.toml if that is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Seconds between requests to a server, 1 to 1024 [default: 16]
@@ -88,7 +92,7 @@ pub struct Run {
 
 /// Runs the command.
 pub fn run(args: Run, out: &mut dyn Write) -> Ended {
-    let options = Options {
+    let mut options = Options {
         config: args.config,
         servers: args.servers,
         pps: args.pps,
@@ -100,17 +104,23 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
         fresh: args.fresh,
         ..Options::default()
     };
+    options.find_config();
     if args.check {
         let (settings, warnings) = options.check().map_err(|why| Failure::Said(why.to_string()))?;
         let mut note = note(Level::Warning);
         warnings.iter().for_each(|text| note(Level::Warning, text));
         let good = what_is_followed(settings.engine.sources.len(), settings.engine.pps.len());
-        writeln!(out, "the configuration is good: {good}")?;
+        let file = options.config.map(|path| format!(" {}", path.display())).unwrap_or_default();
+        writeln!(out, "the configuration{} is good: {good}", show::plain(&file))?;
         return Ok(Outcome::Good);
     }
     let (stop, reload) = (signals::stop()?, signals::reload()?);
     let mut note = note(if args.verbose { Level::Debug } else { Level::Info });
-    truechimer_daemon::run(&options, &stop, &reload, &mut note)
+    if let Some(path) = &options.config {
+        note(Level::Info, &format!("configuration {}", path.display()));
+    }
+    let mut service = Service::of_environment();
+    truechimer_daemon::run(&options, &stop, &reload, &mut service, &mut note)
         .map_err(|why| Failure::Said(why.to_string()))?;
     Ok(Outcome::Good)
 }

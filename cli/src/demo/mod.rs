@@ -198,7 +198,10 @@ impl Daemon {
         let reload = AtomicBool::new(false);
         let thread = thread::Builder::new()
             .name("daemon".into())
-            .spawn(move || truechimer_daemon::run(&options, &flag, &reload, &mut note))
+            .spawn(move || {
+                let mut service = truechimer_daemon::Service::none();
+                truechimer_daemon::run(&options, &flag, &reload, &mut service, &mut note)
+            })
             .map_err(|why| Failure::new("cannot start the daemon", why))?;
         Ok(Daemon { stop, thread: Some(thread) })
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use truechimer_group::{Member, Mode, Order};
 use truechimer_group_agent::config::{self, Carrier, Membership, UtcSource};
-use truechimer_group_agent::{Level, Settings, run as run_agent};
+use truechimer_group_agent::{Level, Service, Settings, run as run_agent};
 
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
@@ -20,7 +20,7 @@ Quick start without a ring, as any user:
 
 On each node of a Corosync ring:
   truechimer group agent --group ledger
-  truechimer group agent --config /etc/truechimer-group.toml
+  truechimer group agent              with the groups of /etc/truechimer-group.toml
 
 Members, mode, order, rotate, steering, horizon, lease and causal horizon must be the same on all
 nodes, or they do not let each other in. All other options are each node's own.
@@ -42,7 +42,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME", value_parser = config::name)]
     pub group: Option<String>,
     /// Read the configuration from FILE, with any number of groups (options for the node as a whole
-    /// come on top)
+    /// come on top) [default: $TRUECHIMER_GROUP_CONFIG; else, unless there is a --group,
+    /// /etc/truechimer-group.toml if that is there]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -155,7 +156,8 @@ fn members(text: &str) -> Result<Members, String> {
 }
 
 impl Options {
-    fn settings(&self) -> Result<Settings, Failure> {
+    /// Wishes of the command line, and the configuration file.
+    fn wishes(&self) -> config::Options {
         let utc = match (&self.node.page, self.node.system_clock) {
             (_, Some(ns)) => {
                 Some(UtcSource::SystemClock { bound_ns: i64::try_from(ns).unwrap_or(i64::MAX) })
@@ -164,7 +166,7 @@ impl Options {
             (Some(page), None) => Some(UtcSource::Page(Some(page.clone()))),
             (None, None) => None,
         };
-        let options = config::Options {
+        let mut options = config::Options {
             config: self.config.clone(),
             group: self.group.as_deref().map(|name| self.membership(name)),
             directory: self.node.directory.clone(),
@@ -172,7 +174,8 @@ impl Options {
             utc,
             real_time: self.node.realtime,
         };
-        options.settings().map_err(|why| Failure::Said(why.to_string()))
+        options.find_config();
+        options
     }
 
     fn membership(&self, name: &str) -> Membership {
@@ -219,9 +222,11 @@ fn set<T: Clone>(place: &mut T, given: &Option<T>) {
 
 /// Runs the command.
 pub fn run(options: Options, out: &mut dyn Write) -> Ended {
-    let settings = options.settings()?;
+    let wishes = options.wishes();
+    let settings = wishes.settings().map_err(|why| Failure::Said(why.to_string()))?;
     if options.check {
-        writeln!(out, "the configuration is good: {}", described(&settings))?;
+        let file = wishes.config.map(|path| format!(" {}", path.display())).unwrap_or_default();
+        writeln!(out, "the configuration{} is good: {}", show::plain(&file), described(&settings))?;
         return Ok(Outcome::Good);
     }
     let stop = signals::stop()?;
@@ -236,7 +241,12 @@ pub fn run(options: Options, out: &mut dyn Write) -> Ended {
         // Nobody may be listening any more: the group goes on.
         let _ = writeln!(std::io::stderr(), "truechimer: {name}: {}", show::plain(text));
     };
-    run_agent(&settings, &stop, &mut note).map_err(|why| Failure::Said(why.to_string()))?;
+    if let Some(path) = &wishes.config {
+        note(Level::Info, &format!("configuration {}", path.display()));
+    }
+    let mut service = Service::of_environment();
+    run_agent(&settings, &stop, &mut service, &mut note)
+        .map_err(|why| Failure::Said(why.to_string()))?;
     Ok(Outcome::Good)
 }
 

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use truechimer_notify::Service;
 use truechimer_ntp::server::ServerState;
 use truechimer_ntp::{LeapIndicator, RefId};
 use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, Tally, Upstream};
@@ -55,7 +56,10 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     let mut look_at = Instant::now();
     let every = args.report.map(|s| Duration::from_secs(s.into()));
     let mut report_at = every.map(|every| Instant::now() + every);
+    let mut service = Service::of_environment();
+    service.ready();
     while !stop.load(Ordering::Relaxed) {
+        service.alive();
         if serving.is_broken() {
             serving.stop().map_err(|why| Failure::new("serving", why))?;
             return Err(Failure::Said("serving: a thread has ended".into()));
@@ -75,6 +79,7 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         }
         thread::sleep(STEP);
     }
+    service.stopping();
     let tally = serving.stop().map_err(|why| Failure::new("serving", why))?;
     screen.tally(&tally)?;
     Ok(Outcome::Good)

@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use serde_json::Value;
 
-use crate::support::{Dir, Process, config, daemon, truechimer};
+use crate::support::{Dir, Process, command, config, daemon, truechimer};
 
 #[test]
 fn without_a_clock_every_reader_says_what_to_start() {
@@ -86,6 +86,12 @@ fn servers_must_look_like_servers() {
     truechimer(&["run", "--check"]).assert_error(&["--server HOST"]);
     let good = truechimer(&["run", "--check", "--server", "[::1]:123", "--server", "a.example"]);
     assert_eq!((good.code, good.out.as_str()), (0, "the configuration is good: 2 servers\n"));
+    // The file that the environment names, as /etc/truechimer.toml would be read.
+    let dir = Dir::new();
+    let file = dir.write("c.toml", "[[source]]\nhost = \"a\"\n");
+    let found = command(&["run", "--check"]).env("TRUECHIMER_CONFIG", &file).output().unwrap();
+    let said = format!("the configuration {file} is good: 1 server\n");
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), said);
 }
 
 #[test]

@@ -414,8 +414,8 @@ fn what_is_wrong_is_said_with_its_place() {
     check(&["--config", &file]).assert_error(&["group.toml:2", "did you mean `name`?"]);
     let file = dir.write("group.toml", "[[group]]\nname = \"a\"\nmembers = [1, 2, 3]\n");
     let good = check(&["--config", &file]);
-    let said = "the configuration is good: group 'a' of 1,2,3 by Corosync\n";
-    assert_eq!((good.code, good.out.as_str()), (0, said));
+    let said = format!("the configuration {file} is good: group 'a' of 1,2,3 by Corosync\n");
+    assert_eq!((good.code, good.out), (0, said));
     let good = check(&["--group", "b", "--local", "2"]);
     assert_eq!(good.out, "the configuration is good: group 'b' of 1,2 without a ring\n");
     truechimer(&["group", "status", "--directory", &dir.join("none")]).assert_error(&["no agent"]);

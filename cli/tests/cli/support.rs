@@ -33,7 +33,11 @@ pub fn lab_command(arguments: &[&str]) -> Command {
 fn clean(name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program(name));
     command.args(arguments).stdin(Stdio::null());
-    command.env_remove("TRUECHIMER_PAGE").env_remove("XDG_RUNTIME_DIR");
+    for name in
+        ["TRUECHIMER_PAGE", "TRUECHIMER_CONFIG", "TRUECHIMER_GROUP_CONFIG", "XDG_RUNTIME_DIR"]
+    {
+        command.env_remove(name);
+    }
     command
 }
 

@@ -200,8 +200,8 @@ fn errors_are_values_with_a_text() {
 fn what_is_installed_is_found_by_pkg_config() {
     let mut daemon = Daemon::new(Choice::Auto);
     let root = daemon.directory.join("root");
-    run(Command::new(here("../../scripts/install-c"))
-        .arg(target())
+    run(Command::new(here("../../scripts/install"))
+        .args([target(), Path::new("c")])
         .env("DESTDIR", &root)
         .env("PREFIX", "/opt/clock"));
     let lib = root.join("opt/clock/lib");

@@ -2,12 +2,13 @@
 //!
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
-//! use truechimer_daemon::{Options, run};
+//! use truechimer_daemon::{Options, Service, run};
 //!
 //! let options = Options { servers: vec!["ntp.example.org".into()], ..Options::default() };
 //! // Set by a signal handler or by another thread.
 //! let (stop, reload) = (AtomicBool::new(false), AtomicBool::new(false));
-//! run(&options, &stop, &reload, &mut |level, text| eprintln!("{level:?}: {text}"))?;
+//! let mut service = Service::none();
+//! run(&options, &stop, &reload, &mut service, &mut |level, text| eprintln!("{level:?}: {text}"))?;
 //! # Ok::<(), truechimer_daemon::DaemonError>(())
 //! ```
 //!
@@ -45,6 +46,7 @@ pub use config::{ConfigError, Place, Settings};
 pub use options::Options;
 pub use run::{DaemonError, run};
 pub use truechimer_engine::{Level, Reason, ReasonKind, Report, SourceReport, SourceStatus};
+pub use truechimer_notify::Service;
 
 /// No time is earlier than this, Unix time in s: 2026-01-01, before the first release. (A date of
 /// the source and not of the build, which is to give the same program again.)

@@ -9,6 +9,10 @@ use truechimer_config::{ConfigError, Place, Problem, printable};
 
 use crate::config::{self, Settings};
 
+/// The configuration file that is read if none is named.
+const USUAL: &str = "/etc/truechimer.toml";
+/// Names another.
+const VARIABLE: &str = "TRUECHIMER_CONFIG";
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -43,6 +47,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Looks for the configuration file where none is named: in `$TRUECHIMER_CONFIG`, else at
+    /// `/etc/truechimer.toml`, unless servers are named, which are then all that is followed.
+    pub fn find_config(&mut self) {
+        if self.config.is_none() {
+            let enough = !self.servers.is_empty();
+            self.config = truechimer_config::unnamed(VARIABLE, USUAL.as_ref(), enough);
+        }
+    }
+
     /// Reads the file, lays the options on top, and checks the whole.
     ///
     /// # Errors
@@ -86,7 +99,8 @@ impl Options {
                 ),
                 None => Problem::option(
                     "--server",
-                    "no server to follow: use --server HOST, or --config FILE",
+                    "no server to follow: use --server HOST, or --config FILE, or name servers in \
+                     /etc/truechimer.toml",
                 ),
             });
         }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use truechimer_clockbound::PageError as ClockBoundError;
 use truechimer_counter::CounterError;
 use truechimer_engine::Level;
+use truechimer_notify::Service;
 use truechimer_timehands::PageError;
 
 use crate::config::ConfigError;
@@ -98,7 +99,8 @@ impl From<PageError> for DaemonError {
 /// `stop` and `reload` are looked at whenever something happens, and once a second at the latest;
 /// a signal whose handler sets one of them ends the wait at once. `reload` is cleared and the
 /// configuration read again, with the same options on top; if that fails the old one stays in
-/// force. `notes` gets what a user should hear, one line at a time, and must not block.
+/// force. `service` is told when the clock page is there, and on every turn that the loop goes on.
+/// `notes` gets what a user should hear, one line at a time, and must not block.
 ///
 /// The clock page is where the options or the configuration say, or else at
 /// [`truechimer_timehands::places::for_daemon`].
@@ -111,18 +113,24 @@ pub fn run(
     options: &Options,
     stop: &AtomicBool,
     reload: &AtomicBool,
+    service: &mut Service,
     notes: &mut dyn FnMut(Level, &str),
 ) -> Result<(), DaemonError> {
     let mut daemon = Daemon::start(options.settings()?, notes)?;
+    service.ready();
     while !stop.load(Ordering::Relaxed) {
         if reload.swap(false, Ordering::Relaxed) || daemon.wants_reload() {
+            service.reloading();
             daemon.configure(options.settings());
+            service.ready();
         }
+        service.alive();
         if let Err(why) = daemon.turn() {
             daemon.finish();
             return Err(why);
         }
     }
+    service.stopping();
     daemon.finish();
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use truechimer_counter::{Choice, Counter};
-use truechimer_daemon::{DaemonError, Level, Options, control, replay, run};
+use truechimer_daemon::{DaemonError, Level, Options, Service, control, replay, run};
 use truechimer_serve::{Running, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 use truechimer_timehands::{PageReader, Reference, Status};
@@ -68,7 +68,7 @@ impl Daemon {
         let thread = thread::spawn({
             let (stop, reload, notes) = (stop.clone(), reload.clone(), notes.clone());
             move || {
-                run(&options, &stop, &reload, &mut |level, text| {
+                run(&options, &stop, &reload, &mut Service::none(), &mut |level, text| {
                     if level >= Level::Info {
                         notes.lock().unwrap().push(text.to_owned());
                     }

@@ -35,9 +35,11 @@ mod place;
 mod problem;
 mod reader;
 mod text;
+mod unnamed;
 
 pub use nearest::nearest;
 pub use place::Place;
 pub use problem::{ConfigError, Problem};
 pub use reader::{DeTable, DeValue, Reader, Table, Value, parse, whole};
 pub use text::{printable, read, read_own};
+pub use unnamed::unnamed;

@@ -13,6 +13,7 @@ use truechimer_files::{Access, Entry, make_folder};
 use truechimer_group::{Member, Own, Refusal};
 use truechimer_group_client::agent::{Door, News, Settings as DoorSettings};
 use truechimer_group_client::directory_for_agent;
+use truechimer_notify::Service;
 
 use crate::clocks::{Clocks, UtcSource};
 use crate::config::{Carrier, Membership, Place, Settings};
@@ -520,7 +521,9 @@ fn unwritable(path: &Path, why: &io::Error) -> AgentError {
 /// Runs an agent on this thread until `stop` is set.
 ///
 /// `stop` is looked at whenever something happens, and once a second at the latest; a signal whose
-/// handler sets it ends the wait at once. `notes` gets what a user should hear, one line at a time,
+/// handler sets it ends the wait at once. `service` is told when
+/// programs can attach, or when it is Corosync that is waited for; and on every turn that the loop
+/// goes on. `notes` gets what a user should hear, one line at a time,
 /// and must not block.
 ///
 /// # Errors
@@ -530,16 +533,20 @@ fn unwritable(path: &Path, why: &io::Error) -> AgentError {
 pub fn run(
     settings: &Settings,
     stop: &AtomicBool,
+    service: &mut Service,
     notes: &mut dyn FnMut(Level, &str),
 ) -> Result<(), AgentError> {
     let mut agent = Agent::start(settings)?;
+    service.ready();
     let mut ended = Ok(());
     while !stop.load(Ordering::Relaxed) && ended.is_ok() {
         for (level, text) in agent.lines() {
             notes(level, &text);
         }
+        service.alive();
         ended = agent.turn();
     }
+    service.stopping();
     for (level, text) in agent.finish() {
         notes(level, &text);
     }

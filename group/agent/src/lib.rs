@@ -4,14 +4,15 @@
 //! ```no_run
 //! use std::sync::atomic::AtomicBool;
 //! use truechimer_group_agent::config::{Membership, Options};
-//! use truechimer_group_agent::run;
+//! use truechimer_group_agent::{Service, run};
 //!
 //! // Three members without a ring, all of them here: for development.
 //! let group = Membership::new("ledger").local(3);
 //! let options = Options { group: Some(group), ..Options::default() };
 //! // Set by a signal handler or by another thread.
 //! let stop = AtomicBool::new(false);
-//! run(&options.settings()?, &stop, &mut |level, text| eprintln!("{level:?}: {text}"))?;
+//! let mut service = Service::none();
+//! run(&options.settings()?, &stop, &mut service, &mut |level, text| eprintln!("{level:?}: {text}"))?;
 //! # Ok::<(), truechimer_group_agent::AgentError>(())
 //! ```
 //!
@@ -45,6 +46,7 @@ pub use report::{
     Report, ThreadReport, ValueReport, Waiting,
 };
 pub use troubles::Trouble;
+pub use truechimer_notify::Service;
 
 /// The version of the program.
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -6,6 +6,10 @@ use truechimer_config::{ConfigError, Place, Problem};
 
 use super::{Membership, Settings, UtcSource, parse, values};
 
+/// The configuration file that is read if none is named.
+const USUAL: &str = "/etc/truechimer-group.toml";
+/// Names another.
+const VARIABLE: &str = "TRUECHIMER_GROUP_CONFIG";
 /// The largest configuration file that is read, bytes.
 const MAX_FILE: u64 = 1 << 20;
 
@@ -28,6 +32,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Looks for the configuration file where none is named: in `$TRUECHIMER_GROUP_CONFIG`, else at
+    /// `/etc/truechimer-group.toml`, unless a group is named, which is then the only one.
+    pub fn find_config(&mut self) {
+        if self.config.is_none() {
+            self.config =
+                truechimer_config::unnamed(VARIABLE, USUAL.as_ref(), self.group.is_some());
+        }
+    }
+
     /// Reads the file, lays the options on top, and checks the whole.
     ///
     /// # Errors
@@ -78,7 +91,11 @@ impl Options {
                     None,
                     "no group: add a [[group]] with name = \"…\", or use --group",
                 ),
-                None => Problem::option("--group", "no group: use --group NAME, or --config FILE"),
+                None => Problem::option(
+                    "--group",
+                    "no group: use --group NAME, or --config FILE, or name groups in \
+                     /etc/truechimer-group.toml",
+                ),
             });
         }
         ConfigError::unless_empty(problems).map(|()| settings)

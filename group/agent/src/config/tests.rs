@@ -126,5 +126,8 @@ fn options_come_on_top_of_the_file() {
     std::fs::remove_file(&path).unwrap();
     assert!(options.settings().unwrap_err().to_string().contains("cannot be read"));
     let nothing = Options::default().settings().unwrap_err().to_string();
-    assert_eq!(nothing, "--group: no group: use --group NAME, or --config FILE");
+    assert!(
+        nothing.starts_with("--group: no group: use --group NAME, or --config FILE"),
+        "{nothing}"
+    );
 }
