@@ -18,11 +18,9 @@ for folder in bin sbin lib lib32 lib64; do
     [ ! -e "/$folder" ] || ln -s "usr/$folder" "$root/$folder"
 done
 mount -t tmpfs -o mode=755 tmpfs "$root/usr/local"
-mkdir "$root/usr/local/bin"
-for program in truechimer truechimer-testbed; do
-    touch "$root/usr/local/bin/$program"
-    mount --bind -o ro "$PROGRAMS/$program" "$root/usr/local/bin/$program"
-done
+# As users get it: program, units, users, configuration.
+DESTDIR=$root "$REPO/scripts/install" "$PROGRAMS"
+cp "$PROGRAMS/truechimer-testbed" "$root/usr/local/bin"
 mount --bind "$WORK" "$root/opt/work"
 # The kernel is the host's: its settings are not for anybody in here, but for those of the network.
 mount -t proc proc "$root/proc"
@@ -47,19 +45,18 @@ ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 
-# The machine's users, and the two that the units want.
-for user in root:0 truechimer:990 alice:991 nobody:65534; do
+# The machine's users, the one whose programs the agent serves, and the daemon's.
+for user in root:0 alice:991 nobody:65534; do
     echo "${user%:*}:x:${user#*:}:${user#*:}::/:/usr/sbin/nologin" >>"$root/etc/passwd"
     echo "${user%:*}:x:${user#*:}:" >>"$root/etc/group"
 done
+systemd-sysusers --root="$root" "$root/usr/local/lib/sysusers.d/truechimer.conf"
 echo "passwd: files systemd
 group: files systemd
 hosts: files" >"$root/etc/nsswitch.conf"
 echo "127.0.0.1 localhost" >"$root/etc/hosts"
 echo 5f5c0b6e2f0f4b4f9d5f1c1f6d3c2b1a >"$root/etc/machine-id"
 units=$root/etc/systemd/system
-cp "$REPO"/contrib/truechimer*.service "$units"
-cp "$REPO"/contrib/truechimer-*.conf "$root/opt/bin"
 cp "$REPO"/tests/vm/guest/lib.sh "$REPO"/tests/units/check.sh "$root/opt/bin"
 
 # What a unit prints is kept outside.
@@ -67,7 +64,7 @@ mkdir "$units/service.d"
 printf '[Service]\nStandardOutput=append:/opt/work/log/%%p\nStandardError=inherit\n' \
     >"$units/service.d/log.conf"
 # The system's own units are left out: they would set up a whole machine, this one.
-for name in sysinit basic network multi-user shutdown; do
+for name in sysinit basic network time-sync multi-user shutdown; do
     printf '[Unit]\nDescription=%s\nDefaultDependencies=no\n' $name >"$units/$name.target"
 done
 printf 'Wants=checks.service\n' >>"$units/multi-user.target"
@@ -79,18 +76,18 @@ Type=oneshot
 TimeoutStartSec=infinity
 ExecStart=/bin/sh -c '/bin/sh /opt/bin/check.sh; echo VM-END rc=$$?'
 UNIT
-# A server to follow, on this machine.
+# A server to follow, on this machine; and configurations that have it, and groups.
 cat >"$units/upstream.service" <<'UNIT'
 [Unit]
 DefaultDependencies=no
 [Service]
 ExecStart=/usr/local/bin/truechimer serve --clock system --listen 127.0.0.1:11123
 UNIT
-cat >"$root/etc/truechimer.toml" <<'CONFIG'
+cat >"$root/opt/bin/truechimer.toml" <<'CONFIG'
 [[source]]
 host = "localhost:11123"
 CONFIG
-cat >"$root/etc/truechimer-group.toml" <<'CONFIG'
+cat >"$root/opt/bin/truechimer-group.toml" <<'CONFIG'
 [[group]]
 name = "demo"
 local = 3
@@ -130,7 +127,7 @@ DefaultDependencies=no
 [Service]
 ExecStart=/opt/bin/corosync -f
 UNIT
-    printf '[[group]]\nname = "ledger"\n' >>"$root/etc/truechimer-group.toml"
+    printf '[[group]]\nname = "ledger"\n' >>"$root/opt/bin/truechimer-group.toml"
 fi
 
 cd "$root"
@@ -139,6 +136,6 @@ umount -l /old
 # What the units are tried with: the right to set the clock, which one of them must get and nobody
 # uses. What could load modules, boot or reach devices is given up here.
 exec env -i container=truechimer-units PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    SYSTEMD_UNIT_PATH=/etc/systemd/system SYSTEMD_GENERATOR_PATH=/nonexistent \
+    SYSTEMD_UNIT_PATH=/etc/systemd/system:/usr/local/lib/systemd/system SYSTEMD_GENERATOR_PATH=/nonexistent \
     setpriv --bounding-set -sys_module,-sys_boot,-sys_rawio,-syslog,-wake_alarm,-mac_admin \
     /lib/systemd/systemd --unit=multi-user.target --log-target=console --show-status=0

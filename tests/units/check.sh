@@ -20,7 +20,27 @@ soon() {
     done
 }
 runs_ours() { [ "$(readlink "/proc/$(pid "$1")/exe")" = /usr/local/bin/truechimer ]; }
-exposure() { systemd-analyze security --offline=true --no-pager --threshold=15 "/etc/systemd/system/$1"; }
+laid=/usr/local/lib/systemd/system
+exposure() { systemd-analyze security --offline=true --no-pager --threshold=15 "$laid/$1"; }
+# UNIT PROPERTY VALUE
+has() { [ "$(systemctl show -p "$2" --value "$1")" = "$3" ]; }
+
+# UNIT: hangs, is ended for it and started anew.
+hangs() {
+    mkdir "$drop_ins/$1.service.d"
+    # Long enough for a busy machine, on which each turn of a daemon takes its time.
+    printf '[Service]\nWatchdogSec=10\nLimitCORE=0\n' >"$drop_ins/$1.service.d/watchdog.conf"
+    systemctl daemon-reload
+    systemctl restart "$1"
+    before=$(pid "$1")
+    kill -STOP "$before"
+    ok "$1 is started anew where it hangs" soon has "$1" NRestarts 1
+    soon has "$1" ActiveState active
+    ok "as another process" [ "$(pid "$1")" != "$before" ]
+    rm -r "$drop_ins/$1.service.d"
+    systemctl daemon-reload
+}
+drop_ins=/etc/systemd/system
 
 # UNIT CAPABILITIES: how it is confined.
 confined() {
@@ -43,14 +63,26 @@ confined() {
     ok "$1 sees no devices" refused within sh -c 'ls -d /dev/rtc* /dev/mem /dev/vd* /dev/sd* /dev/tty0'
 }
 
-for unit in truechimer.service truechimer-serve.service truechimer-group@.service; do
-    ok "$unit is understood" systemd-analyze verify --man=no "/etc/systemd/system/$unit"
+for unit in truechimer.service truechimer-wait.service truechimer-serve.service truechimer-group@.service; do
+    ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
     ok "$unit is exposed by less than 1.5" exposure "$unit"
 done
-systemctl start upstream
+
+ok "without a server in its configuration the daemon does not start" refused systemctl start truechimer
+ok "and says what to do" grep -F '/etc/truechimer.toml: no server to follow: add a [[source]]' /opt/work/log/truechimer
+: >/opt/work/log/truechimer
+cp /opt/bin/truechimer.toml /opt/bin/truechimer-group.toml /etc
+systemctl reset-failed truechimer
 
 ok "the daemon starts" systemctl start truechimer
-soon test -e /run/truechimer/clock || { systemctl status --no-pager truechimer; echo "Bail out! no daemon"; exit 1; }
+ok "and is ready then" test -e /run/truechimer/clock || { systemctl status --no-pager truechimer; echo "Bail out! no daemon"; exit 1; }
+ok "the log says what configuration it read" grep -F "configuration /etc/truechimer.toml" /opt/work/log/truechimer
+# Its server is not there yet.
+systemctl start --no-block truechimer-wait
+ok "time-sync.target waits" soon has truechimer-wait ActiveState activating
+is "as it should" "$(systemctl show -p ActiveState --value time-sync.target)" inactive
+systemctl start upstream
+ok "until the clock is synchronised" soon systemctl is-active time-sync.target
 ok "it synchronises, as anybody can see" as nobody truechimer waitsync --timeout 60s
 is "the page is for all to read" "$(stat -c '%a %U' /run/truechimer/clock)" "644 truechimer"
 is "the control socket is for all to ask" \
@@ -63,15 +95,19 @@ before=$(pid truechimer)
 ok "it is told to read its configuration again" systemctl reload truechimer
 ok "and does" soon grep -F "the configuration was read again" /opt/work/log/truechimer
 is "without a restart" "$(pid truechimer)" "$before"
+is "and is done with that" "$(systemctl show -p ActiveState --value truechimer)" active
 page=$(stat -c %i /run/truechimer/clock)
 ok "it is restarted" systemctl restart truechimer
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+is "readers keep the page" "$(stat -c %i /run/truechimer/clock)" "$page"
+hangs truechimer
 ok "and synchronises" as nobody truechimer waitsync --timeout 60s
 is "readers keep the page" "$(stat -c %i /run/truechimer/clock)" "$page"
 ok "it leaves no trouble in its log" refused grep -iE "not permitted|denied|panic" /opt/work/log/truechimer
 
 # Not with `discipline = true`: this machine's clock is not ours to set. That its state can be read
 # shows that the filter is open.
-drop=/etc/systemd/system/truechimer.service.d
+drop=$drop_ins/truechimer.service.d
 mkdir $drop
 cat >$drop/adjtimex.conf <<'UNIT'
 [Service]
@@ -79,7 +115,7 @@ ExecStartPre=/usr/bin/python3 -c "import ctypes, sys; sys.exit(ctypes.CDLL(None)
 UNIT
 systemctl daemon-reload
 ok "without more rights the clock's state is not even read" refused systemctl restart truechimer
-cp /opt/bin/truechimer-discipline.conf $drop/discipline.conf
+cp /usr/local/share/truechimer/truechimer-discipline.conf $drop/discipline.conf
 systemctl daemon-reload
 systemctl reset-failed truechimer
 ok "it starts with the right to set the clock" systemctl restart truechimer
@@ -95,6 +131,7 @@ as nobody truechimer run --server 127.0.0.1 --page /tmp/second --control none >/
 second=$!
 ok "who follows it synchronises" as nobody truechimer waitsync --page /tmp/second --timeout 60s
 kill $second
+hangs truechimer-serve
 
 [ ! -x /opt/bin/corosync ] || { systemctl start corosync; soon sh -c 'ls /dev/shm/qb-corosync-*'; }
 ok "the agent starts" systemctl start truechimer-group@alice
@@ -109,10 +146,12 @@ else
 fi
 ok "it is restarted" systemctl restart truechimer-group@alice
 ok "and goes on" soon as alice truechimer group now --group demo --member 1
+hangs truechimer-group@alice
+ok "and goes on" soon as alice truechimer group now --group demo --member 1
 ok "the clock's restart leaves it alone" systemctl restart truechimer
 ok "it still answers" soon as alice truechimer group now --group demo --member 1
 
-for unit in truechimer-group@alice truechimer-serve truechimer; do
+for unit in truechimer-group@alice truechimer-serve truechimer-wait truechimer; do
     ok "$unit stops" systemctl stop $unit
     is "and leaves no failure" "$(systemctl show -p Result --value $unit)" success
 done
