@@ -174,6 +174,11 @@ need_systemd() {
     [ -x /lib/systemd/systemd ] || echo "no systemd: what needs it will be skipped"
 }
 
+# What makes packages, and what finds fault with them.
+need_packagers() {
+    apt_install dpkg-dev rpm lintian rpmlint
+}
+
 # For the reports, which are looked at in a real browser.
 need_browser() {
     local name
