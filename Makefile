@@ -15,7 +15,7 @@ BUILT = "$${CARGO_TARGET_DIR:-target}/release"
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build install uninstall c python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build install uninstall package static c python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -32,6 +32,12 @@ install: ## what 'make build' built, with manual pages, completions, units and c
 
 uninstall: ## remove what 'make install' and 'make c' installed; a configuration that was changed stays
 	@$(PLACES) scripts/install --remove
+
+package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name <address>')
+	@scripts/package $(ARGS)
+
+static: have-cargo ## the command alone, for any Linux of this processor: it needs no library (no groups on Corosync, no 'group exec')
+	@$(CARGO) build --release -p truechimer-cli --target "$$(uname -m)-unknown-linux-musl"
 
 c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
 	@$(CARGO) build --release -p truechimer-c
