@@ -115,10 +115,15 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
         return Ok(Outcome::Good);
     }
     let (stop, reload) = (signals::stop()?, signals::reload()?);
-    let mut note = note(if args.verbose { Level::Debug } else { Level::Info });
-    if let Some(path) = &options.config {
-        note(Level::Info, &format!("configuration {}", path.display()));
-    }
+    let mut say = note(if args.verbose { Level::Debug } else { Level::Info });
+    // Before the first thing that it says: a daemon that cannot start says why, and no more.
+    let mut read = options.config.as_ref().map(|path| format!("configuration {}", path.display()));
+    let mut note = |level, text: &str| {
+        if let Some(read) = read.take() {
+            say(Level::Info, &read);
+        }
+        say(level, text);
+    };
     let mut service = Service::of_environment();
     truechimer_daemon::run(&options, &stop, &reload, &mut service, &mut note)
         .map_err(|why| Failure::Said(why.to_string()))?;

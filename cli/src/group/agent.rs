@@ -231,7 +231,7 @@ pub fn run(options: Options, out: &mut dyn Write) -> Ended {
     }
     let stop = signals::stop()?;
     let least = if options.verbose { Level::Debug } else { Level::Info };
-    let mut note = |level: Level, text: &str| {
+    let mut say = |level: Level, text: &str| {
         let name = match level {
             _ if level < least => return,
             Level::Debug => "debug",
@@ -241,9 +241,14 @@ pub fn run(options: Options, out: &mut dyn Write) -> Ended {
         // Nobody may be listening any more: the group goes on.
         let _ = writeln!(std::io::stderr(), "truechimer: {name}: {}", show::plain(text));
     };
-    if let Some(path) = &wishes.config {
-        note(Level::Info, &format!("configuration {}", path.display()));
-    }
+    // As with the daemon.
+    let mut read = wishes.config.as_ref().map(|path| format!("configuration {}", path.display()));
+    let mut note = |level: Level, text: &str| {
+        if let Some(read) = read.take() {
+            say(Level::Info, &read);
+        }
+        say(level, text);
+    };
     let mut service = Service::of_environment();
     run_agent(&settings, &stop, &mut service, &mut note)
         .map_err(|why| Failure::Said(why.to_string()))?;
