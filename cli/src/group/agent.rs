@@ -231,7 +231,7 @@ pub fn run(options: Options, out: &mut dyn Write) -> Ended {
     }
     let stop = signals::stop()?;
     let least = if options.verbose { Level::Debug } else { Level::Info };
-    let mut say = |level: Level, text: &str| {
+    let say = |level: Level, text: &str| {
         let name = match level {
             _ if level < least => return,
             Level::Debug => "debug",
