@@ -8,6 +8,7 @@ use truechimer_config::{ConfigError, Place, Problem};
 
 use crate::config::Settings;
 use crate::leaps;
+use crate::metrics::Listen;
 use crate::options::Options;
 use crate::state::Keeping;
 
@@ -37,8 +38,11 @@ impl Options {
             warnings
                 .push(format!("the daemon does not start before its `page` has a folder: {why}"));
         }
-        let beside =
-            [("replay-log", settings.replay_log.as_deref()), ("control", at(&settings.control))];
+        let beside = [
+            ("replay-log", settings.replay_log.as_deref()),
+            ("control", at(&settings.control)),
+            ("[metrics] listen", settings.metrics.as_ref().and_then(Listen::path)),
+        ];
         warnings.extend(beside.into_iter().filter_map(|(key, path)| {
             let why = path.and_then(no_folder)?;
             Some(format!("the daemon would run without its `{key}`: {why}"))

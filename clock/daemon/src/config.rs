@@ -35,6 +35,9 @@
 //! # [clockbound]                # pages that clients of ClockBound read
 //! # pages = ["shm1"]            # "shm1" for clients 3.x; "shm0" (2.x) and "shm" (1.x) need discipline = true
 //! # directory = "/run/clockbound"   # where clients look, as /var/run/clockbound
+//!
+//! [metrics]
+//! # listen = "127.0.0.1:9924"   # where OpenMetrics are served: an address with a port, or a path; not unless set
 //! ```
 //!
 //! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
@@ -54,6 +57,7 @@ use truechimer_counter::Choice;
 use truechimer_engine::Config;
 
 use crate::clockbound::Wanted;
+use crate::metrics::Listen;
 
 pub(crate) use host::host_and_port;
 pub(crate) use pps::path as pps_path;
@@ -79,6 +83,8 @@ pub struct Settings {
     pub leap_file: Place,
     /// The pages for clients of ClockBound, if any are wanted.
     pub clockbound: Option<Wanted>,
+    /// Where metrics are served, if they are wanted.
+    pub metrics: Option<Listen>,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -94,6 +100,7 @@ impl Default for Settings {
             state: Place::Default,
             leap_file: Place::Default,
             clockbound: None,
+            metrics: None,
             fresh: false,
         }
     }
@@ -149,6 +156,7 @@ mod tests {
                 { host = "b", noselect = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"] }
+            metrics = { listen = "[::1]:9924" }
             system-clock = { discipline = true, step = "always", step-above = "250us" }
         "#;
         let settings = parse(text, "t").unwrap();
@@ -180,10 +188,14 @@ mod tests {
                     pages: vec![Layout::One, Layout::Three],
                     directory: "/c".into(),
                 }),
+                metrics: Some(Listen::At("[::1]:9924".parse().unwrap())),
                 fresh: false,
             }
         );
         assert_eq!(parse("", "empty").unwrap(), Settings::default());
+        assert_eq!(parse("[metrics]", "t").unwrap(), Settings::default());
+        let path = parse("[metrics]\nlisten = \"/run/m\"", "t").unwrap().metrics;
+        assert_eq!(path, Some(Listen::Socket("/run/m".into())));
         for limit in ["0.001", "100"] {
             let settings = parse(&format!("max-wander-ppm = {limit}"), "t").unwrap();
             assert_eq!(settings.engine.max_wander, ppm(limit));
@@ -380,6 +392,18 @@ mod tests {
                 "t:3: `directory` = \"run\": must begin with /",
             ),
             ("[clockbound]\npage = \"shm1\"", "t:2: unknown key `page`; it belongs into the top"),
+            ("metrics = true", "t:1: `metrics` must be a table: write [metrics]"),
+            (
+                "[metrics]\nlisten = 9924",
+                "t:2: `listen` must be a string in quotes, not integer",
+            ),
+            (
+                "[metrics]\nlisten = \"localhost:9924\"",
+                "t:2: `listen` = \"localhost:9924\": must be an address with a port, as in \
+                 \"127.0.0.1:9924\" or \"[::1]:9924\", or a path from / on",
+            ),
+            ("[metrics]\nlisten = \"run/m\"", "or a path from / on"),
+            ("[metrics]\nport = 9924", "t:2: unknown key `port`; known in [metrics]: listen"),
             (
                 "accept-step-after = 3600",
                 "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",

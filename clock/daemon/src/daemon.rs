@@ -14,6 +14,7 @@ use crate::clockbound::{self, ClockBound};
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
+use crate::metrics::{self, Snapshot};
 use crate::net::Net;
 use crate::pulses::Pulses;
 use crate::replay;
@@ -58,6 +59,7 @@ pub(crate) struct Daemon<'n> {
     system_clock: SystemClock,
     rtc: Option<Rtc>,
     control: Option<Server>,
+    metrics: Option<metrics::Server>,
     clockbound: Option<ClockBound>,
     log: Option<replay::Log>,
     state: Keeping,
@@ -148,6 +150,7 @@ impl<'n> Daemon<'n> {
         };
         let (log, log_note) = create_log(settings.replay_log.as_deref(), &start, &settings.engine);
         let (control, control_note) = bind(&settings.control, page.path());
+        let (metrics, metrics_note) = open_metrics(&settings);
         let mut system_clock = SystemClock::default();
         system_clock.configure(settings.engine.discipline);
         let started = start.at;
@@ -169,6 +172,7 @@ impl<'n> Daemon<'n> {
             system_clock,
             rtc,
             control,
+            metrics,
             clockbound,
             log,
             state,
@@ -190,7 +194,7 @@ impl<'n> Daemon<'n> {
         if let Some(note) = rtc_note {
             daemon.note(Level::Info, &note);
         }
-        for note in [state_note, log_note, control_note].into_iter().flatten() {
+        for note in [state_note, log_note, control_note, metrics_note].into_iter().flatten() {
             daemon.note(Level::Warning, &note);
         }
         daemon.note_leaps(leap_note);
@@ -212,6 +216,9 @@ impl<'n> Daemon<'n> {
         if let Some(pages) = self.clockbound.as_ref().map(ClockBound::description) {
             self.note(Level::Info, &format!("pages for clients of ClockBound: {pages}"));
         }
+        if let Some(place) = self.metrics.as_ref().map(metrics::Server::place) {
+            self.note(Level::Info, &format!("metrics are served at {place}"));
+        }
     }
 
     /// Waits until something happens, and does all that is to be done then.
@@ -225,6 +232,9 @@ impl<'n> Daemon<'n> {
         let sockets = fds.len();
         if let Some(control) = &self.control {
             control.interests(&mut fds);
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.interests(&mut fds);
         }
         let watched = fds.len();
         fds.extend(self.clock_set.as_ref().map(ClockSet::interest));
@@ -365,6 +375,9 @@ impl<'n> Daemon<'n> {
         self.tend(count, kept);
         if let Some(control) = &mut self.control {
             control.resume();
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.resume();
         }
         if self.system_clock.is_steered() {
             let reading = system_clock::read(self.counter, self.nominal);
@@ -510,10 +523,34 @@ impl<'n> Daemon<'n> {
     }
 
     fn answer(&mut self, clients: &[sys::pollfd]) {
-        let Some(mut server) = self.control.take() else { return };
         let ready = |fd| clients.iter().any(|client| client.fd == fd && client.revents != 0);
-        server.serve(ready, self.counter.read(), self);
-        self.control = Some(server);
+        if let Some(mut server) = self.control.take() {
+            server.serve(ready, self.counter.read(), self);
+            self.control = Some(server);
+        }
+        if let Some(mut server) = self.metrics.take() {
+            server.serve(ready, &mut || self.snapshot());
+            self.metrics = Some(server);
+        }
+    }
+
+    /// All that metrics tell, now.
+    fn snapshot(&mut self) -> Snapshot {
+        let hand = *self.engine.hand();
+        let system = system_clock::read(self.counter, self.nominal);
+        let ours = hand.leaps.utc(hand.time_at(system.count)).unix_nanos();
+        let offset = Span::from_nanos_wide(i128::from(system.unix_ns) - ours);
+        let made = self.page.last_hand().map(|(_, made)| made.count);
+        let answer = self.report();
+        Snapshot {
+            counter: self.counter.kind(),
+            hand_age: made.map(|made| hand.period.span(answer.report.at - made)),
+            max_wander: self.settings.engine.max_wander,
+            difference_deviation: self.engine.difference_deviation(),
+            system_offset: hand.status.bound_holds().then_some(offset),
+            is_steered: self.system_clock.is_steered(),
+            answer,
+        }
     }
 
     /// Whether somebody asked over the control socket to read the configuration again.
@@ -541,6 +578,7 @@ impl<'n> Daemon<'n> {
             ("control", old.control != new.control),
             ("replay-log", old.replay_log != new.replay_log),
             ("clockbound", old.clockbound != new.clockbound),
+            ("metrics", old.metrics != new.metrics),
         ]
         .into_iter()
         .filter_map(|(key, changed)| changed.then_some(key))
@@ -766,6 +804,17 @@ fn bind(place: &Place, page: &Path) -> (Option<Server>, Option<String>) {
         Err(why) => {
             let note = format!("no control socket: {}: {why}", path.display());
             (None, Some(note))
+        }
+    }
+}
+
+fn open_metrics(settings: &Settings) -> (Option<metrics::Server>, Option<String>) {
+    let Some(listen) = &settings.metrics else { return (None, None) };
+    match metrics::Server::bind(listen) {
+        Ok(server) => (Some(server), None),
+        Err(why) => {
+            let mend = "mend `listen` in [metrics] and restart";
+            (None, Some(format!("no metrics: {listen}: {why}; {mend}")))
         }
     }
 }

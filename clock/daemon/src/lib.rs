@@ -29,6 +29,7 @@ mod daemon;
 mod device;
 mod host;
 mod leaps;
+mod metrics;
 mod net;
 mod options;
 mod pulses;
@@ -42,6 +43,7 @@ mod sys;
 mod system_clock;
 
 pub use clockbound::Wanted as ClockBoundPages;
+pub use metrics::Listen as MetricsListen;
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;
 pub use run::{DaemonError, run};

@@ -11,6 +11,7 @@ use super::duration;
 use super::host::host_and_port;
 use super::pps;
 use crate::clockbound::Wanted;
+use crate::metrics::Listen;
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
 ///
@@ -40,6 +41,7 @@ const TOP: &[&str] = &[
     "source",
     "system-clock",
     "clockbound",
+    "metrics",
 ];
 const SOURCE: &[&str] = &[
     "host",
@@ -58,12 +60,14 @@ const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
 const OF_SERVER: &[&str] = &["host", "poll", "burst", "noselect", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory"];
+const METRICS: &[&str] = &["listen"];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 4] = [
+const TABLES: [Table<'_>; 5] = [
     ("the top of the file", TOP),
     ("[[source]]", SOURCE),
     ("[system-clock]", SYSTEM_CLOCK),
     ("[clockbound]", CLOCKBOUND),
+    ("[metrics]", METRICS),
 ];
 
 /// Keys that other daemons have, and what stands for them here.
@@ -132,6 +136,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     value.span().start,
                     "`system-clock` must be a table: write [system-clock]",
                 ),
+            },
+            "metrics" => match value.get_ref().as_table() {
+                Some(table) => settings.metrics = metrics(reader, table),
+                None => reader
+                    .problem(value.span().start, "`metrics` must be a table: write [metrics]"),
             },
             // Below, when it is known whether anybody keeps the system clock.
             "clockbound" => {}
@@ -203,6 +212,18 @@ fn pages(reader: &mut Reader<'_>, value: &Value<'_>, discipline: bool) -> Vec<La
         }
     }
     pages
+}
+
+/// Where metrics are served, if anywhere.
+fn metrics(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Listen> {
+    let mut listen = None;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "listen" => listen = reader.text_of("listen", value, str::parse),
+            other => unknown(reader, other, key.span().start, TABLES[4]),
+        }
+    }
+    listen
 }
 
 fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {

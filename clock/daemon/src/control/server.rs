@@ -68,14 +68,7 @@ impl Server {
     /// Listens at `path`. A socket that a dead daemon left there is replaced, one that is alive is
     /// not, and neither is anything else.
     pub(crate) fn bind(path: &Path) -> io::Result<Server> {
-        let (listener, name) = match Entry::itself(path)?.listen(MODE) {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                clear(path)?;
-                Entry::itself(path)?.listen(MODE)?
-            }
-            result => result?,
-        };
-        listener.set_nonblocking(true)?;
+        let (listener, name) = listen(path)?;
         Ok(Server {
             _name: name,
             listener,
@@ -288,6 +281,20 @@ fn is_temporary(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
     )
+}
+
+/// Listens at `path`, where everybody may connect, without ever waiting. A socket that a dead daemon
+/// left there is replaced, and nothing else is.
+pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, Bound)> {
+    let (listener, name) = match Entry::itself(path)?.listen(MODE) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            clear(path)?;
+            Entry::itself(path)?.listen(MODE)?
+        }
+        result => result?,
+    };
+    listener.set_nonblocking(true)?;
+    Ok((listener, name))
 }
 
 /// Removes what a dead daemon left at `path`.

@@ -1,0 +1,419 @@
+//! From what the daemon knows to the text of OpenMetrics.
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text as openmetrics};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+use truechimer_engine::{SourceReport, SourceStatus};
+use truechimer_feedforward::number::fraction;
+use truechimer_time::{CounterKind, Rate, Span, StampMethod};
+use truechimer_timehands::{Hand, Status};
+
+use super::request::Form;
+use crate::control::Answer;
+
+/// All that metrics tell, at one count.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    /// The daemon and its engine.
+    pub(crate) answer: Answer,
+    pub(crate) counter: CounterKind,
+    /// Age of the hand in force.
+    pub(crate) hand_age: Option<Span>,
+    pub(crate) max_wander: Rate,
+    pub(crate) difference_deviation: Option<Rate>,
+    /// System clock − published clock; positive: the system clock is ahead.
+    pub(crate) system_offset: Option<Span>,
+    pub(crate) is_steered: bool,
+}
+
+/// The text in this form.
+pub(super) fn text(snapshot: &Snapshot, form: Form) -> String {
+    let mut registry = Registry::with_prefix("truechimer");
+    registry.register_collector(Box::new(Families(families(snapshot))));
+    let mut text = String::new();
+    let encoded = match form {
+        Form::Plain => prometheus_text::encode(&mut text, &registry),
+        Form::OpenMetrics => openmetrics::encode(&mut text, &registry),
+    };
+    // A string takes all that is written to it.
+    debug_assert!(encoded.is_ok());
+    text
+}
+
+type Labels = Vec<(&'static str, String)>;
+
+/// Metrics of one name.
+#[derive(Debug)]
+struct Family {
+    /// Without prefix, unit and suffix.
+    name: &'static str,
+    unit: Option<Unit>,
+    help: &'static str,
+    kind: MetricType,
+    samples: Vec<(Labels, f64)>,
+}
+
+#[derive(Debug)]
+struct Families(Vec<Family>);
+
+impl Collector for Families {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        for Family { name, unit, help, kind, samples } in &self.0 {
+            let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), *kind)?;
+            for (labels, value) in samples {
+                if let MetricType::Info = kind {
+                    family.encode_info(labels)?;
+                    continue;
+                }
+                let none: Option<&Exemplar<Labels, f64>> = None;
+                match (kind, labels.is_empty()) {
+                    (MetricType::Counter, true) => family.encode_counter(value, none)?,
+                    (MetricType::Counter, false) => {
+                        family.encode_family(labels)?.encode_counter(value, none)?;
+                    }
+                    (_, true) => family.encode_gauge(value)?,
+                    (_, false) => family.encode_family(labels)?.encode_gauge(value)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A span in seconds.
+fn seconds(span: Span) -> f64 {
+    span.0 as f64 / 2f64.powi(64)
+}
+
+fn unit(name: &str) -> Option<Unit> {
+    (!name.is_empty()).then(|| Unit::Other(name.into()))
+}
+
+fn number(yes: bool) -> f64 {
+    f64::from(u8::from(yes))
+}
+
+/// A gauge of the whole, with or without a value.
+fn gauge(
+    name: &'static str,
+    of: &str,
+    help: &'static str,
+    value: impl Into<Option<f64>>,
+) -> Family {
+    let samples = value.into().map(|value| (Vec::new(), value)).into_iter().collect();
+    Family { name, unit: unit(of), help, kind: MetricType::Gauge, samples }
+}
+
+fn info(name: &'static str, help: &'static str, samples: Vec<Labels>) -> Family {
+    let samples = samples.into_iter().map(|labels| (labels, 1.0)).collect();
+    Family { name, unit: None, help, kind: MetricType::Info, samples }
+}
+
+fn families(snapshot: &Snapshot) -> Vec<Family> {
+    let mut families = of_clock(snapshot);
+    families.extend(of_daemon(snapshot));
+    families.extend(of_sources(&snapshot.answer.report.sources));
+    families
+}
+
+/// The bound, the status, the rates.
+fn of_clock(snapshot: &Snapshot) -> Vec<Family> {
+    let report = &snapshot.answer.report;
+    let hand = report.hand.as_ref();
+    // Nothing is promised otherwise.
+    let holds = |hand: &&Hand| {
+        hand.status.bound_holds() && !(report.at - hand.void_after).0.is_positive()
+    };
+    let promised = hand.filter(holds);
+    let bound = |part: fn(&Hand) -> Span| promised.map(|hand| seconds(part(hand)));
+    let growth = |hand: &Hand| hand.bound_at(report.at) - hand.bound();
+    let rate = |of: fn(&Hand) -> Rate| hand.map(|hand| fraction(of(hand)));
+    let status = match (hand, promised) {
+        (Some(hand), None) if hand.status.bound_holds() => Status::Unknown,
+        (Some(hand), _) => hand.status,
+        (None, _) => Status::Unknown,
+    };
+    let all = [Status::Synchronised, Status::Holdover, Status::Disrupted, Status::Unknown];
+    let states = all.map(|one| (vec![("status", one.name().into())], number(one == status)));
+    let tai = promised.filter(|hand| hand.leaps.known);
+    vec![
+        Family {
+            name: "status",
+            unit: None,
+            help: "Status of the clock: 1 for the one it has, 0 for the others",
+            kind: MetricType::Gauge,
+            samples: states.into(),
+        },
+        gauge(
+            "bound",
+            "seconds",
+            "Half-width of the interval of true time",
+            promised.map(|hand| seconds(hand.bound_at(report.at))),
+        ),
+        gauge(
+            "path_bound",
+            "seconds",
+            "Part of the bound that is path and server",
+            bound(|hand| hand.path_bound),
+        ),
+        gauge(
+            "statistical_bound",
+            "seconds",
+            "Part of the bound that is stamps, queues, drift when the hand was made, with what is disputed",
+            bound(|hand| hand.statistical_bound),
+        ),
+        gauge(
+            "disputed_bound",
+            "seconds",
+            "Part of the statistical bound that covers samples that are held off",
+            bound(|hand| hand.disputed.min(hand.statistical_bound)),
+        ),
+        gauge(
+            "growth_bound",
+            "seconds",
+            "Part of the bound that came since the hand was made",
+            promised.map(|hand| seconds(growth(hand))),
+        ),
+        gauge(
+            "likely",
+            "seconds",
+            "How far the time is likely to be off; no promise",
+            promised.and_then(|hand| hand.likely_at(report.at)).map(seconds),
+        ),
+        gauge("growth", "ratio", "How fast the bound grows", rate(|hand| hand.growth)),
+        gauge(
+            "skew",
+            "ratio",
+            "Rate of the counter against its nominal rate; positive: it is fast",
+            report.skew.map(fraction),
+        ),
+        gauge(
+            "max_wander",
+            "ratio",
+            "How far the oscillator's rate may stray from its mean, as configured",
+            fraction(snapshot.max_wander),
+        ),
+        gauge(
+            "difference_error",
+            "ratio",
+            "What the length of an interval is off by at most",
+            rate(|hand| hand.difference_error),
+        ),
+        gauge(
+            "difference_deviation",
+            "ratio",
+            "Standard deviation of the length of an interval; no promise",
+            snapshot.difference_deviation.map(fraction),
+        ),
+        gauge(
+            "hand_age",
+            "seconds",
+            "Age of the last hand, the clock parameters in force",
+            snapshot.hand_age.map(seconds),
+        ),
+        gauge(
+            "epoch",
+            "",
+            "Epoch of the counter: it rises with each break",
+            hand.map(|hand| f64::from(hand.counter.epoch.0)),
+        ),
+        gauge(
+            "tai_offset",
+            "seconds",
+            "TAI - UTC",
+            tai.map(|hand| f64::from(hand.leaps.offset_at(hand.time_at(report.at)))),
+        ),
+        gauge(
+            "system_clock_offset",
+            "seconds",
+            "System clock - this clock; positive: the system clock is ahead",
+            snapshot.system_offset.map(seconds),
+        ),
+        gauge(
+            "system_clock_disciplined",
+            "",
+            "Whether the system clock is made to follow: 1 or 0",
+            number(snapshot.is_steered),
+        ),
+    ]
+}
+
+/// The program and its counter.
+fn of_daemon(snapshot: &Snapshot) -> Vec<Family> {
+    let daemon = &snapshot.answer.daemon;
+    let hand = snapshot.answer.report.hand.as_ref();
+    let floods = vec![(Vec::new(), daemon.floods as f64)];
+    vec![
+        info("build", "The daemon", vec![vec![("version", daemon.version.clone())]]),
+        info("counter", "The counter", vec![vec![("kind", snapshot.counter.name().into())]]),
+        gauge(
+            "counter_frequency",
+            "hertz",
+            "Frequency of the counter as measured",
+            hand.map(|hand| hand.period.hz() as f64),
+        ),
+        gauge(
+            "counter_resolution",
+            "seconds",
+            "Step of the counter",
+            seconds(daemon.resolution),
+        ),
+        gauge("uptime", "seconds", "How long the daemon has run", seconds(daemon.uptime)),
+        gauge("memory", "bytes", "Resident memory of the daemon", daemon.memory as f64),
+        Family {
+            name: "floods",
+            unit: None,
+            help: "How often so many datagrams came for one request that the rest was left unread",
+            kind: MetricType::Counter,
+            samples: floods,
+        },
+    ]
+}
+
+fn name_of(source: &SourceReport) -> Labels {
+    vec![("source", source.name.clone())]
+}
+
+/// Labels of a source, and one more.
+fn with(source: &SourceReport, key: &'static str, value: &str) -> Labels {
+    vec![("source", source.name.clone()), (key, value.into())]
+}
+
+/// The sources, each with its name as a label.
+fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
+    let gauges = |name, of: &str, help, value: &dyn Fn(&SourceReport) -> Option<f64>| {
+        let samples = sources.iter().filter_map(|s| Some((name_of(s), value(s)?)));
+        let samples = samples.collect();
+        Family { name, unit: unit(of), help, kind: MetricType::Gauge, samples }
+    };
+    let spans = |name, help, value: fn(&SourceReport) -> Option<Span>| {
+        gauges(name, "seconds", help, &|s| value(s).map(seconds))
+    };
+    let labelled = |name, help, kind, value: &dyn Fn(&SourceReport) -> Vec<(Labels, f64)>| {
+        let samples = sources.iter().flat_map(value).collect();
+        Family { name, unit: None, help, kind, samples }
+    };
+    let counts = |name, help, value: fn(&SourceReport) -> u64| {
+        let counted = |s: &SourceReport| vec![(name_of(s), value(s) as f64)];
+        labelled(name, help, MetricType::Counter, &counted)
+    };
+    let reason = |s: &SourceReport| -> Vec<(Labels, f64)> {
+        let kind = s.reason.as_ref().and_then(|reason| serde_json::to_value(reason.kind).ok());
+        let word = kind.as_ref().and_then(serde_json::Value::as_str);
+        word.map(|word| (with(s, "reason", word), 1.0)).into_iter().collect()
+    };
+    let states = |s: &SourceReport| -> Vec<(Labels, f64)> {
+        let one = |one: SourceStatus| (with(s, "status", one.name()), number(one == s.status));
+        STATUSES.map(one).into()
+    };
+    let refused = |s: &SourceReport| -> Vec<(Labels, f64)> {
+        s.refused.iter().map(|(kind, n)| (with(s, "reason", kind), *n as f64)).collect()
+    };
+    let stamps = |s: &SourceReport| -> Vec<(Labels, f64)> {
+        let of = |way, method: Option<StampMethod>| {
+            Some((with(s, "packet", way), number(method? == StampMethod::Kernel)))
+        };
+        let both = [of("request", s.sent_method), of("reply", s.received_method)];
+        both.into_iter().flatten().collect()
+    };
+    let about = |s: &SourceReport| {
+        let kind = if s.is_pulse { "pulse" } else { "server" };
+        let mut labels = with(s, "kind", kind);
+        let address = s.address.map(|address| address.to_string());
+        labels.push(("address", address.unwrap_or_default()));
+        labels.push(("reference", s.reference.clone().unwrap_or_default()));
+        labels
+    };
+    vec![
+        info(
+            "source",
+            "Each source: server or pulse, the address in use, the server's reference",
+            sources.iter().map(about).collect(),
+        ),
+        labelled(
+            "source_status",
+            "How far a source is believed: 1 for the status it has, 0 for the others",
+            MetricType::Gauge,
+            &states,
+        ),
+        labelled(
+            "source_reason",
+            "Why a source has its status: 1 for the reason there is",
+            MetricType::Gauge,
+            &reason,
+        ),
+        gauges(
+            "source_held_off",
+            "",
+            "Whether the newest samples of a source are held off: 1 or 0",
+            &|s| Some(number(s.is_held_off())),
+        ),
+        spans("source_reason_age", "For how long the reason has been there", |s| {
+            s.reason.as_ref().map(|reason| reason.age)
+        }),
+        spans(
+            "source_accepted_in",
+            "How much longer samples that are held off must stay there to be accepted",
+            |s| s.reason.as_ref().and_then(|reason| reason.left),
+        ),
+        gauges("source_holdover", "", "Whether a source lives on old samples: 1 or 0", &|s| {
+            Some(number(s.holdover))
+        }),
+        gauges("source_weight", "ratio", "Share of a source in the published time", &|s| s.weight),
+        gauges(
+            "source_reach",
+            "ratio",
+            "Share of the last eight polls with a reply that was used or is held off",
+            &|s| Some(f64::from(s.reach.count_ones()) / 8.0),
+        ),
+        gauges("source_stratum", "", "Stratum of the server", &|s| s.stratum.map(f64::from)),
+        gauges("source_poll", "seconds", "Time between requests", &|s| Some(f64::from(s.poll))),
+        spans("source_last_reply_age", "Time since a reply was used or held off", |s| s.last_reply),
+        spans(
+            "source_offset",
+            "Published clock - this source; positive: ours is ahead",
+            |s| s.offset.filter(|_| s.offset_to.is_none()),
+        ),
+        spans("source_bound", "Bound of a source's own estimate", |s| s.bound),
+        spans("source_likely", "How far that is likely to be off; no promise", |s| s.likely),
+        spans(
+            "source_deviation",
+            "Jitter: standard uncertainty of a source's own estimate, statistics only",
+            |s| s.deviation,
+        ),
+        gauges(
+            "source_skew",
+            "ratio",
+            "Rate of the counter by a source; positive: the counter is fast",
+            &|s| s.skew.map(fraction),
+        ),
+        spans("source_rtt", "Delay: the last round trip, without the server's own time", |s| s.rtt),
+        spans("source_rtt_floor", "What the round trip takes at least just now", |s| s.rtt_floor),
+        spans("source_root_distance", "Root delay / 2 + root dispersion, as the server claims", |s| {
+            s.root_distance
+        }),
+        labelled(
+            "source_kernel_stamps",
+            "Whether the last request and reply were stamped by the kernel: 1 or 0",
+            MetricType::Gauge,
+            &stamps,
+        ),
+        counts("source_requests", "Requests sent", |s| s.requests),
+        counts("source_accepted", "Replies used", |s| s.accepted),
+        counts("source_timeouts", "Requests without a reply in time", |s| s.timeouts),
+        labelled("source_refused", "Refusals, by reason", MetricType::Counter, &refused),
+    ]
+}
+
+/// Every status that a source may have.
+const STATUSES: [SourceStatus; 7] = [
+    SourceStatus::Selected,
+    SourceStatus::Combined,
+    SourceStatus::Truechimer,
+    SourceStatus::Falseticker,
+    SourceStatus::Candidate,
+    SourceStatus::Unselectable,
+    SourceStatus::Unreachable,
+];
