@@ -417,3 +417,263 @@ const STATUSES: [SourceStatus; 7] = [
     SourceStatus::Unselectable,
     SourceStatus::Unreachable,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use truechimer_engine::{Reason, ReasonKind, Report};
+    use truechimer_time::{
+        BootId, Count, CountSpan, CounterId, Epoch, Instant, Leaps, Period,
+    };
+    use truechimer_timehands::Likely;
+
+    use crate::control::DaemonInfo;
+
+    fn hand() -> Hand {
+        Hand {
+            counter: CounterId { kind: CounterKind::Tsc, boot: BootId([1; 16]), epoch: Epoch(3) },
+            base: Count(1_000),
+            time: Instant::new(1_800_000_037, 0),
+            period: Period::NANOSECOND,
+            difference: Period::NANOSECOND,
+            difference_error: Rate::from_ppb(20),
+            path_bound: Span::from_micros(80),
+            statistical_bound: Span::from_micros(20),
+            disputed: Span::from_micros(5),
+            growth: Rate::from_ppb(1_000),
+            imbalance: Span::ZERO,
+            likely: Some(Likely { half: Span::from_micros(9), growth: Rate::ZERO }),
+            status: Status::Synchronised,
+            leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
+            void_after: Count(1 << 50),
+        }
+    }
+
+    /// A source of which all is known.
+    fn source(name: &str) -> SourceReport {
+        let span = Some(Span::from_micros(3));
+        SourceReport {
+            name: name.into(),
+            is_pulse: false,
+            address: Some("192.0.2.7:123".parse().unwrap()),
+            status: SourceStatus::Selected,
+            reason: Some(Reason {
+                kind: ReasonKind::StepSuspected,
+                text: "held off".into(),
+                age: Span::from_secs(7),
+                by: span,
+                replies: Some(3),
+                left: Some(Span::from_secs(900)),
+            }),
+            weight: Some(0.25),
+            holdover: false,
+            reach: 0b1110_1111,
+            poll: 16,
+            retry: None,
+            last_reply: Some(Span::from_secs(2)),
+            stratum: Some(1),
+            // As a server that means no good says it.
+            reference: Some("\"}\n\\".into()),
+            leap: Some(0),
+            root_distance: span,
+            rtt: span,
+            rtt_floor: span,
+            offset: Some(Span::from_micros(-3)),
+            offset_to: None,
+            bound: span,
+            likely: span,
+            deviation: span,
+            skew: Some(Rate::from_ppb(-50)),
+            sent_method: Some(StampMethod::Kernel),
+            received_method: Some(StampMethod::User),
+            stamp_errors: None,
+            requests: 1 << 53,
+            accepted: 9,
+            timeouts: 1,
+            refused: BTreeMap::from([("server-step".into(), 4)]),
+            asymmetry: None,
+            trouble: None,
+        }
+    }
+
+    /// A second after the hand was made.
+    fn snapshot(hand: Option<Hand>, sources: Vec<SourceReport>) -> Snapshot {
+        Snapshot {
+            answer: Answer {
+                daemon: DaemonInfo {
+                    version: "0.1.0".into(),
+                    pid: 1,
+                    counter: "tsc".into(),
+                    resolution: Span::from_nanos(1),
+                    uptime: Span::from_secs(60),
+                    memory: 8 << 20,
+                    page: "/page".into(),
+                    replay_log: None,
+                    state: None,
+                    system_clock: "left alone".into(),
+                    floods: 2,
+                },
+                report: Report {
+                    at: Count(1_000_001_000),
+                    hand,
+                    skew: Some(Rate::from_ppb(1_500)),
+                    reason: String::new(),
+                    disputed: None,
+                    sources,
+                },
+            },
+            counter: CounterKind::Tsc,
+            hand_age: Some(Span::from_secs(1)),
+            max_wander: Rate::from_ppb(500),
+            difference_deviation: Some(Rate::from_ppb(3)),
+            system_offset: Some(Span::from_millis(-2)),
+            is_steered: true,
+        }
+    }
+
+    /// Samples by name and labels, and the names of the families; as a reader of OpenMetrics takes
+    /// them.
+    fn parse(text: &str) -> (BTreeMap<String, f64>, BTreeSet<String>) {
+        let (mut samples, mut families) = (BTreeMap::new(), BTreeSet::new());
+        let mut family = String::new();
+        assert!(text.ends_with("\n# EOF\n"));
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                let suffix = match kind {
+                    "counter" => "_total",
+                    "info" => "_info",
+                    "gauge" => "",
+                    _ => panic!("{line}"),
+                };
+                family = format!("{name}{suffix}");
+                assert!(families.insert(family.clone()), "twice: {name}");
+            } else if let Some(rest) = line.strip_prefix("# UNIT ") {
+                let (name, unit) = rest.split_once(' ').unwrap();
+                assert!(name.ends_with(&format!("_{unit}")), "{line}");
+            } else if !line.starts_with('#') {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                assert_eq!(name.split('{').next(), Some(family.as_str()), "{line}");
+                let value = value.parse().unwrap();
+                assert!(samples.insert(name.to_owned(), value).is_none(), "twice: {name}");
+            }
+        }
+        (samples, families)
+    }
+
+    fn told(snapshot: &Snapshot) -> BTreeMap<String, f64> {
+        parse(&text(snapshot, Form::OpenMetrics)).0
+    }
+
+    #[test]
+    fn what_is_known_is_told_in_base_units() {
+        let told = told(&snapshot(Some(hand()), vec![source("a:123"), source("b:123")]));
+        for (name, expected) in [
+            ("truechimer_bound_seconds", 101e-6),
+            ("truechimer_path_bound_seconds", 80e-6),
+            ("truechimer_statistical_bound_seconds", 20e-6),
+            ("truechimer_disputed_bound_seconds", 5e-6),
+            ("truechimer_growth_bound_seconds", 1e-6),
+            ("truechimer_likely_seconds", 9e-6),
+            ("truechimer_growth_ratio", 1e-6),
+            ("truechimer_skew_ratio", 1.5e-6),
+            ("truechimer_max_wander_ratio", 0.5e-6),
+            ("truechimer_hand_age_seconds", 1.0),
+            ("truechimer_epoch", 3.0),
+            ("truechimer_tai_offset_seconds", 37.0),
+            ("truechimer_system_clock_offset_seconds", -2e-3),
+            ("truechimer_system_clock_disciplined", 1.0),
+            ("truechimer_counter_frequency_hertz", 1e9),
+            ("truechimer_memory_bytes", 8_388_608.0),
+            ("truechimer_floods_total", 2.0),
+            ("truechimer_status{status=\"synchronised\"}", 1.0),
+            ("truechimer_status{status=\"holdover\"}", 0.0),
+            ("truechimer_build_info{version=\"0.1.0\"}", 1.0),
+            ("truechimer_counter_info{kind=\"tsc\"}", 1.0),
+            ("truechimer_source_status{source=\"a:123\",status=\"selected\"}", 1.0),
+            ("truechimer_source_status{source=\"b:123\",status=\"unreachable\"}", 0.0),
+            ("truechimer_source_reason{source=\"a:123\",reason=\"step-suspected\"}", 1.0),
+            ("truechimer_source_held_off{source=\"a:123\"}", 1.0),
+            ("truechimer_source_accepted_in_seconds{source=\"a:123\"}", 900.0),
+            ("truechimer_source_reach_ratio{source=\"a:123\"}", 0.875),
+            ("truechimer_source_offset_seconds{source=\"a:123\"}", -3e-6),
+            ("truechimer_source_requests_total{source=\"a:123\"}", 9_007_199_254_740_992.0),
+            ("truechimer_source_refused_total{source=\"a:123\",reason=\"server-step\"}", 4.0),
+            ("truechimer_source_kernel_stamps{source=\"a:123\",packet=\"request\"}", 1.0),
+            ("truechimer_source_kernel_stamps{source=\"a:123\",packet=\"reply\"}", 0.0),
+            (
+                "truechimer_source_info{source=\"a:123\",kind=\"server\",address=\"192.0.2.7:123\",\
+                 reference=\"\\\"}\\n\\\\\"}",
+                1.0,
+            ),
+        ] {
+            let found = told.get(name).unwrap_or_else(|| panic!("no {name} in {told:#?}"));
+            assert!((found - expected).abs() <= expected.abs() * 1e-6, "{name}: {found}");
+        }
+        let one = told.iter().filter(|(name, _)| name.starts_with("truechimer_status{"));
+        assert_eq!(one.map(|(_, value)| value).sum::<f64>(), 1.0);
+    }
+
+    #[test]
+    fn what_is_not_promised_is_left_out() {
+        let disrupted = Hand { status: Status::Disrupted, ..hand() };
+        let void = Hand { void_after: Count(1_000) + CountSpan(1), ..hand() };
+        for (hand, status) in
+            [(None, "unknown"), (Some(disrupted), "disrupted"), (Some(void), "unknown")]
+        {
+            let told = told(&snapshot(hand, Vec::new()));
+            assert!(told.keys().all(|name| !name.contains("bound")), "{told:#?}");
+            assert_eq!(told[&format!("truechimer_status{{status=\"{status}\"}}")], 1.0);
+        }
+        let against = SourceReport { offset_to: Some("b".into()), ..source("a") };
+        let told = told(&snapshot(None, vec![against]));
+        assert!(told.keys().all(|name| !name.starts_with("truechimer_source_offset")));
+    }
+
+    /// The words in a text that name metrics of ours.
+    fn names(text: &str) -> BTreeSet<String> {
+        let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+        words.filter(|word| word.starts_with("truechimer_")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_reference_has_every_name_and_no_other() {
+        let (_, families) =
+            parse(&text(&snapshot(Some(hand()), vec![source("a")]), Form::OpenMetrics));
+        let rows = include_str!("../../../../docs/reference/metrics.md");
+        let rows = rows.lines().filter_map(|line| line.strip_prefix("| `"));
+        let documented: BTreeSet<String> = rows
+            .filter_map(|row| row.split('`').next())
+            .filter(|name| name.starts_with("truechimer_"))
+            .map(str::to_owned)
+            .collect();
+        assert_eq!(documented, families);
+    }
+
+    #[test]
+    fn rules_and_dashboard_ask_for_nothing_else() {
+        let (_, families) = parse(&text(&snapshot(None, Vec::new()), Form::OpenMetrics));
+        let dashboard = include_str!("../../../../contrib/prometheus/dashboard.json");
+        let parsed: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let panels = parsed["panels"].as_array().unwrap();
+        assert!(panels.len() >= 8 && panels.iter().all(|panel| panel["title"].is_string()));
+        let rules = include_str!("../../../../contrib/prometheus/rules.yml");
+        for (file, text) in [("dashboard.json", dashboard), ("rules.yml", rules)] {
+            let names = names(text);
+            assert!(names.len() > 8, "{file}: {names:?}");
+            let unknown: Vec<_> = names.difference(&families).collect();
+            assert!(unknown.is_empty(), "{file} asks for {unknown:?}");
+        }
+    }
+
+    #[test]
+    fn the_older_text_format_has_the_same() {
+        let snapshot = snapshot(Some(hand()), vec![source("a")]);
+        let plain = text(&snapshot, Form::Plain);
+        assert!(!plain.contains("# UNIT") && !plain.contains("# EOF"), "{plain}");
+        let samples = plain.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(samples, told(&snapshot).len());
+    }
+}
