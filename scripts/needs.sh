@@ -6,7 +6,7 @@
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
-export PATH=$PATH:$target/test/ntpsec/usr/sbin
+export PATH=$PATH:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
@@ -72,6 +72,14 @@ need_chronyd() {
     mkdir -p "$target/test/chrony"
     (cd "$target/test/chrony" && apt_fetch chrony && dpkg-deb -x chrony_*.deb .)
     chronyd --version >/dev/null 2>&1 || echo "no chronyd (package chrony): what needs it will be skipped"
+}
+
+# Prometheus and its tools likewise: the package would start it.
+need_prometheus() {
+    complete prometheus promtool && return
+    echo "unpacking prometheus into $target/test/prometheus"
+    unpack "$target/test/prometheus" prometheus
+    complete prometheus promtool || echo "no prometheus: what needs it will be skipped"
 }
 
 # So is ntpd, for the same reasons.

@@ -17,6 +17,7 @@ mod embedded;
 mod follow;
 mod hostile;
 mod life;
+mod metrics;
 mod pps;
 mod relay;
 mod replay;
