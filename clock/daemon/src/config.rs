@@ -393,10 +393,7 @@ mod tests {
             ),
             ("[clockbound]\npage = \"shm1\"", "t:2: unknown key `page`; it belongs into the top"),
             ("metrics = true", "t:1: `metrics` must be a table: write [metrics]"),
-            (
-                "[metrics]\nlisten = 9924",
-                "t:2: `listen` must be a string in quotes, not integer",
-            ),
+            ("[metrics]\nlisten = 9924", "t:2: `listen` must be a string in quotes, not integer"),
             (
                 "[metrics]\nlisten = \"localhost:9924\"",
                 "t:2: `listen` = \"localhost:9924\": must be an address with a port, as in \

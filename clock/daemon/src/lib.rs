@@ -43,8 +43,8 @@ mod sys;
 mod system_clock;
 
 pub use clockbound::Wanted as ClockBoundPages;
-pub use metrics::Listen as MetricsListen;
 pub use config::{ConfigError, Place, Settings};
+pub use metrics::Listen as MetricsListen;
 pub use options::Options;
 pub use run::{DaemonError, run};
 pub use truechimer_engine::{Level, Reason, ReasonKind, Report, SourceReport, SourceStatus};

@@ -2,8 +2,8 @@
 //! a Unix socket.
 //!
 //! The daemon's one thread serves them in its loop, as it does the control socket: it never waits
-//! for a client, makes the text once a second at most, and takes only so many connections and
-//! pieces of requests a second. Names and meanings are in docs/reference/metrics.md.
+//! for a client, makes the text anew only after a look at the host's clocks, and takes only so many
+//! connections and pieces of requests until the next one. Names and meanings are in docs/reference/metrics.md.
 
 mod request;
 mod server;

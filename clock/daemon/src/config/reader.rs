@@ -139,8 +139,9 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             },
             "metrics" => match value.get_ref().as_table() {
                 Some(table) => settings.metrics = metrics(reader, table),
-                None => reader
-                    .problem(value.span().start, "`metrics` must be a table: write [metrics]"),
+                None => {
+                    reader.problem(value.span().start, "`metrics` must be a table: write [metrics]")
+                }
             },
             // Below, when it is known whether anybody keeps the system clock.
             "clockbound" => {}

@@ -6,9 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{
-    RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown,
-};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, SocketFlags, accept_with, recv, send, shutdown};
 use truechimer_files::Bound;
 
 use super::request::{Asked, Form, asked, found, refused};
@@ -37,7 +35,7 @@ pub(crate) struct Server {
     paused: bool,
     /// How many steps may still be taken until then.
     left: u32,
-    /// Answers of this second, each form once it was asked for.
+    /// Answers until then, each form once it was asked for.
     answers: [Option<Vec<u8>>; 2],
 }
 

@@ -123,9 +123,8 @@ fn of_clock(snapshot: &Snapshot) -> Vec<Family> {
     let report = &snapshot.answer.report;
     let hand = report.hand.as_ref();
     // Nothing is promised otherwise.
-    let holds = |hand: &&Hand| {
-        hand.status.bound_holds() && !(report.at - hand.void_after).0.is_positive()
-    };
+    let holds =
+        |hand: &&Hand| hand.status.bound_holds() && !(report.at - hand.void_after).0.is_positive();
     let promised = hand.filter(holds);
     let bound = |part: fn(&Hand) -> Span| promised.map(|hand| seconds(part(hand)));
     let growth = |hand: &Hand| hand.bound_at(report.at) - hand.bound();
@@ -247,15 +246,15 @@ fn of_daemon(snapshot: &Snapshot) -> Vec<Family> {
     let floods = vec![(Vec::new(), daemon.floods as f64)];
     vec![
         info("build", "The daemon", vec![vec![("version", daemon.version.clone())]]),
-        info("counter", "The counter", vec![vec![("kind", snapshot.counter.name().into())]]),
+        info("timecounter", "The counter", vec![vec![("kind", snapshot.counter.name().into())]]),
         gauge(
-            "counter_frequency",
+            "timecounter_frequency",
             "hertz",
             "Frequency of the counter as measured",
             hand.map(|hand| hand.period.hz() as f64),
         ),
         gauge(
-            "counter_resolution",
+            "timecounter_resolution",
             "seconds",
             "Step of the counter",
             seconds(daemon.resolution),
@@ -371,11 +370,9 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
         gauges("source_stratum", "", "Stratum of the server", &|s| s.stratum.map(f64::from)),
         gauges("source_poll", "seconds", "Time between requests", &|s| Some(f64::from(s.poll))),
         spans("source_last_reply_age", "Time since a reply was used or held off", |s| s.last_reply),
-        spans(
-            "source_offset",
-            "Published clock - this source; positive: ours is ahead",
-            |s| s.offset.filter(|_| s.offset_to.is_none()),
-        ),
+        spans("source_offset", "Published clock - this source; positive: ours is ahead", |s| {
+            s.offset.filter(|_| s.offset_to.is_none())
+        }),
         spans("source_bound", "Bound of a source's own estimate", |s| s.bound),
         spans("source_likely", "How far that is likely to be off; no promise", |s| s.likely),
         spans(
@@ -391,9 +388,11 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
         ),
         spans("source_rtt", "Delay: the last round trip, without the server's own time", |s| s.rtt),
         spans("source_rtt_floor", "What the round trip takes at least just now", |s| s.rtt_floor),
-        spans("source_root_distance", "Root delay / 2 + root dispersion, as the server claims", |s| {
-            s.root_distance
-        }),
+        spans(
+            "source_root_distance",
+            "Root delay / 2 + root dispersion, as the server claims",
+            |s| s.root_distance,
+        ),
         labelled(
             "source_kernel_stamps",
             "Whether the last request and reply were stamped by the kernel: 1 or 0",
@@ -424,9 +423,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use truechimer_engine::{Reason, ReasonKind, Report};
-    use truechimer_time::{
-        BootId, Count, CountSpan, CounterId, Epoch, Instant, Leaps, Period,
-    };
+    use truechimer_time::{BootId, Count, CountSpan, CounterId, Epoch, Instant, Leaps, Period};
     use truechimer_timehands::Likely;
 
     use crate::control::DaemonInfo;
@@ -585,13 +582,13 @@ mod tests {
             ("truechimer_tai_offset_seconds", 37.0),
             ("truechimer_system_clock_offset_seconds", -2e-3),
             ("truechimer_system_clock_disciplined", 1.0),
-            ("truechimer_counter_frequency_hertz", 1e9),
+            ("truechimer_timecounter_frequency_hertz", 1e9),
             ("truechimer_memory_bytes", 8_388_608.0),
             ("truechimer_floods_total", 2.0),
             ("truechimer_status{status=\"synchronised\"}", 1.0),
             ("truechimer_status{status=\"holdover\"}", 0.0),
             ("truechimer_build_info{version=\"0.1.0\"}", 1.0),
-            ("truechimer_counter_info{kind=\"tsc\"}", 1.0),
+            ("truechimer_timecounter_info{kind=\"tsc\"}", 1.0),
             ("truechimer_source_status{source=\"a:123\",status=\"selected\"}", 1.0),
             ("truechimer_source_status{source=\"b:123\",status=\"unreachable\"}", 0.0),
             ("truechimer_source_reason{source=\"a:123\",reason=\"step-suspected\"}", 1.0),
