@@ -30,4 +30,5 @@ fn the_documented_file_is_right_and_complete() {
     assert_eq!(full.engine, Config { pps, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
     assert!(full.replay_log.is_some());
+    assert!(settings.metrics.is_none() && full.metrics.is_some());
 }
