@@ -20,7 +20,7 @@ pub(super) enum Form {
     OpenMetrics,
 }
 
-/// Outcome of what came of a request so far.
+/// Outcome of a request so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
     /// More is to come.

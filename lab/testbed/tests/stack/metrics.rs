@@ -80,7 +80,7 @@ fn sample(text: &str, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {name} in:\n{text}")).parse().unwrap()
 }
 
-/// What the daemon tells is what `status` and `sources` say.
+/// Metrics, `status` and `sources` say the same, and promtool has nothing against the text.
 #[test]
 fn metrics_say_what_status_says() {
     let dir = temp::Dir::new();
