@@ -78,9 +78,9 @@ struct Found {
     system_clock: Vec<Part>,
     /// Options of `truechimer serve`.
     serve: Vec<String>,
-    /// What is missing here.
+    /// Directives that have no counterpart.
     lost: Vec<Left>,
-    /// What nobody needs here.
+    /// Directives that nobody needs here.
     needless: Vec<Left>,
 }
 

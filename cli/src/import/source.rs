@@ -1,7 +1,5 @@
 //! Servers, pools and reference clocks of chrony's as sources of ours.
 
-use truechimer_time::Span;
-
 use super::files::Line;
 use super::{Found, Part};
 
@@ -24,7 +22,7 @@ const NEEDLESS: [&str; 12] = [
     "extpps",
     "pps",
 ];
-/// The same with a value.
+/// Options of that kind that have a value.
 const NEEDLESS_VALUES: [&str; 18] = [
     "maxpoll",
     "polltarget",
@@ -194,8 +192,10 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             _ => {}
         }
     }
-    let latency = Span::from_micros(10).as_nanos_i64() / 1_000;
-    lines.push(format!("# latency = \"{latency}us\"    # the most by which the kernel's stamp of an edge may be late"));
+    lines.push(
+        "# latency = \"10us\"    # the most by which the kernel's stamp of an edge may be late"
+            .to_owned(),
+    );
     if let Err(why) =
         truechimer_daemon::config::parse(&(lines.join("\n") + "\n[[source]]\nhost = \"a\""), "it")
     {

@@ -1,4 +1,4 @@
-//! What becomes of chrony's lines.
+//! Configurations of chrony's, and ours made of them.
 
 use truechimer_daemon::config::{Settings, parse};
 

@@ -137,7 +137,7 @@ impl Clock {
     /// a suspend of the machine it is looked at within a second.
     ///
     /// # Errors
-    /// As [`Clock::wait_after`].
+    /// Those of [`Clock::wait_after`].
     pub fn wait_for(
         &self,
         time: Instant,
@@ -151,7 +151,7 @@ impl Clock {
     /// 2⁻⁶⁴ s. Of a time that a leap second repeats the later one is meant.
     ///
     /// # Errors
-    /// As [`Clock::wait_after`].
+    /// Those of [`Clock::wait_after`].
     pub fn wait_for_utc(
         &self,
         (unix, frac): (i64, u64),
@@ -166,7 +166,7 @@ impl Clock {
     /// learns of leap seconds meanwhile counts.
     ///
     /// # Errors
-    /// As [`Clock::wait_after`].
+    /// Those of [`Clock::wait_after`].
     pub fn wait_after_utc(
         &self,
         unix: i64,
@@ -254,7 +254,7 @@ impl Timer<'_> {
     /// a program that was held up catches up at once.
     ///
     /// # Errors
-    /// As [`Clock::wait_for`]; the same time is then waited for once more.
+    /// Those of [`Clock::wait_for`]; the same time is then waited for once more.
     pub fn tick(&mut self, timeout: Option<Duration>) -> Result<Tick, WaitError> {
         let reading = self.clock.wait_for(self.next, self.side, timeout)?;
         let late = -self.side.left(self.next, &reading);

@@ -1,4 +1,4 @@
-//! What a daemon tells the service manager that started it, by the protocol of sd_notify(3): that
+//! Words of a daemon to the service manager that started it, by the protocol of sd_notify(3): that
 //! it is ready, that it is still at work, that it reads its configuration again, that it ends.
 //!
 //! ```
