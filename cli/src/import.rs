@@ -17,9 +17,9 @@ use files::Line;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Prints a configuration for 'truechimer run --config FILE'. Above each value stands the line that it
-comes from; below, as comments, stands what has no counterpart here and what is not needed, each with
-the reason. Files that are included (include, confdir, sourcedir) are read as well. Nothing is
-changed, and chronyd goes on.
+comes from; below, as comments, stands what has no counterpart here and what is not needed, and why.
+Files that are included (include, confdir, sourcedir) are read as well. Nothing is changed, and
+chronyd goes on.
 
 The system clock is left to chronyd: who steers it is yours to say, once chronyd is stopped.
 
@@ -95,7 +95,7 @@ impl Found {
 
     fn text(&self, file: &Path) -> String {
         let mut text = format!(
-            "# Made from {} by 'truechimer import-chrony'. Every key: docs/reference/configuration.md.\n",
+            "# Made from {} by 'truechimer import-chrony'. Every key: man truechimer.toml.\n",
             printable(&file.display().to_string())
         );
         let parts = |text: &mut String, parts: &[Part], apart: &str| {
