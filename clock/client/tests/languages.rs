@@ -320,13 +320,18 @@ fn same(told: &Told, other: &Told) -> bool {
 
 /// Does something while the daemon looks at the host as it should.
 fn tended<T>(daemon: &mut Daemon, act: impl FnOnce() -> T) -> T {
+    let beat = |daemon: &mut Daemon| {
+        let count = truechimer_counter::host_reading(daemon.counter).count;
+        daemon.writer().heartbeat(count);
+    };
+    // The hand may be old: building a speaker takes seconds. Not left to a thread that may start late.
+    beat(daemon);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let _done = Done(&done);
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                let count = truechimer_counter::host_reading(daemon.counter).count;
-                daemon.writer().heartbeat(count);
+                beat(daemon);
                 thread::sleep(std::time::Duration::from_millis(50));
             }
         });
