@@ -18,7 +18,72 @@ const (
 	timers = 2 * time.Millisecond
 	// Rest of a wait that is waited for without sleep: an ordinary sleep ends so much too late.
 	spin = 60 * time.Microsecond
+	// Now and then it ends later than that, which matters to a wait that must not end after its time.
+	spinBefore = 200 * time.Microsecond
 )
+
+// Side is on which side of its time a wait ends: the choice of who waits, as the time is only known to
+// lie between earliest and latest.
+type Side uint8
+
+const (
+	// Before ends a wait while its time is surely not over: as soon as latest is within a microsecond
+	// of it. Whether the goroutine was woken early enough the reading says: its latest is before the
+	// time.
+	Before Side = iota
+	// Likely ends a wait when its time is likely to have come: as soon as best has reached it.
+	Likely
+	// After ends a wait when its time is surely over: as soon as earliest is after it (commit wait).
+	After
+)
+
+// lead is how long before its time a wait that must not end after it ends, 2⁻⁶⁴ s.
+const lead = 1<<64/1_000_000 - 1
+
+// left is how long it takes until a wait ends, by a reading; below 0: it is over.
+func (s Side) left(time wide, r *instants) wide {
+	switch s {
+	case Before:
+		return time.sub(r.latest).sub(wide{0, lead})
+	case Likely:
+		return time.sub(r.best).sub(wide{0, 1})
+	}
+	return time.sub(r.earliest)
+}
+
+// fraction is the fraction of a second to wait for, 2⁻⁶⁴ s: so that what ends the wait is true of the
+// reading in whole nanoseconds too, where earliest and best are rounded down and latest up.
+func (s Side) fraction(ns uint64) uint64 {
+	if s == After {
+		// The last of the instants that are rounded down to it.
+		if ns+1 == nanos {
+			return 1<<64 - 1
+		}
+		return roundedUp(ns+1) - 1
+	}
+	return roundedUp(ns)
+}
+
+func roundedUp(ns uint64) uint64 {
+	fraction, rest := bits.Div64(ns, 0, nanos)
+	if rest != 0 {
+		fraction++
+	}
+	return fraction
+}
+
+// later is the instant of a Unix time: of the second that is shown twice, before a leap and in it, the
+// later one.
+func (l *leaps) later(unix int64, fraction uint64) wide {
+	at := l.instant(unix, fraction)
+	for _, leap := range [2]leap{l.last(), l.next()} {
+		if leap.step > 0 && at.hi == less1(less1(leap.at)) {
+			at.hi++
+			break
+		}
+	}
+	return at
+}
 
 // WaitAfter waits until a time is over for sure: until the reading's earliest is after it. That is the
 // commit wait of databases which order transactions by time: what any machine's clock says from then
@@ -28,32 +93,43 @@ const (
 // nothing (yet) is looked at fifty times a second. Of a time that a leap second repeats the later one
 // is meant.
 func (c *Clock) WaitAfter(ctx context.Context, t time.Time) (Reading, error) {
-	unix, ns := t.Unix(), uint64(t.Nanosecond())
-	// Rounded up, and never by a whole second.
-	fraction, rest := bits.Div64(ns, 0, nanos)
-	if rest != 0 {
-		fraction++
+	return c.WaitFor(ctx, t, After)
+}
+
+// WaitFor waits for a time as WaitAfter does, on that side of it; the last 200 µs before a time that
+// must not be over it turns round.
+func (c *Clock) WaitFor(ctx context.Context, t time.Time, side Side) (Reading, error) {
+	r, err := c.wait(ctx, side, func(l *leaps) wide { return l.later(t.Unix(), side.fraction(uint64(t.Nanosecond()))) })
+	if err != nil {
+		return Reading{}, err
 	}
+	return r.reading(), nil
+}
+
+func (c *Clock) wait(ctx context.Context, side Side, at func(*leaps) wide) (r instants, err error) {
 	start := time.Now()
+	turns := spin
+	if side == Before {
+		turns = spinBefore
+	}
 	for {
-		var r instants
-		err := c.now(&r)
+		err = c.now(&r)
 		if err == ErrClosed {
-			return Reading{}, err
+			return r, err
 		}
 		rest := pause
 		if err == nil && r.status.BoundHolds() {
-			left := r.leaps.instant(unix, fraction).sub(r.earliest)
+			left := side.left(at(&r.leaps), &r)
 			if left.hi < 0 {
-				return r.reading(), nil
+				return r, nil
 			}
 			rest = time.Duration(left.nanos())
 		}
 		if ctx.Err() != nil {
-			return Reading{}, waited(ctx, start, &r, err)
+			return r, waited(ctx, start, &r, err)
 		}
-		if rest > spin {
-			sleep(ctx, least(rest-spin, longest))
+		if rest > turns {
+			sleep(ctx, least(rest-turns, longest))
 		}
 	}
 }

@@ -153,6 +153,24 @@
 #define TRUECHIMER_BY_RAW_CLOCK 2
 
 /*
+ Side of a time on which a wait ends: while the time is surely not over, as soon as latest is
+ within a microsecond of it. Whether the program was woken early enough the reading says: its
+ latest is before the time.
+ */
+#define TRUECHIMER_BEFORE 0
+
+/*
+ Side of a time on which a wait ends: when it is likely to be, as soon as best has reached it.
+ */
+#define TRUECHIMER_LIKELY 1
+
+/*
+ Side of a time on which a wait ends: when it is surely over, as soon as earliest is after it
+ (commit wait).
+ */
+#define TRUECHIMER_AFTER 2
+
+/*
  A clock, opened; for all threads. Only pointers to it are handed out.
  */
 typedef struct truechimer_clock truechimer_clock;
@@ -226,6 +244,48 @@ typedef struct truechimer_length {
      */
     int64_t bound_ns;
 } truechimer_length;
+
+/*
+ A timer: times at even distances, to be waited for one after the other. They keep to true time,
+ never drift, and keep their distance through a leap second. For one thread at a time; nothing is
+ to be freed. Not to be made by hand: see truechimer_timer_begin().
+ */
+typedef struct truechimer_timer {
+    /*
+     The next time, s on the scale without leap seconds.
+     */
+    int64_t seconds;
+    /*
+     From one time to the next, ns.
+     */
+    int64_t period_ns;
+    /*
+     The next time's nanoseconds after that second's beginning.
+     */
+    uint32_t nanoseconds;
+    /*
+     Side of each time on which its wait ends: TRUECHIMER_BEFORE and so on.
+     */
+    int32_t side;
+} truechimer_timer;
+
+/*
+ A time of a timer that has come.
+ */
+typedef struct truechimer_tick {
+    /*
+     The time (UTC).
+     */
+    struct timespec time;
+    /*
+     How many times before this one had come already when it was asked for, and were left out.
+     */
+    uint64_t missed;
+    /*
+     The reading that ended the wait.
+     */
+    struct truechimer_reading reading;
+} truechimer_tick;
 
 /*
  Where the bound of a reading comes from, and the state of the clock behind it.
@@ -383,6 +443,42 @@ int truechimer_wait_after(const struct truechimer_clock *clock,
                           struct truechimer_reading *reading);
 
 /*
+ Waits for a time (UTC), on that side of it: TRUECHIMER_BEFORE, TRUECHIMER_LIKELY or
+ TRUECHIMER_AFTER. Otherwise as truechimer_wait_after().
+ */
+int truechimer_wait_for(const struct truechimer_clock *clock,
+                        const struct timespec *time,
+                        int side,
+                        const struct timespec *timeout,
+                        struct truechimer_reading *reading);
+
+/*
+ Begins a timer for a first time (UTC) and every period after it, ns, on that side of each; a
+ period below 1000 ns counts as that.
+
+ Returns 0 and sets *timer, or an error. Only once the clock was set is it known where the leap
+ seconds are: until then there is TRUECHIMER_E_NOT_YET.
+ */
+int truechimer_timer_begin(const struct truechimer_clock *clock,
+                           const struct timespec *first,
+                           int64_t period_ns,
+                           int side,
+                           struct truechimer_timer *timer);
+
+/*
+ Waits for the next time of a timer. Of times that have come already only the last is given out,
+ so that a program that was held up catches up at once. For ever if timeout is NULL; a negative
+ one is 0.
+
+ Returns 0 and sets *tick and the timer's next time, or an error: the same time is then waited for
+ once more. tick may be NULL.
+ */
+int truechimer_timer_tick(const struct truechimer_clock *clock,
+                          struct truechimer_timer *timer,
+                          const struct timespec *timeout,
+                          struct truechimer_tick *tick);
+
+/*
  Waits until the clock is synchronised, with a bound of at most max_bound unless that is NULL. For
  ever if timeout is NULL; a negative one is 0. Looks fifty times a second.
 
@@ -415,6 +511,20 @@ const char *truechimer_page(const struct truechimer_clock *clock);
  Tells what a returned number means, in words, for any number.
  */
 const char *truechimer_error_text(int code);
+
+/*
+ Tells in full why there was no time: of that moment, or now if moment is NULL. A text with what
+ truechimer_error_text() does not know, such as which counter it is, goes into the size bytes at
+ text, cut off if need be.
+
+ The clock is asked once more; where that ends otherwise than with this error, the text is that of
+ truechimer_error_text(). Returns 0 or TRUECHIMER_E_ARGUMENT.
+ */
+int truechimer_explain(const struct truechimer_clock *clock,
+                       const struct truechimer_moment *moment,
+                       int error,
+                       char *text,
+                       size_t size);
 
 /*
  Tells the name of a status, in lower case, for any number.

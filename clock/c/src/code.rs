@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_int};
 
-use truechimer::{OpenError, PageError, ReadError};
+use truechimer::{OpenError, PageError, ReadError, WaitError};
 
 /// Status: never synchronised, or too old to say; no bound is promised.
 pub const TRUECHIMER_UNKNOWN: c_int = 0;
@@ -118,6 +118,11 @@ pub(crate) fn of_open(error: &OpenError) -> c_int {
         OpenError::Counter(_) | OpenError::Unreadable(_) => TRUECHIMER_E_COUNTER,
         _ => TRUECHIMER_E_OTHER,
     }
+}
+
+/// The number of a wait in vain: why there was no time at all says more than that it was over.
+pub(crate) fn of_wait(error: WaitError) -> c_int {
+    error.last.map_or_else(of_read, |_| TRUECHIMER_E_TIMEOUT)
 }
 
 #[cold]

@@ -9,8 +9,10 @@ use std::time::Duration;
 use libc::timespec;
 use truechimer::WaitError;
 
-use crate::code::{self, TRUECHIMER_E_ARGUMENT, TRUECHIMER_E_TIMEOUT};
-use crate::types::{Bound, Clock, Length, Moment, Reading, TRUECHIMER_FENCED};
+use crate::code::{self, TRUECHIMER_E_ARGUMENT};
+use crate::types::{
+    Bound, Clock, Length, Moment, Reading, TRUECHIMER_AFTER, TRUECHIMER_FENCED, Tick, Timer,
+};
 use crate::{give, memory, unix};
 
 /// Place for an answer: a pointer that may be null, to memory that need hold nothing yet.
@@ -159,11 +161,77 @@ pub extern "C" fn truechimer_wait_after(
     timeout: Option<&timespec>,
     reading: Option<&mut MaybeUninit<Reading>>,
 ) -> c_int {
-    let (Some(clock), Some(time)) = (clock, time) else { return TRUECHIMER_E_ARGUMENT };
-    let (Some((unix, frac)), Ok(timeout)) = (unix::parts(time), give::duration(timeout)) else {
+    truechimer_wait_for(clock, time, TRUECHIMER_AFTER, timeout, reading)
+}
+
+/// Waits for a time (UTC), on that side of it: TRUECHIMER_BEFORE, TRUECHIMER_LIKELY or
+/// TRUECHIMER_AFTER. Otherwise as truechimer_wait_after().
+#[unsafe(no_mangle)]
+pub extern "C" fn truechimer_wait_for(
+    clock: Option<&Clock>,
+    time: Option<&timespec>,
+    side: c_int,
+    timeout: Option<&timespec>,
+    reading: Option<&mut MaybeUninit<Reading>>,
+) -> c_int {
+    let (Some(clock), Some(time), Some(side)) = (clock, time, give::side(side)) else {
         return TRUECHIMER_E_ARGUMENT;
     };
-    waited(clock.clock.wait_after_utc(unix, frac, timeout), reading)
+    let (Some(time), Ok(timeout)) = (unix::time(time), give::duration(timeout)) else {
+        return TRUECHIMER_E_ARGUMENT;
+    };
+    waited(clock.clock.wait_for_unix(time, side, timeout), reading)
+}
+
+/// Begins a timer for a first time (UTC) and every period after it, ns, on that side of each; a
+/// period below 1000 ns counts as that.
+///
+/// Returns 0 and sets *timer, or an error. Only once the clock was set is it known where the leap
+/// seconds are: until then there is TRUECHIMER_E_NOT_YET.
+#[unsafe(no_mangle)]
+pub extern "C" fn truechimer_timer_begin(
+    clock: Option<&Clock>,
+    first: Option<&timespec>,
+    period_ns: i64,
+    side: c_int,
+    timer: Option<&mut MaybeUninit<Timer>>,
+) -> c_int {
+    answer(clock, timer, |clock| {
+        let first = first.and_then(unix::time).ok_or(TRUECHIMER_E_ARGUMENT)?;
+        let side = give::side(side).ok_or(TRUECHIMER_E_ARGUMENT)?;
+        let leaps = clock.clock.now().map_err(code::of_read)?.leaps();
+        let period_ns = u64::try_from(period_ns).unwrap_or(0);
+        Ok(give::timer(&truechimer::UnixTimer::new(&leaps, first, period_ns, side)))
+    })
+}
+
+/// Waits for the next time of a timer. Of times that have come already only the last is given out,
+/// so that a program that was held up catches up at once. For ever if timeout is NULL; a negative
+/// one is 0.
+///
+/// Returns 0 and sets *tick and the timer's next time, or an error: the same time is then waited for
+/// once more. tick may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn truechimer_timer_tick(
+    clock: Option<&Clock>,
+    timer: Option<&mut Timer>,
+    timeout: Option<&timespec>,
+    tick: Option<&mut MaybeUninit<Tick>>,
+) -> c_int {
+    let (Some(clock), Some(timer), Ok(timeout)) = (clock, timer, give::duration(timeout)) else {
+        return TRUECHIMER_E_ARGUMENT;
+    };
+    let Some(mut inner) = give::timer_of(timer) else { return TRUECHIMER_E_ARGUMENT };
+    match inner.tick(&clock.clock, timeout) {
+        Ok(came) => {
+            *timer = give::timer(&inner);
+            if let Some(tick) = tick {
+                tick.write(give::tick(&came));
+            }
+            0
+        }
+        Err(error) => code::of_wait(error),
+    }
 }
 
 /// Waits until the clock is synchronised, with a bound of at most max_bound unless that is NULL. For
@@ -215,6 +283,33 @@ pub extern "C" fn truechimer_page(clock: Option<&Clock>) -> *const c_char {
 #[unsafe(no_mangle)]
 pub extern "C" fn truechimer_error_text(code: c_int) -> *const c_char {
     code::text(code).as_ptr()
+}
+
+/// Tells in full why there was no time: of that moment, or now if moment is NULL. A text with what
+/// truechimer_error_text() does not know, such as which counter it is, goes into the size bytes at
+/// text, cut off if need be.
+///
+/// The clock is asked once more; where that ends otherwise than with this error, the text is that of
+/// truechimer_error_text(). Returns 0 or TRUECHIMER_E_ARGUMENT.
+#[unsafe(no_mangle)]
+pub extern "C" fn truechimer_explain(
+    clock: Option<&Clock>,
+    moment: Option<&Moment>,
+    error: c_int,
+    text: *mut c_char,
+    size: usize,
+) -> c_int {
+    let (Some(clock), false) = (clock, text.is_null()) else { return TRUECHIMER_E_ARGUMENT };
+    let again = match moment.map(give::moment_of) {
+        None => clock.clock.now().err(),
+        Some(moment) => moment.and_then(|moment| clock.clock.time_of(moment).err()),
+    };
+    let again = again.map(|again| (code::of_read(again.clone()), again.to_string()));
+    match again.filter(|(code, _)| *code == error) {
+        Some((_, said)) => memory::put(&said, text, size),
+        None => memory::put(&code::text(error).to_string_lossy(), text, size),
+    }
+    0
 }
 
 /// Tells the name of a status, in lower case, for any number.
@@ -300,8 +395,6 @@ fn waited(result: Result<truechimer::Reading, WaitError>, place: Out<'_, Reading
             }
             0
         }
-        Err(WaitError { last: Ok(_), .. }) => TRUECHIMER_E_TIMEOUT,
-        // Why there was no time at all says more.
-        Err(WaitError { last: Err(error), .. }) => code::of_read(error),
+        Err(error) => code::of_wait(error),
     }
 }

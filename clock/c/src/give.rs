@@ -1,17 +1,18 @@
 //! The client's answers as structures of C.
 #![forbid(unsafe_code)]
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 use libc::timespec;
-use truechimer::{Elapsed, ReadBy, Span, View};
+use truechimer::{Elapsed, ReadBy, Side, Span, UnixNanos, UnixTick, UnixTimer, View};
 
 use crate::types::{
-    Bound, Length, Moment, Reading, TRUECHIMER_BY_COUNTER, TRUECHIMER_BY_DEVICE,
-    TRUECHIMER_BY_RAW_CLOCK, TRUECHIMER_LEAP_SECOND, TRUECHIMER_TAI_KNOWN,
+    Bound, Length, Moment, Reading, TRUECHIMER_AFTER, TRUECHIMER_BEFORE, TRUECHIMER_BY_COUNTER,
+    TRUECHIMER_BY_DEVICE, TRUECHIMER_BY_RAW_CLOCK, TRUECHIMER_LEAP_SECOND, TRUECHIMER_LIKELY,
+    TRUECHIMER_TAI_KNOWN, Tick, Timer,
 };
-use crate::unix::{FIRST, LAST, three};
+use crate::unix::{FIRST, LAST, three, timespec_of};
 
 #[inline(always)]
 pub(crate) fn reading(from: &truechimer::Reading) -> Reading {
@@ -57,6 +58,43 @@ pub(crate) fn length(from: &Elapsed) -> Length {
     // Rounding to whole nanoseconds is an error of its own.
     let rounding = (from.span - Span::from_nanos(ns)).abs();
     Length { ns, bound_ns: (from.bound + rounding).as_nanos_up() }
+}
+
+pub(crate) fn side(number: c_int) -> Option<Side> {
+    match number {
+        TRUECHIMER_BEFORE => Some(Side::Before),
+        TRUECHIMER_LIKELY => Some(Side::Best),
+        TRUECHIMER_AFTER => Some(Side::After),
+        _ => None,
+    }
+}
+
+fn side_number(side: Side) -> c_int {
+    match side {
+        Side::Before => TRUECHIMER_BEFORE,
+        Side::Best => TRUECHIMER_LIKELY,
+        Side::After => TRUECHIMER_AFTER,
+    }
+}
+
+pub(crate) fn timer(from: &UnixTimer) -> Timer {
+    Timer {
+        seconds: from.next.seconds,
+        period_ns: i64::try_from(from.period_ns).unwrap_or(i64::MAX),
+        nanoseconds: from.next.nanos,
+        side: side_number(from.side),
+    }
+}
+
+/// The client's timer, if it is one.
+pub(crate) fn timer_of(from: &Timer) -> Option<UnixTimer> {
+    let nanos = Some(from.nanoseconds).filter(|nanos| *nanos < 1_000_000_000)?;
+    let (next, side) = (UnixNanos { seconds: from.seconds, nanos }, side(from.side)?);
+    Some(UnixTimer { next, period_ns: u64::try_from(from.period_ns).unwrap_or(0), side })
+}
+
+pub(crate) fn tick(from: &UnixTick) -> Tick {
+    Tick { time: timespec_of(from.time), missed: from.missed, reading: reading(&from.reading) }
 }
 
 /// How long a wait may be: `None` for ever; nothing for a length below 0.

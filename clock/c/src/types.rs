@@ -1,7 +1,7 @@
 //! The structures of the header.
 #![forbid(unsafe_code)]
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int};
 
 use libc::timespec;
 
@@ -27,6 +27,16 @@ pub const TRUECHIMER_BY_COUNTER: u32 = 0;
 pub const TRUECHIMER_BY_DEVICE: u32 = 1;
 /// How a count came about: by CLOCK_MONOTONIC_RAW, which the kernel makes of the device.
 pub const TRUECHIMER_BY_RAW_CLOCK: u32 = 2;
+
+/// Side of a time on which a wait ends: while the time is surely not over, as soon as latest is
+/// within a microsecond of it. Whether the program was woken early enough the reading says: its
+/// latest is before the time.
+pub const TRUECHIMER_BEFORE: c_int = 0;
+/// Side of a time on which a wait ends: when it is likely to be, as soon as best has reached it.
+pub const TRUECHIMER_LIKELY: c_int = 1;
+/// Side of a time on which a wait ends: when it is surely over, as soon as earliest is after it
+/// (commit wait).
+pub const TRUECHIMER_AFTER: c_int = 2;
 
 /// The time, and how well it is known.
 ///
@@ -72,6 +82,34 @@ pub struct Length {
     pub ns: i64,
     /// How far from that the true length is at most, ns; 0 or more, rounded up.
     pub bound_ns: i64,
+}
+
+/// A timer: times at even distances, to be waited for one after the other. They keep to true time,
+/// never drift, and keep their distance through a leap second. For one thread at a time; nothing is
+/// to be freed. Not to be made by hand: see truechimer_timer_begin().
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Timer {
+    /// The next time, s on the scale without leap seconds.
+    pub seconds: i64,
+    /// From one time to the next, ns.
+    pub period_ns: i64,
+    /// The next time's nanoseconds after that second's beginning.
+    pub nanoseconds: u32,
+    /// Side of each time on which its wait ends: TRUECHIMER_BEFORE and so on.
+    pub side: i32,
+}
+
+/// A time of a timer that has come.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Tick {
+    /// The time (UTC).
+    pub time: timespec,
+    /// How many times before this one had come already when it was asked for, and were left out.
+    pub missed: u64,
+    /// The reading that ended the wait.
+    pub reading: Reading,
 }
 
 /// Where the bound of a reading comes from, and the state of the clock behind it.

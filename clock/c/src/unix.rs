@@ -4,7 +4,7 @@
 use std::ffi::c_long;
 
 use libc::{time_t, timespec};
-use truechimer::{Instant, Leaps};
+use truechimer::{Instant, Leaps, UnixNanos};
 
 const NANOS: u64 = 1_000_000_000;
 
@@ -96,11 +96,15 @@ fn up(at: Instant, offset: i32) -> timespec {
     timespec { tv_sec: seconds as time_t, tv_nsec: if carry { 0 } else { nanos as c_long } }
 }
 
-/// Seconds and the fraction in 2⁻⁶⁴ s, rounded up; `None` if the nanoseconds are out of range.
-pub(crate) fn parts(time: &timespec) -> Option<(i64, u64)> {
-    let nanos = u64::try_from(time.tv_nsec).ok().filter(|nanos| *nanos < NANOS)?;
-    let fraction = (u128::from(nanos) << 64).div_ceil(u128::from(NANOS));
-    Some((time.tv_sec, fraction as u64))
+/// The time in the client's words; `None` if the nanoseconds are out of range.
+pub(crate) fn time(from: &timespec) -> Option<UnixNanos> {
+    let nanos = u32::try_from(from.tv_nsec).ok().filter(|nanos| u64::from(*nanos) < NANOS)?;
+    Some(UnixNanos { seconds: from.tv_sec, nanos })
+}
+
+/// A time of the client's as C has it.
+pub(crate) fn timespec_of(from: UnixNanos) -> timespec {
+    timespec { tv_sec: from.seconds as time_t, tv_nsec: from.nanos as c_long }
 }
 
 #[cfg(test)]
@@ -177,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn times_come_in_rounded_up() {
-        for (tv_nsec, frac) in [(0, 0), (500_000_000, 1 << 63), (1, 18_446_744_074)] {
-            assert_eq!(parts(&timespec { tv_sec: -5, tv_nsec }), Some((-5, frac)));
+    fn times_go_through_as_they_are() {
+        for tv_nsec in [0, 1, 999_999_999] {
+            let said = time(&timespec { tv_sec: -5, tv_nsec }).unwrap();
+            assert_eq!(nanos(timespec_of(said)), said.as_nanos());
+            assert_eq!((said.seconds, said.nanos), (-5, tv_nsec as u32));
         }
-        let most = parts(&timespec { tv_sec: 1, tv_nsec: 999_999_999 }).unwrap();
-        assert_eq!(nanos(down(Instant::new(most.0, most.1), 0)), 1_999_999_999);
         for tv_nsec in [-1, 1_000_000_000, c_long::MIN, c_long::MAX] {
-            assert_eq!(parts(&timespec { tv_sec: 1, tv_nsec }), None);
+            assert_eq!(time(&timespec { tv_sec: 1, tv_nsec }), None);
         }
     }
 }

@@ -113,7 +113,7 @@ fn judge(said: &str, hand: &Hand, clock: &Clock) {
     assert!(grown >= 20 && (-1..=2).contains(&(elapsed[5] - elapsed[6] - grown)), "{said}");
     assert!((1..100_000).contains(&elapsed[6]), "{said}");
     assert_eq!(line("parts"), [50_000, 5_000]);
-    assert_eq!(line("sizes"), [72, 16, 16, 224, 144, 160]);
+    assert_eq!(line("sizes"), [72, 16, 16, 224, 144, 160, 24, 96]);
     assert!(said.contains("status synchronised 1\n"), "{said}");
     assert!(said.ends_with(concat!("all ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
 }
@@ -174,6 +174,10 @@ fn errors_are_values_with_a_text() {
     // The page is there, and no time on it yet.
     let early = ask(&daemon.path());
     assert!(early.starts_with("error -11 the clock is not set yet"), "{early}");
+    assert!(
+        early.ends_with("|the clock is not set yet: the daemon is still starting\n"),
+        "{early}"
+    );
     // Not promised any more.
     daemon.publish(|hand, _| hand.status = Status::Disrupted);
     assert_eq!(ask(&daemon.path()), "status disrupted 3\nbound -1\n");

@@ -74,6 +74,7 @@ mod device;
 mod error;
 mod judge;
 mod reading;
+mod unix;
 mod uptime;
 mod view;
 mod wait;
@@ -89,5 +90,6 @@ pub use truechimer_time::{
 pub use truechimer_timehands::{
     Corrupt, Hand, Likely, Made, PageError, PageReader, Status, places,
 };
+pub use unix::{UnixNanos, UnixTick, UnixTimer};
 pub use view::View;
 pub use wait::{Side, Tick, Timer, WaitError};

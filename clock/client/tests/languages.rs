@@ -411,6 +411,111 @@ fn waits_end_when_they_should(language: Language) {
     assert!(speaker.ask("after 0 10").starts_with("error waited "));
 }
 
+/// Numbers of the sides, in questions.
+const BEFORE: i128 = 0;
+const LIKELY: i128 = 1;
+const AFTER: i128 = 2;
+
+fn a_wait_ends_on_the_side_of_its_time_that_was_asked_for(language: Language) {
+    let mut daemon = Daemon::synchronised();
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    tended(&mut daemon, || {
+        // Surely before, unless the thread is stopped at that moment, as it often is on a busy machine.
+        let in_time = (0..1000).any(|_| {
+            let time = speaker.told("now").latest + 5_000_000;
+            let before = speaker.told(&format!("for {time} {BEFORE} 60000"));
+            // No sooner than it has to.
+            assert!(time - before.latest <= 1000, "{time}: {before:?}");
+            before.latest < time
+        });
+        assert!(in_time);
+        // In whole nanoseconds too, however often.
+        for n in 0..200 {
+            let time = speaker.told("now").latest + n * 1000;
+            let best = speaker.told(&format!("for {time} {LIKELY} 60000"));
+            assert!(best.best >= time, "{time}: {best:?}");
+            let after = speaker.told(&format!("for {time} {AFTER} 60000"));
+            assert!(after.earliest > time && after.best > best.best, "{time}: {after:?}");
+            // It is over: nothing is waited for, and the reading says so.
+            let late = speaker.told(&format!("for {time} {BEFORE} 60000"));
+            assert!(late.latest >= time, "{time}: {late:?}");
+        }
+        let far = speaker.told("now").latest + 3600 * NANOS;
+        for side in [BEFORE, LIKELY, AFTER] {
+            let late = speaker.ask(&format!("for {far} {side} 10"));
+            assert!(late.starts_with("error waited "), "{late}");
+        }
+    });
+    // A leap second shows 23:59:59 twice: the later one is meant, which begins half a second from here.
+    let now = daemon.publish(|hand, _| {
+        let leap = Leap { at: hand.time.secs() + 1, step: 1 };
+        hand.time = Instant::new(leap.at - 2, 1 << 63);
+        hand.leaps.next = Some(leap);
+    });
+    let shown = now.leaps.utc(now.time).unix_nanos();
+    let over = shown - NANOS / 10;
+    let early = speaker.ask(&format!("for {over} {AFTER} 10"));
+    assert!(early.starts_with("error waited "), "{early}");
+    let whole = tended(&mut daemon, || speaker.told(&format!("for {over} {AFTER} 60000")));
+    assert_eq!(whole.flags, 3, "not in the inserted second: {whole:?}");
+}
+
+fn a_timer_keeps_to_its_times_and_says_what_it_missed(language: Language) {
+    let mut daemon = Daemon::synchronised();
+    let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
+    let period = 2_000_003;
+    let tick = |speaker: &mut Speaker| {
+        let words = speaker.numbers("tick 60000");
+        (words[0], words[1], Told::of(&words[2..]))
+    };
+    tended(&mut daemon, || {
+        for side in [BEFORE, LIKELY, AFTER] {
+            let mut due = speaker.told("now").latest;
+            assert_eq!(speaker.ask(&format!("timer {due} {period} {side}")), "ok");
+            for n in 0..20 {
+                if n == 10 {
+                    thread::sleep(std::time::Duration::from_millis(50));
+                }
+                let (time, missed, told) = tick(&mut speaker);
+                assert_eq!(time, due + missed * period, "{side}: tick {n}");
+                assert!(n != 10 || missed >= 20, "{side}: {missed} missed");
+                // The last one that had come.
+                let (end, lead) =
+                    [(told.latest, 1000), (told.best, 0), (told.earliest, -1)][side as usize];
+                let late = end - (time - lead);
+                assert!((0..=period).contains(&late), "{side}: {time}, {told:?}");
+                due = time + period;
+            }
+        }
+        let far = speaker.told("now").latest + 3600 * NANOS;
+        assert_eq!(speaker.ask(&format!("timer {far} {period} {AFTER}")), "ok");
+        let late = speaker.ask("tick 10");
+        assert!(late.starts_with("error waited "), "{late}");
+    });
+    // Through a leap second the times keep their distance, and are shown as Unix time shows them.
+    let hand = daemon.publish(|hand, _| {
+        let leap = Leap { at: hand.time.secs() + 1, step: 1 };
+        hand.time = Instant::new(leap.at - 2, 1 << 63);
+        hand.leaps.next = Some(leap);
+    });
+    tended(&mut daemon, || {
+        let second = hand.leaps.utc(hand.time).unix;
+        let first = i128::from(second) * NANOS;
+        assert_eq!(speaker.ask(&format!("timer {first} {} {LIKELY}", NANOS / 4)), "ok");
+        let mut times = Vec::new();
+        while times.len() < 6 {
+            let (time, missed, _) = tick(&mut speaker);
+            times.extend((0..=missed).map(|_| time));
+        }
+        // The beginning of the inserted second, then every quarter, the last one after it.
+        let quarters = [0, 1, 2, 3, 4, 5].map(|n| first + n * NANOS / 4);
+        assert!(times.iter().zip(quarters).all(|(time, due)| *time >= due), "{times:?}");
+        assert!(times.windows(2).all(|two| two[0] <= two[1]), "{times:?}");
+    });
+    daemon.publish(|hand, _| hand.status = Status::Disrupted);
+    assert!(speaker.ask("tick 10").starts_with("error waited "));
+}
+
 fn a_dead_daemon_and_a_new_one(language: Language) {
     let mut daemon = Daemon::new(Choice::Auto);
     let Some(mut speaker) = Speaker::of(language, &daemon) else { return };
@@ -641,6 +746,8 @@ macro_rules! tried_in {
                 the_same_count_is_the_same_time_to_the_nanosecond,
                 a_clock_never_goes_back_where_it_must_not,
                 waits_end_when_they_should,
+                a_wait_ends_on_the_side_of_its_time_that_was_asked_for,
+                a_timer_keeps_to_its_times_and_says_what_it_missed,
                 a_dead_daemon_and_a_new_one,
                 what_is_no_page_is_an_error_that_names_the_mend,
                 no_reading_mixes_two_hands,

@@ -71,7 +71,9 @@ static void null_pointers(truechimer_clock *clock) {
     truechimer_moment moment, made_up;
     truechimer_length length;
     truechimer_clock *none = clock;
+    truechimer_timer timer;
     struct timespec wrong;
+    char text[256];
     wrong.tv_sec = 0;
     wrong.tv_nsec = 1000000000;
     made_up.count = 1;
@@ -87,10 +89,95 @@ static void null_pointers(truechimer_clock *clock) {
     CHECK(truechimer_time_of(clock, &made_up, &reading) == TRUECHIMER_E_ARGUMENT);
     CHECK(truechimer_elapsed(clock, &moment, &made_up, &length) == TRUECHIMER_E_ARGUMENT);
     CHECK(truechimer_wait_after(clock, &wrong, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_wait_for(clock, &wrong, TRUECHIMER_BEFORE, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    wrong.tv_nsec = 0;
+    CHECK(truechimer_wait_for(clock, &wrong, 3, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_wait_for(clock, NULL, TRUECHIMER_AFTER, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_timer_begin(clock, &wrong, 1, -1, &timer) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_timer_begin(clock, NULL, 1, TRUECHIMER_LIKELY, &timer) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_timer_begin(clock, &wrong, 1, TRUECHIMER_LIKELY, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_timer_tick(clock, NULL, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_timer_begin(clock, &wrong, 1, TRUECHIMER_LIKELY, &timer) == 0);
+    timer.nanoseconds = 1000000000;
+    CHECK(truechimer_timer_tick(clock, &timer, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
+    wrong.tv_nsec = 1000000000;
+    CHECK(truechimer_explain(clock, NULL, 0, NULL, 9) == TRUECHIMER_E_ARGUMENT);
+    CHECK(truechimer_explain(NULL, NULL, 0, text, sizeof text) == TRUECHIMER_E_ARGUMENT);
+    /* There is a time: the error is said as far as the number goes. */
+    CHECK(truechimer_explain(clock, NULL, TRUECHIMER_E_VOID, text, sizeof text) == 0);
+    CHECK(strcmp(text, truechimer_error_text(TRUECHIMER_E_VOID)) == 0);
     CHECK(truechimer_wait_synchronised(clock, &wrong, NULL, NULL) == TRUECHIMER_E_ARGUMENT);
     CHECK(truechimer_bound_sources(clock, NULL) == TRUECHIMER_E_ARGUMENT);
     CHECK(truechimer_reading_bound(NULL) == -1 && truechimer_page(NULL) == NULL);
     truechimer_close(NULL);
+}
+
+/* From one time to another, ns. */
+static long from_to(const struct timespec *a, const struct timespec *b) {
+    return (long)(b->tv_sec - a->tv_sec) * 1000000000 + (b->tv_nsec - a->tv_nsec);
+}
+
+static struct timespec later(struct timespec t, long ns) {
+    t.tv_nsec += ns;
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+/* Each wait ends on the side of its time that was asked for, in whole nanoseconds. */
+static void sides(truechimer_clock *clock) {
+    truechimer_reading now, then;
+    struct timespec time;
+    int i, in_time = 0;
+    /* Surely before, unless the thread is stopped at that moment. */
+    for (i = 0; i < 10000 && !in_time; i++) {
+        CHECK(truechimer_now(clock, &now) == 0);
+        time = later(now.latest, 300000);
+        CHECK(truechimer_wait_for(clock, &time, TRUECHIMER_BEFORE, NULL, &then) == 0);
+        CHECK(from_to(&then.latest, &time) <= 1000);
+        in_time = before(&then.latest, &time);
+    }
+    CHECK(in_time);
+    for (i = 0; i < 200; i++) {
+        CHECK(truechimer_now(clock, &now) == 0);
+        CHECK(truechimer_wait_for(clock, &now.latest, TRUECHIMER_LIKELY, NULL, &then) == 0);
+        CHECK(!before(&then.best, &now.latest));
+        CHECK(truechimer_wait_for(clock, &now.latest, TRUECHIMER_AFTER, NULL, &then) == 0);
+        CHECK(before(&now.latest, &then.earliest));
+    }
+    /* It is over: nothing is waited for, and the reading says so. */
+    CHECK(truechimer_wait_for(clock, &now.latest, TRUECHIMER_BEFORE, NULL, &then) == 0);
+    CHECK(!before(&then.latest, &now.latest));
+}
+
+/* A timer keeps to its times and says what it missed. */
+static void ticks(truechimer_clock *clock) {
+    truechimer_reading now;
+    truechimer_timer timer;
+    truechimer_tick tick;
+    struct timespec pause, none, due;
+    int i;
+    pause.tv_sec = none.tv_sec = none.tv_nsec = 0;
+    pause.tv_nsec = 20000000;
+    CHECK(truechimer_now(clock, &now) == 0);
+    CHECK(truechimer_timer_begin(clock, &now.latest, 2000000, TRUECHIMER_AFTER, &timer) == 0);
+    due = now.latest;
+    for (i = 0; i < 5; i++) {
+        if (i == 3) {
+            nanosleep(&pause, NULL);
+        }
+        CHECK(truechimer_timer_tick(clock, &timer, NULL, &tick) == 0);
+        CHECK(from_to(&due, &tick.time) == (long)tick.missed * 2000000);
+        CHECK(before(&tick.time, &tick.reading.earliest));
+        /* The last one that had come. */
+        CHECK(from_to(&tick.time, &tick.reading.earliest) <= 2000001);
+        CHECK(i != 3 || tick.missed >= 9);
+        due = later(tick.time, 2000000);
+    }
+    due = later(due, 900000000);
+    CHECK(truechimer_timer_begin(clock, &due, 2000000, TRUECHIMER_LIKELY, &timer) == 0);
+    CHECK(truechimer_timer_tick(clock, &timer, &none, &tick) == TRUECHIMER_E_TIMEOUT);
+    CHECK(truechimer_timer_tick(clock, &timer, NULL, &tick) == 0 && !before(&tick.time, &due));
 }
 
 static void waits(truechimer_clock *clock) {
@@ -105,6 +192,8 @@ static void waits(truechimer_clock *clock) {
     CHECK(truechimer_wait_after(clock, &now.latest, &soon, &then) == TRUECHIMER_E_TIMEOUT);
     CHECK(truechimer_wait_synchronised(clock, NULL, NULL, &then) == 0);
     CHECK(then.status == TRUECHIMER_SYNCHRONISED);
+    sides(clock);
+    ticks(clock);
     soon.tv_nsec = 1;
     CHECK(truechimer_wait_synchronised(clock, &soon, &soon, NULL) == TRUECHIMER_E_TIMEOUT);
 }
@@ -132,7 +221,8 @@ int main(int argc, char **argv) {
     CHECK(text[0] == '\0' && strcmp(truechimer_page(clock), argv[1]) == 0);
     error = truechimer_now(clock, &reading);
     if (error != 0) {
-        printf("error %d %s|\n", error, truechimer_error_text(error));
+        CHECK(truechimer_explain(clock, NULL, error, text, sizeof text) == 0);
+        printf("error %d %s|%s\n", error, truechimer_error_text(error), text);
         truechimer_close(clock);
         return 0;
     }
@@ -187,10 +277,11 @@ int main(int argc, char **argv) {
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     truechimer_close(clock);
-    printf("sizes %lu %lu %lu %lu %lu %lu\n", (unsigned long)sizeof(truechimer_reading),
+    printf("sizes %lu %lu %lu %lu %lu %lu %lu %lu\n", (unsigned long)sizeof(truechimer_reading),
            (unsigned long)sizeof(truechimer_moment), (unsigned long)sizeof(truechimer_length),
            (unsigned long)sizeof(truechimer_bound), (unsigned long)offsetof(truechimer_bound, generation),
-           (unsigned long)offsetof(truechimer_bound, reason));
+           (unsigned long)offsetof(truechimer_bound, reason), (unsigned long)sizeof(truechimer_timer),
+           (unsigned long)sizeof(truechimer_tick));
     printf("all %s\n", truechimer_version());
     return 0;
 }

@@ -16,6 +16,8 @@ import (
 	"truechimer"
 )
 
+var timer *truechimer.Timer
+
 func main() {
 	lines := bufio.NewScanner(os.Stdin)
 	var clock *truechimer.Clock
@@ -75,6 +77,23 @@ func answer(clock *truechimer.Clock, words []string) (string, error) {
 		ctx, cancel := within(numbers[1])
 		defer cancel()
 		return reading(clock.WaitAfter(ctx, time.Unix(0, int64(numbers[0]))))
+	case "for":
+		ctx, cancel := within(numbers[2])
+		defer cancel()
+		return reading(clock.WaitFor(ctx, time.Unix(0, int64(numbers[0])), truechimer.Side(numbers[1])))
+	case "timer":
+		var err error
+		timer, err = clock.NewTimer(time.Unix(0, int64(numbers[0])), time.Duration(numbers[1]), truechimer.Side(numbers[2]))
+		return "ok", err
+	case "tick":
+		ctx, cancel := within(numbers[0])
+		defer cancel()
+		tick, err := timer.Tick(ctx)
+		if err != nil {
+			return "", err
+		}
+		text, err := reading(tick.Reading, nil)
+		return fmt.Sprint(tick.Time.UnixNano(), " ", tick.Missed, " ", text), err
 	case "synchronised":
 		ctx, cancel := within(numbers[1])
 		defer cancel()
