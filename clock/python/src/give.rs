@@ -1,7 +1,9 @@
 //! Readings as whole nanoseconds of Unix time, so rounded that an interval keeps what is in it.
 #![forbid(unsafe_code)]
 
-use truechimer::{Elapsed, Instant, Leaps, Reading, Span, Status};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use truechimer::{Elapsed, Instant, Leaps, Reading, Side, Span, Status};
 
 const NANOS: i128 = 1_000_000_000;
 
@@ -78,9 +80,12 @@ pub(crate) fn length(elapsed: &Elapsed) -> (i64, i64) {
     (ns, (elapsed.bound + rounding).as_nanos_up())
 }
 
-/// Seconds of Unix time and the fraction in 2⁻⁶⁴ s, rounded up.
-pub(crate) fn parts(ns: i64) -> (i64, u64) {
-    let nanos = NANOS as i64;
-    let fraction = ((ns.rem_euclid(nanos) as u128) << 64).div_ceil(NANOS as u128);
-    (ns.div_euclid(nanos), fraction as u64)
+/// The side that a number of Python's `Side` names.
+pub(crate) fn side(number: i64) -> PyResult<Side> {
+    match number {
+        0 => Ok(Side::Before),
+        1 => Ok(Side::Best),
+        2 => Ok(Side::After),
+        _ => Err(PyValueError::new_err("no side: give truechimer.Side.BEFORE, LIKELY or AFTER")),
+    }
 }

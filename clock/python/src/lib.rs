@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use give::Told;
+use truechimer::{Side, UnixNanos};
 
 create_exception!(truechimer, ClockError, PyException, "There is no clock, or no time from it.");
 create_exception!(truechimer, OpenError, ClockError, "The clock cannot be opened.");
@@ -94,9 +95,37 @@ impl Clock {
         time: &Bound<'_, PyAny>,
         timeout: Option<f64>,
     ) -> PyResult<Reading> {
-        let ns: i64 = times(py)?.call_method1("ns", (time,))?.extract()?;
-        let (unix, frac) = give::parts(ns);
-        wait::wait(py, timeout, |slice| self.clock.wait_after_utc(unix, frac, Some(slice)))
+        let time = unix(time)?;
+        wait::wait(py, timeout, |slice| self.clock.wait_for_unix(time, Side::After, Some(slice)))
+            .map(Reading::of)
+    }
+
+    /// Waits for a time, on that side of it.
+    #[pyo3(signature = (time, side, timeout = None))]
+    fn wait_for(
+        &self,
+        py: Python<'_>,
+        time: &Bound<'_, PyAny>,
+        side: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<Reading> {
+        let (time, side) = (unix(time)?, give::side(side.extract()?)?);
+        wait::wait(py, timeout, |slice| self.clock.wait_for_unix(time, side, Some(slice)))
+            .map(Reading::of)
+    }
+
+    /// A timer for a first time and every period after it, on that side of each.
+    fn timer(
+        slf: &Bound<'_, Clock>,
+        first: &Bound<'_, PyAny>,
+        period_ns: i64,
+        side: &Bound<'_, PyAny>,
+    ) -> PyResult<Timer> {
+        let (first, side) = (unix(first)?, give::side(side.extract()?)?);
+        let leaps = slf.get().clock.now().map_err(no_reading)?.leaps();
+        let period = u64::try_from(period_ns).unwrap_or(0);
+        let timer = truechimer::UnixTimer::new(&leaps, first, period, side);
+        Ok(Timer { clock: slf.clone().unbind(), timer })
     }
 
     /// Waits until the clock is synchronised, with a bound of at most max_bound_ns if one is given.
@@ -108,7 +137,7 @@ impl Clock {
         timeout: Option<f64>,
     ) -> PyResult<Reading> {
         let max = max_bound_ns.map(truechimer::Span::from_nanos);
-        wait::wait(py, timeout, |slice| self.clock.wait_synchronised(max, slice))
+        wait::wait(py, timeout, |slice| self.clock.wait_synchronised(max, slice)).map(Reading::of)
     }
 
     /// The path of the clock's page.
@@ -124,6 +153,73 @@ impl Clock {
 
 fn status(py: Python<'_>, status: truechimer::Status) -> PyResult<Bound<'_, PyAny>> {
     times(py)?.getattr("Status")?.call1((status as u8,))
+}
+
+/// A time as a program gives it: a date with its zone, or ns of Unix time.
+fn unix(time: &Bound<'_, PyAny>) -> PyResult<UnixNanos> {
+    let ns = times(time.py())?.call_method1("ns", (time,))?.extract()?;
+    Ok(UnixNanos::from_nanos(ns))
+}
+
+/// Times at even distances, to be waited for one after the other.
+#[pyclass(module = "truechimer")]
+struct Timer {
+    clock: Py<Clock>,
+    timer: truechimer::UnixTimer,
+}
+
+#[pymethods]
+impl Timer {
+    /// Waits for the next time.
+    #[pyo3(signature = (timeout = None))]
+    fn tick(&mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Tick> {
+        let (clock, timer) = (&self.clock.get().clock, self.timer);
+        let (timer, tick) = wait::wait(py, timeout, |slice| {
+            let mut timer = timer;
+            timer.tick(clock, Some(slice)).map(|tick| (timer, tick))
+        })?;
+        self.timer = timer;
+        Ok(Tick(tick))
+    }
+
+    fn __iter__(slf: Py<Timer>) -> Py<Timer> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Tick> {
+        self.tick(py, None)
+    }
+}
+
+/// A time of a timer that has come.
+#[pyclass(frozen, module = "truechimer")]
+struct Tick(truechimer::UnixTick);
+
+#[pymethods]
+impl Tick {
+    #[getter]
+    fn time_ns(&self) -> i128 {
+        self.0.time.as_nanos()
+    }
+
+    #[getter]
+    fn time<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        times(py)?.call_method1("down", (self.time_ns(),))
+    }
+
+    #[getter]
+    fn missed(&self) -> u64 {
+        self.0.missed
+    }
+
+    #[getter]
+    fn reading(&self) -> Reading {
+        Reading::of(self.0.reading)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<truechimer.Tick {} ns, {} missed>", self.time_ns(), self.0.missed)
+    }
 }
 
 /// The time, and how well it is known.
@@ -278,6 +374,8 @@ fn _truechimer(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Reading>()?;
     module.add_class::<Moment>()?;
     module.add_class::<Length>()?;
+    module.add_class::<Timer>()?;
+    module.add_class::<Tick>()?;
     module.add("ClockError", py.get_type::<ClockError>())?;
     module.add("OpenError", py.get_type::<OpenError>())?;
     module.add("ReadError", py.get_type::<ReadError>())?;

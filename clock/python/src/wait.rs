@@ -7,24 +7,22 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use truechimer::WaitError;
 
-use crate::Reading;
-
 /// How long Python's signals may have to wait.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Waits for `timeout` seconds, or for ever, a slice at a time.
-pub(crate) fn wait(
+pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     timeout: Option<f64>,
-    slice: impl Fn(Duration) -> Result<truechimer::Reading, WaitError> + Sync,
-) -> PyResult<Reading> {
+    slice: impl Fn(Duration) -> Result<T, WaitError> + Sync,
+) -> PyResult<T> {
     let timeout = timeout.map(duration).transpose()?;
     let start = Instant::now();
     loop {
         let left = timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
         let slice = &slice;
         match py.detach(|| slice(left.map_or(SLICE, |left| left.min(SLICE)))) {
-            Ok(reading) => return Ok(Reading::of(reading)),
+            Ok(came) => return Ok(came),
             Err(WaitError { last, .. }) => {
                 py.check_signals()?;
                 if let Some(timeout) = timeout.filter(|timeout| start.elapsed() >= *timeout) {

@@ -2,8 +2,11 @@
 clock/client/tests/languages.rs asks to compare this client with the one in Rust."""
 
 import sys
+from typing import Optional
 
-from truechimer import Clock, ClockError, Length, Moment, Reading
+from truechimer import Clock, ClockError, Length, Moment, Reading, Side, Timer
+
+timer: Optional[Timer] = None
 
 
 def reading(r: Reading) -> str:
@@ -17,6 +20,7 @@ def length(long: Length) -> str:
 
 
 def answer(clock: Clock, question: str, n: list[int]) -> str:
+    global timer
     if question == "now":
         return reading(clock.now())
     if question == "mono":
@@ -34,6 +38,15 @@ def answer(clock: Clock, question: str, n: list[int]) -> str:
         return clock.status().name.lower()
     if question == "after":
         return reading(clock.wait_after(n[0], n[1] / 1000))
+    if question == "for":
+        return reading(clock.wait_for(n[0], Side(n[1]), n[2] / 1000))
+    if question == "timer":
+        timer = clock.timer(n[0], n[1], Side(n[2]))
+        return "ok"
+    if question == "tick":
+        assert timer is not None
+        tick = timer.tick(n[0] / 1000)
+        return f"{tick.time_ns} {tick.missed} {reading(tick.reading)}"
     if question == "synchronised":
         return reading(clock.wait_synchronised(n[0], n[1] / 1000))
     raise ValueError(question)

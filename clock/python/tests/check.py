@@ -1,6 +1,7 @@
 """Tries what is of Python's making, over the page that $TRUECHIMER_PAGE names and a daemon tends."""
 
 import copy
+import itertools
 import os
 import pickle
 import signal
@@ -10,7 +11,7 @@ import unittest
 from datetime import datetime, timedelta, timezone
 
 import truechimer
-from truechimer import Clock, ClockError, Moment, OpenError, ReadError, Status, WaitError
+from truechimer import Clock, ClockError, Moment, OpenError, ReadError, Side, Status, WaitError
 
 NS = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -65,6 +66,25 @@ class Check(unittest.TestCase):
         self.assertGreater(self.clock.wait_after(now.latest, 60).earliest_ns, now.latest_ns)
         with self.assertRaisesRegex(WaitError, "^waited 10ms in vain: the status is synchronised"):
             self.clock.wait_after(now.latest + timedelta(hours=1), timeout=0.01)
+
+    def test_sides_are_named(self) -> None:
+        now = self.clock.now()
+        likely = self.clock.wait_for(now.latest, Side.LIKELY, 60)
+        self.assertGreaterEqual(likely.best_ns, now.latest_ns)
+        self.assertGreater(self.clock.wait_for(now.latest, Side.AFTER).earliest_ns, now.latest_ns)
+        for side in (-1, 3):
+            with self.assertRaisesRegex(ValueError, "no side"):
+                self.clock.wait_for(now.latest, side)  # type: ignore[arg-type]
+
+    def test_a_timer_is_an_iterator(self) -> None:
+        first = self.clock.now().latest_ns
+        timer = self.clock.timer(first, 1_000_000, Side.AFTER)
+        due = first
+        for tick in itertools.islice(timer, 5):
+            self.assertEqual(tick.time_ns, due + tick.missed * 1_000_000)
+            self.assertGreater(tick.reading.earliest_ns, tick.time_ns)
+            self.assertEqual(tick.time, EPOCH + NS * (tick.time_ns // 1000))
+            due = tick.time_ns + 1_000_000
 
     def test_a_wait_lets_other_threads_go_on(self) -> None:
         rounds = 0

@@ -1,6 +1,6 @@
 """The Truechimer clock: the time, and how wrong it may be."""
 
-from ._times import Status
+from ._times import Side, Status
 from ._truechimer import (
     Clock,
     ClockError,
@@ -9,6 +9,8 @@ from ._truechimer import (
     OpenError,
     Reading,
     ReadError,
+    Tick,
+    Timer,
     WaitError,
     __version__,
 )
@@ -21,7 +23,10 @@ __all__ = [
     "OpenError",
     "ReadError",
     "Reading",
+    "Side",
     "Status",
+    "Tick",
+    "Timer",
     "WaitError",
     "__version__",
 ]

@@ -27,6 +27,18 @@ class Status(enum.IntEnum):
         return self in (Status.SYNCHRONISED, Status.HOLDOVER)
 
 
+class Side(enum.IntEnum):
+    """Side of a time on which a wait ends, as the time is only known to lie between earliest and latest."""
+
+    BEFORE = 0
+    """While the time is surely not over: as soon as latest is within a microsecond of it. Whether the program was
+    woken early enough the reading says: its latest is before the time."""
+    LIKELY = 1
+    """When it is likely to have come: as soon as best has reached it."""
+    AFTER = 2
+    """When it is surely over: as soon as earliest is after it (commit wait)."""
+
+
 def down(ns: int) -> datetime:
     """The last whole microsecond that is not after it; the first date there is, for the end of the scale."""
     return FIRST if ns == -(2**63) else EPOCH + timedelta(microseconds=ns // 1000)

@@ -3,7 +3,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Optional, Union, final
 
-from ._times import Status
+from ._times import Side, Status
 
 __all__ = [
     "Clock",
@@ -13,6 +13,8 @@ __all__ = [
     "OpenError",
     "ReadError",
     "Reading",
+    "Tick",
+    "Timer",
     "WaitError",
     "__version__",
 ]
@@ -105,6 +107,37 @@ class Length:
         """The true length is within this of ns; ≥ 0, rounded up."""
 
 @final
+class Tick:
+    """A time of a timer that has come."""
+
+    @property
+    def time_ns(self) -> int:
+        """The time, ns of Unix time."""
+    @property
+    def time(self) -> datetime:
+        """time_ns in UTC, rounded down to microseconds."""
+    @property
+    def missed(self) -> int:
+        """How many times before this one had come already when it was asked for, and were left out."""
+    @property
+    def reading(self) -> Reading:
+        """The reading that ended the wait."""
+
+@final
+class Timer:
+    """Times at even distances, to be waited for one after the other: an iterator without end.
+
+    They keep to true time, never drift, and keep their distance through a leap second. Of times that have come
+    already only the last is given out, so that a program that was held up catches up at once. For one thread at a
+    time.
+    """
+
+    def tick(self, timeout: Optional[float] = None) -> Tick:
+        """Waits for the next time, for timeout seconds or for ever; after an error for the same one once more."""
+    def __iter__(self) -> Timer: ...
+    def __next__(self) -> Tick: ...
+
+@final
 class Clock:
     """A clock to read. All threads may use it at the same time, and children after a fork.
 
@@ -131,6 +164,17 @@ class Clock:
         """Waits until a time (a date with its zone, or ns of Unix time) is over for sure: commit wait.
 
         For timeout seconds, or for ever. Other threads go on meanwhile, and Ctrl-C ends it.
+        """
+    def wait_for(self, time: Union[datetime, int], side: Side, timeout: Optional[float] = None) -> Reading:
+        """Waits for a time (a date with its zone, or ns of Unix time), on that side of it.
+
+        For timeout seconds, or for ever. Other threads go on meanwhile, and Ctrl-C ends it. Of a time that a
+        leap second repeats the later one is meant.
+        """
+    def timer(self, first: Union[datetime, int], period_ns: int, side: Side) -> Timer:
+        """A timer for a first time and every period_ns nanoseconds after it, on that side of each.
+
+        A period below 1000 ns counts as that.
         """
     def wait_synchronised(self, max_bound_ns: Optional[int] = None, timeout: Optional[float] = None) -> Reading:
         """Waits until the clock is synchronised, with a bound of at most max_bound_ns if one is given.
