@@ -2,7 +2,7 @@
 //! nanosecond. Each language has a program that answers questions, one a line.
 //!
 //! A language that is missing is skipped, and says so: `go` for Go; for Python `$TRUECHIMER_PYTHON`, an interpreter that
-//! has the module (`scripts/python` makes one).
+//! has the module (`scripts/python` makes one); for Java `$TRUECHIMER_JAVA`, the folder that `scripts/java` makes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;
@@ -41,6 +41,7 @@ fn run(command: &mut Command) -> String {
 #[derive(Clone, Copy, Debug)]
 enum Language {
     Go,
+    Java,
     Python,
 }
 
@@ -49,6 +50,7 @@ impl Language {
     fn answering(self) -> Option<Command> {
         match self {
             Language::Go => answer_in_go().map(Command::new),
+            Language::Java => java("Answer"),
             Language::Python => {
                 let mut command = Command::new(python()?);
                 command.arg(root().join("clock/python/tests/answer.py"));
@@ -96,6 +98,20 @@ fn python() -> Option<String> {
         );
     }
     python
+}
+
+/// A class of the tests' in Java, to be run.
+fn java(class: &str) -> Option<Command> {
+    let Some(folder) = env::var("TRUECHIMER_JAVA").ok().filter(|path| !path.is_empty()) else {
+        println!("SKIPPED the reader in Java: $TRUECHIMER_JAVA names no folder that has it");
+        return None;
+    };
+    let java = env::var("JAVA_HOME").map_or("java".into(), |home| format!("{home}/bin/java"));
+    let mut command = Command::new(java);
+    // What the library is given is looked at: no wrong pointer, no exception left behind.
+    command.args(["-Xcheck:jni", "-cp", &format!("{folder}/truechimer.jar:{folder}/tests")]);
+    command.args([&format!("-Djava.library.path={folder}"), class]);
+    Some(command)
 }
 
 /// A program that answers.
@@ -706,6 +722,40 @@ fn go_finds_nothing_wrong() {
 }
 
 #[test]
+fn java_finds_nothing_wrong() {
+    let (mut daemon, Some(mut check)) = (Daemon::synchronised(), java("Check")) else { return };
+    let path = daemon.path();
+    let said = tended(&mut daemon, || run(check.env("TRUECHIMER_PAGE", path)));
+    assert_eq!(said, "all\n");
+}
+
+#[test]
+fn the_example_in_java_runs() {
+    let (mut daemon, Some(mut example)) = (Daemon::synchronised(), java("Example.java")) else { return };
+    let (folder, path) = (daemon.directory.clone(), daemon.path());
+    fs::write(folder.join("Example.java"), self::example("java.md", "java")).unwrap();
+    example.current_dir(folder).env("TRUECHIMER_PAGE", path);
+    let said = tended(&mut daemon, || run(&mut example));
+    assert!(said.starts_with("2026-09-21T") && said.contains(" SYNCHRONISED within "), "{said}");
+}
+
+/// What a reading costs, beside the languages' own clocks in the same run.
+#[test]
+#[ignore = "prints figures, by release builds: with --ignored --nocapture figures"]
+fn figures() {
+    let mut daemon = Daemon::synchronised();
+    let path = daemon.path();
+    let python = python().map(|python| {
+        let mut command = Command::new(python);
+        command.arg(root().join("clock/python/tests/bench.py"));
+        command
+    });
+    for mut bench in [java("Bench"), python].into_iter().flatten() {
+        println!("{}", tended(&mut daemon, || run(bench.env("TRUECHIMER_PAGE", &path))));
+    }
+}
+
+#[test]
 fn python_finds_nothing_wrong() {
     let (mut daemon, Some(python)) = (Daemon::synchronised(), python()) else { return };
     let folder = root().join("clock/python");
@@ -757,4 +807,5 @@ macro_rules! tried_in {
 }
 
 tried_in!(in_go, Go);
+tried_in!(in_java, Java);
 tried_in!(in_python, Python);
