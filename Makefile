@@ -15,7 +15,7 @@ BUILT = "$${CARGO_TARGET_DIR:-target}/release"
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build install uninstall package static c python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build install uninstall package static c java python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -42,6 +42,9 @@ static: have-cargo ## the command alone, for any Linux of this processor: it nee
 c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
 	@$(CARGO) build --release -p truechimer-c
 	@$(PLACES) scripts/install $(BUILT) c
+
+java: have-cargo ## the library for Java, truechimer.jar and libtruechimer_java.so, in target/java
+	@CARGO="$(CARGO)" scripts/java "$${CARGO_TARGET_DIR:-target}/java" --release >/dev/null
 
 python: have-cargo ## the wheel of the module for Python, in target/python/wheels
 	@CARGO="$(CARGO)" scripts/python "$${CARGO_TARGET_DIR:-target}/python" --release >/dev/null

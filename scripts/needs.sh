@@ -210,6 +210,12 @@ need_go() {
     command -v go >/dev/null || echo "no go (package golang-go): what needs it will be skipped"
 }
 
+need_java() {
+    command -v javac >/dev/null && return
+    apt_install default-jdk-headless
+    command -v javac >/dev/null || echo "no javac (package default-jdk-headless): what needs it will be skipped"
+}
+
 need_venv() {
     python3 -c "import ensurepip, venv" 2>/dev/null && return
     apt_install python3-venv
