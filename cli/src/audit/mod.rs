@@ -133,14 +133,17 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
             (account, chain.map_err(unreadable)?)
         }
     };
-    // What is not over yet is no gap.
-    let last = account.ends.unwrap_or(account.from);
+    // An interval that is not over yet is no gap.
     let now = now();
-    if account.to > now {
-        account.to = if now.0.saturating_sub(last.0) <= LAG_NS { last } else { now };
+    let last = account.covers.unwrap_or(account.from);
+    let is_fresh = asked.is_none() || now.0.saturating_sub(last.0) <= LAG_NS;
+    if account.to > last && account.ends.is_none_or(|ends| account.to >= ends) && is_fresh {
+        account.to = last;
+    } else {
+        account.to = account.to.min(now.max(last));
     }
     if account.to <= account.from {
-        let text = format!("no time has passed yet between {} and now", account.from);
+        let text = format!("the record says nothing yet of the time from {} on", account.from);
         return Err(Failure::Said(text));
     }
     let limits_ns = args.limit.iter().map(|limit| limit.as_nanos_i64().unsigned_abs()).collect();
@@ -199,12 +202,10 @@ impl Audit {
             return Err(Failure::new(self.record.display(), text));
         };
         let from = self.from.unwrap_or(Time(ends.0.saturating_sub(DAY_NS)).max(begins));
-        // With all that happened at its very end.
-        let to = Time(ends.0.saturating_add(1));
-        if from >= to {
+        if from >= ends {
             return Err(Failure::Said(format!("--from {from}: the record ends at {ends}")));
         }
-        Ok((from, to))
+        Ok((from, ends))
     }
 }
 

@@ -187,16 +187,18 @@ fn events(report: &Report<'_>) -> Section {
         return section.text("None.");
     }
     // A table and not a list that scrolls: paper does not.
-    let mut table = Table::new("Everything that happened, with its cause (UTC)")
-        .head(["time", "kind", "bound", "cause"]);
+    let mut table = Table::new(
+        "Everything that happened, with its cause (UTC; ~: by the system clock, as no bound held)",
+    )
+    .head(["time", "kind", "bound", "cause"]);
     for event in all {
-        let by = if event.by_system_clock { " (time of the system clock)" } else { "" };
+        let by = if event.by_system_clock { "~" } else { "" };
         table = table.row(
-            at(event.at),
+            format!("{by}{}", at(event.at)),
             [
                 Cell::text(event.kind.name()).tone(tone(event)),
                 event.bound_ns.map_or_else(Cell::missing, seconds),
-                Cell::text(format!("{}{by}", show::plain(&event.text))),
+                Cell::text(show::plain(&event.text)),
             ],
         );
     }

@@ -65,11 +65,11 @@ pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     sources(report, out)?;
     if !account.events().is_empty() {
-        writeln!(out, "\nEvents (all times UTC)")?;
+        writeln!(out, "\nEvents (UTC; ~: by the system clock, as no bound held)")?;
         for event in account.events() {
-            let by = if event.by_system_clock { " by the system clock" } else { "" };
+            let by = if event.by_system_clock { "~" } else { " " };
             let text = show::plain(&event.text);
-            writeln!(out, "{}  {:<13}  {text}{by}", at(event.at), event.kind.name())?;
+            writeln!(out, "{by}{}  {:<13}  {text}", at(event.at), event.kind.name())?;
         }
     }
     writeln!(out)?;
@@ -127,11 +127,16 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// What the chain shows.
 pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
     let size = Unit::Bytes.show(chain.bytes as f64, 3);
-    let files = format!("{} lines in {} files, {size}", chain.lines, chain.files);
+    let files =
+        format!("{} lines in {} file{}, {size}", chain.lines, chain.files, plural(chain.files));
     if chain.fault_count == 0 {
         line(out, "chain", &format!("whole: {files}"))?;
     } else {
-        line(out, "chain", &format!("BROKEN in {} places: {files}", chain.fault_count))?;
+        line(
+            out,
+            "chain",
+            &format!("BROKEN at {} place{}: {files}", chain.fault_count, plural(chain.fault_count)),
+        )?;
         for fault in &chain.faults {
             line(out, "", &fault.to_string())?;
         }
@@ -160,6 +165,11 @@ pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
         None => {}
     }
     line(out, "last hash", &chain.last.to_string())
+}
+
+/// Ending of a word that counts so many.
+fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
 }
 
 fn line(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {

@@ -76,8 +76,10 @@ pub struct Account {
     pub to: Time,
     /// Begin of the record.
     pub begins: Option<Time>,
-    /// End of what it says.
+    /// Time of its last line.
     pub ends: Option<Time>,
+    /// End of its last interval.
+    pub covers: Option<Time>,
     pieces: Vec<Piece>,
     words: Vec<String>,
     events: Vec<Event>,
@@ -95,6 +97,7 @@ impl Account {
             to,
             begins: None,
             ends: None,
+            covers: None,
             pieces: Vec::new(),
             words: Vec::new(),
             events: Vec::new(),
@@ -109,11 +112,11 @@ impl Account {
             Line::Record(_) => {}
             Line::Interval(interval) => self.interval(interval),
             Line::Sources(sources) if sources.at < self.from => self.inherited = Some(sources),
-            Line::Sources(sources) if sources.at < self.to => self.sources.push(sources),
+            Line::Sources(sources) if sources.at <= self.to => self.sources.push(sources),
             Line::Sources(_) => {}
             Line::Event(event) => {
                 self.seen(event.at, event.at);
-                if event.at >= self.from && event.at < self.to {
+                if event.at >= self.from && event.at <= self.to {
                     self.events.push(event);
                 }
             }
@@ -131,6 +134,7 @@ impl Account {
             return;
         }
         self.seen(from, interval.to);
+        self.covers = Some(interval.to);
         let status = self.word(interval.status);
         let source = interval.source.map(|source| self.word(source));
         // What comes later is the better word on the time that both speak of.

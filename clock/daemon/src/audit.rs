@@ -7,6 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 
+use serde_json::Value;
 use truechimer_audit::{
     Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Torn, Writer,
 };
@@ -444,7 +445,12 @@ impl Audit {
     pub(crate) fn finish(&mut self, at: Count) {
         self.expire(at);
         self.close(at);
-        self.event(at, Kind::Stop, "the daemon ended");
+        let mut line = self.made(at, Kind::Stop, "the daemon ended".into(), None, None);
+        if let Line::Event(event) = &mut line {
+            // Not after the end of the interval.
+            event.at = self.since.1;
+        }
+        self.pending.push_back(line);
     }
 }
 
@@ -500,16 +506,81 @@ pub(crate) fn configured(config: &Config) -> String {
 
 /// Difference of two configurations in words, key by key as in the replay log.
 pub(crate) fn difference(old: &Config, new: &Config) -> String {
-    let keys = |config: &Config| match serde_json::to_value(config) {
-        Ok(serde_json::Value::Object(keys)) => keys,
-        _ => serde_json::Map::new(),
+    let value = |config: &Config| -> Option<Value> {
+        serde_json::from_str(&serde_json::to_string(config).ok()?).ok()
     };
-    let (old, new) = (keys(old), keys(new));
-    let none = serde_json::Value::Null;
-    let changed = new.iter().filter_map(|(key, value)| {
-        let before = old.get(key).unwrap_or(&none);
-        (before != value).then(|| format!("{key}: {before} → {value}"))
-    });
-    let changed: Vec<String> = changed.collect();
-    if changed.is_empty() { "nothing that counts here changed".into() } else { changed.join("; ") }
+    let mut changes = Vec::new();
+    compare("", &value(old).unwrap_or_default(), &value(new).unwrap_or_default(), &mut changes);
+    if changes.is_empty() { "nothing that counts here changed".into() } else { changes.join("; ") }
+}
+
+/// Adds each change between two values of this name.
+fn compare(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Value::Object(old), Value::Object(new)) => {
+            for (key, value) in new {
+                let name = format!("{name} {key}");
+                compare(name.trim_start(), old.get(key).unwrap_or(&Value::Null), value, changes);
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if new.iter().chain(old).all(Value::is_object) => {
+            let called = |value: &Value| -> String {
+                let part = |key| value.get(key).and_then(|part| part.as_str().map(str::to_owned));
+                let port = value.get("port").map_or_else(String::new, |port| format!(":{port}"));
+                part("host").or(part("name")).unwrap_or_default() + &port
+            };
+            for value in new {
+                let name = called(value);
+                match old.iter().find(|old| called(old) == name) {
+                    Some(old) => compare(&name, old, value, changes),
+                    None => changes.push(format!("{name} added")),
+                }
+            }
+            let gone = old.iter().filter(|old| !new.iter().any(|new| called(new) == called(old)));
+            changes.extend(gone.map(|old| format!("{} removed", called(old))));
+        }
+        (old, new) => {
+            // Spans and rates are numbers of 2⁻⁶⁴, which say nothing to people.
+            let plain = |value: &Value| match value {
+                Value::Null | Value::Bool(_) | Value::String(_) => true,
+                Value::Number(n) => n.as_i64().is_some_and(|n| n.unsigned_abs() < 1 << 32),
+                _ => false,
+            };
+            changes.push(match plain(old) && plain(new) {
+                true => format!("{name}: {old} → {new}"),
+                false => format!("{name} changed"),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_engine::SourceConfig;
+
+    #[test]
+    fn a_changed_configuration_says_what_changed() {
+        let source = |host: &str, poll| SourceConfig { poll, ..SourceConfig::new(host) };
+        let old = Config { sources: vec![source("a", 16), source("b", 16)], ..Config::default() };
+        let sources = vec![source("a", 32), source("c", 16)];
+        let new = Config {
+            sources,
+            discipline: true,
+            max_wander: truechimer_time::Rate::from_ppb(1),
+            ..Config::default()
+        };
+        let text = difference(&old, &new);
+        for part in [
+            "a:123 poll: 16 → 32",
+            "c:123 added",
+            "b:123 removed",
+            "discipline: false → true",
+            "max_wander changed",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(difference(&old, &old), "nothing that counts here changed");
+    }
 }

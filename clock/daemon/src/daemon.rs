@@ -180,7 +180,7 @@ impl<'n> Daemon<'n> {
             metrics,
             clockbound,
             log,
-            audit,
+            audit: None,
             state,
             beside,
             chores: started + nominal.period.counts(CHORES),
@@ -194,6 +194,8 @@ impl<'n> Daemon<'n> {
             reload: false,
             settings,
         };
+        daemon.introduce();
+        daemon.audit = audit;
         daemon.record(Kind::Start, |daemon| {
             format!(
                 "version {} on the counter {}: {}",
@@ -202,7 +204,9 @@ impl<'n> Daemon<'n> {
                 audit::configured(&daemon.settings.engine)
             )
         });
-        daemon.introduce();
+        if let Some(place) = daemon.audit.as_ref().map(Audit::description) {
+            daemon.note(Level::Info, &format!("audit record: {place}"));
+        }
         let (level, text) = daemon.state.note();
         daemon.note(level, &text);
         if let Some(note) = rtc_note {
@@ -232,9 +236,6 @@ impl<'n> Daemon<'n> {
         }
         if let Some(place) = self.metrics.as_ref().map(metrics::Server::place) {
             self.note(Level::Info, &format!("metrics are served at {place}"));
-        }
-        if let Some(place) = self.audit.as_ref().map(Audit::description) {
-            self.note(Level::Info, &format!("audit record: {place}"));
         }
     }
 
@@ -738,11 +739,12 @@ impl<'n> Daemon<'n> {
         if let Some(log) = &mut self.log {
             log.flush();
         }
-        self.note(Level::Info, "ended");
         if let Some(audit) = &mut self.audit {
             audit.finish(self.counter.read());
         }
         self.flush_audit();
+        self.audit = None;
+        self.note(Level::Info, "ended");
     }
 
     fn note(&mut self, level: Level, text: &str) {
