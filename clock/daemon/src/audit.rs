@@ -249,7 +249,7 @@ impl Audit {
 
     /// The system clock was stepped by a span: positive, it was set ahead.
     pub(crate) fn step(&mut self, at: Count, by: Span, more: &str) {
-        let text = format!("the system clock was to be stepped by {by}{more}");
+        let text = format!("step of the system clock by {by}{more}");
         self.push(at, Kind::Step, text, Some(by.as_nanos_i64()), None);
     }
 
