@@ -4,7 +4,7 @@ use truechimer_audit::{Event, Kind, Time};
 use truechimer_command::show;
 use truechimer_report::{Cell, Chart, Marker, Page, Section, Series, Table, Tone, Unit};
 
-use super::{MEANING, Report, at, length, percent, short};
+use super::{MEANING, Report, length, percent, short};
 
 /// Markers in the plot: more would be a wall.
 const MARKERS: usize = 200;
@@ -43,6 +43,16 @@ pub fn page(report: &Report<'_>, command: &str) -> Page {
         .section(chain(report))
 }
 
+/// A time to the second, in a form that stays on one line.
+fn at(time: Time) -> String {
+    let text = time.to_string();
+    text.chars()
+        .take(19)
+        .map(|c| if c == '-' { '\u{2011}' } else { c })
+        .collect::<String>()
+        .replace('T', "\u{a0}")
+}
+
 fn seconds(ns: u64) -> Cell {
     Cell::number(ns as f64 * 1e-9, Unit::Seconds)
 }
@@ -70,7 +80,7 @@ fn over_time(report: &Report<'_>) -> Section {
     let about = format!(
         "The worst bound of each interval; where there is no line, no bound held. Hours since \
          {} UTC.",
-        day.get(..16).unwrap_or(&day).replace('T', " ")
+        day.chars().take(16).collect::<String>()
     );
     let mut chart = Chart::time("Bound over time")
         .about(&about)
@@ -149,24 +159,22 @@ fn sources(report: &Report<'_>) -> Section {
     let mut seen = Table::new("As they were seen").head([
         "source",
         "address",
-        "stratum",
-        "refid",
-        "root distance at most",
-        "from",
-        "to",
+        "stratum, refid",
+        "root distance ≤",
+        "seen so",
         "status",
     ]);
     for source in account.sources() {
-        let text = |text: Option<String>| text.map_or_else(Cell::missing, Cell::text);
+        let stratum = source.stratum.map(|stratum| stratum.to_string());
+        let own: Vec<String> = stratum.into_iter().chain(source.reference).collect();
+        let or_dash = |text: String| if text.is_empty() { Cell::missing() } else { text.into() };
         seen = seen.row(
             source.name,
             [
-                text(source.address),
-                text(source.stratum.map(|stratum| stratum.to_string())),
-                text(source.reference),
+                or_dash(source.address.unwrap_or_default()),
+                or_dash(own.join(", ")),
                 source.root_distance_ns.map_or_else(Cell::missing, seconds),
-                Cell::text(at(source.first)),
-                Cell::text(at(source.last)),
+                Cell::text(format!("{} to {}", at(source.first), at(source.last))),
                 Cell::text(source.statuses.join(", ")),
             ],
         );

@@ -64,7 +64,7 @@ fn a_record_outlives_its_daemon_and_the_report_says_so() {
     let mut other = second.start();
     other.process.expect_output("another daemon writes this record", SOON);
     drop(other);
-    daemon.process.signal(Signal::Terminate);
+    daemon.process.signal(Signal::Term);
     daemon.process.wait(SOON).expect("it ends");
 
     let value = report(&dir);
