@@ -53,6 +53,17 @@ fn at(time: Time) -> String {
         .replace('T', "\u{a0}")
 }
 
+/// Two times to the minute, the second without its day if that is the day of the first.
+fn between(from: Time, to: Time) -> String {
+    let minute = |time| at(time).chars().take(16).collect::<String>();
+    let (first, last) = (minute(from), minute(to));
+    if from.midnight() == to.midnight() {
+        let clock: String = last.chars().skip(11).collect();
+        return format!("{first} to\u{a0}{clock}");
+    }
+    format!("{first} to {last}")
+}
+
 fn seconds(ns: u64) -> Cell {
     Cell::number(ns as f64 * 1e-9, Unit::Seconds)
 }
@@ -159,22 +170,22 @@ fn sources(report: &Report<'_>) -> Section {
     let mut seen = Table::new("As they were seen").head([
         "source",
         "address",
-        "stratum, refid",
-        "root distance ≤",
+        "stratum, refid, root distance",
         "seen so",
         "status",
     ]);
     for source in account.sources() {
         let stratum = source.stratum.map(|stratum| stratum.to_string());
-        let own: Vec<String> = stratum.into_iter().chain(source.reference).collect();
+        let distance = source.root_distance_ns.map(|ns| format!("≤\u{a0}{}", short(ns)));
+        let own: Vec<String> =
+            stratum.into_iter().chain(source.reference).chain(distance).collect();
         let or_dash = |text: String| if text.is_empty() { Cell::missing() } else { text.into() };
         seen = seen.row(
             source.name,
             [
                 or_dash(source.address.unwrap_or_default()),
                 or_dash(own.join(", ")),
-                source.root_distance_ns.map_or_else(Cell::missing, seconds),
-                Cell::text(format!("{} to {}", at(source.first), at(source.last))),
+                Cell::text(between(source.first, source.last)),
                 Cell::text(source.statuses.join(", ")),
             ],
         );

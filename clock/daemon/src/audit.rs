@@ -556,31 +556,4 @@ fn compare(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use truechimer_engine::SourceConfig;
-
-    #[test]
-    fn a_changed_configuration_says_what_changed() {
-        let source = |host: &str, poll| SourceConfig { poll, ..SourceConfig::new(host) };
-        let old = Config { sources: vec![source("a", 16), source("b", 16)], ..Config::default() };
-        let sources = vec![source("a", 32), source("c", 16)];
-        let new = Config {
-            sources,
-            discipline: true,
-            max_wander: truechimer_time::Rate::from_ppb(1),
-            ..Config::default()
-        };
-        let text = difference(&old, &new);
-        for part in [
-            "a:123 poll: 16 → 32",
-            "c:123 added",
-            "b:123 removed",
-            "discipline: false → true",
-            "max_wander changed",
-        ] {
-            assert!(text.contains(part), "{part}: {text}");
-        }
-        assert_eq!(difference(&old, &old), "nothing that counts here changed");
-    }
-}
+mod tests;
