@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod audit;
 #[cfg(feature = "packets")]
 mod capture;
 mod completions;
@@ -58,6 +59,8 @@ enum Command {
     Status(Late<status::Status>),
     /// List the servers that the daemon follows
     Sources(Late<sources::Sources>),
+    /// Account for a day: how well the clock was known, by which sources, and what happened
+    Audit(Late<audit::Audit>),
     /// Wait until the clock is synchronised
     Waitsync(Late<waitsync::Waitsync>),
     /// Tell how long it was from one moment of a script to another, with a bound
@@ -94,7 +97,7 @@ enum Command {
 /// Which command stands under which heading in `truechimer --help`.
 const GROUPS: &[Group] = &[
     ("Keep a clock", &["run", "accept", "import-chrony"]),
-    ("Read it", &["now", "status", "sources", "waitsync", "interval"]),
+    ("Read it", &["now", "status", "sources", "audit", "waitsync", "interval"]),
     ("Try it", &["demo", "serve"]),
     #[cfg(feature = "counters")]
     ("Know the machine", &["counters"]),
@@ -136,6 +139,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Now(Late(args)) => now::run(&args, out),
         Command::Status(Late(args)) => status::run(&args, out),
         Command::Sources(Late(args)) => sources::run(&args, out),
+        Command::Audit(Late(args)) => audit::run(&args, out),
         Command::Accept(Late(args)) => accept::run(&args, out),
         Command::Interval(Late(args)) => interval::run(&args, out),
         Command::Waitsync(Late(args)) => waitsync::run(&args, out),

@@ -2,19 +2,11 @@
 
 use std::io::{self, Write};
 
+use truechimer_command::output::csv_field;
 use truechimer_qos::{Bins, Engine, FlowReport, Kind, Report, RttReport, Spread, Way};
 
 fn optional<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// Names hold no commas, but files may be called anything.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
 }
 
 /// The kind of round trip that a row shows: the most frequent one. A single first answer is none:
@@ -58,8 +50,8 @@ pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             let rtt = most_rtts(&seen.rtt);
             let mut cells = vec![
                 flow.number.to_string(),
-                quoted(&flow.name),
-                quoted(&point.name),
+                csv_field(&flow.name),
+                csv_field(&point.name),
                 seen.packets.to_string(),
                 seen.bytes.to_string(),
                 seen.lasted_ns.to_string(),
@@ -84,7 +76,7 @@ pub fn flows(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{}", cells.join(","))?;
         }
         let Some(path) = &flow.path else { continue };
-        let mut cells = vec![flow.number.to_string(), quoted(&flow.name), "between".to_owned()];
+        let mut cells = vec![flow.number.to_string(), csv_field(&flow.name), "between".to_owned()];
         cells.extend(std::iter::repeat_n(String::new(), 6));
         cells.extend([
             path.loss.lost.to_string(),
@@ -124,8 +116,8 @@ pub fn series(report: &Report, engine: &Engine, out: &mut dyn Write) -> io::Resu
             let values = (bin.values > 0).then_some(bin);
             let cells = [
                 flow.number.to_string(),
-                quoted(&flow.name),
-                quoted(point),
+                csv_field(&flow.name),
+                csv_field(point),
                 from.to_string(),
                 bins.width_ns().to_string(),
                 bin.packets.to_string(),

@@ -1,6 +1,7 @@
 //! The command as a user has it: what it says, what it returns, and that the whole works.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod audit;
 mod counters_costs;
 mod counters_list;
 mod errors;

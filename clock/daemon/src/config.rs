@@ -38,6 +38,11 @@
 //!
 //! [metrics]
 //! # listen = "127.0.0.1:9924"   # where OpenMetrics are served: an address with a port, or a path; not unless set
+//!
+//! [audit]
+//! # directory = "/var/lib/truechimer/audit"   # where the record for `truechimer audit` is kept; not unless set
+//! # interval = "1min"             # a line for each so long, with the worst bound in it; 1s to 1h
+//! # max-mb = 256                  # all of it at most, in 10⁶ bytes: the oldest goes first; 1 to 1000000
 //! ```
 //!
 //! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
@@ -56,6 +61,7 @@ pub use truechimer_config::{ConfigError, Place};
 use truechimer_counter::Choice;
 use truechimer_engine::Config;
 
+use crate::audit;
 use crate::clockbound::Wanted;
 use crate::metrics::Listen;
 
@@ -85,6 +91,8 @@ pub struct Settings {
     pub clockbound: Option<Wanted>,
     /// Where metrics are served, if they are wanted.
     pub metrics: Option<Listen>,
+    /// The record for `truechimer audit`, if one is wanted.
+    pub audit: Option<audit::Wanted>,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -101,6 +109,7 @@ impl Default for Settings {
             leap_file: Place::Default,
             clockbound: None,
             metrics: None,
+            audit: None,
             fresh: false,
         }
     }
@@ -157,6 +166,7 @@ mod tests {
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"] }
             metrics = { listen = "[::1]:9924" }
+            audit = { directory = "/a", interval = "16s", max-mb = 1 }
             system-clock = { discipline = true, step = "always", step-above = "250us" }
         "#;
         let settings = parse(text, "t").unwrap();
@@ -189,11 +199,18 @@ mod tests {
                     directory: "/c".into(),
                 }),
                 metrics: Some(Listen::At("[::1]:9924".parse().unwrap())),
+                audit: Some(audit::Wanted {
+                    directory: "/a".into(),
+                    interval: Span::from_secs(16),
+                    max_mb: 1,
+                }),
                 fresh: false,
             }
         );
         assert_eq!(parse("", "empty").unwrap(), Settings::default());
-        assert_eq!(parse("[metrics]", "t").unwrap(), Settings::default());
+        assert_eq!(parse("[metrics]\n[audit]", "t").unwrap(), Settings::default());
+        let record = parse("[audit]\ndirectory = \"/a\"", "t").unwrap().audit.unwrap();
+        assert_eq!((record.interval, record.max_mb), (Span::from_secs(60), 256));
         let path = parse("[metrics]\nlisten = \"/run/m\"", "t").unwrap().metrics;
         assert_eq!(path, Some(Listen::Socket("/run/m".into())));
         for limit in ["0.001", "100"] {
@@ -255,6 +272,17 @@ mod tests {
                 "t:3: unknown key `nts`; nothing is authenticated",
             ),
             ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
+            ("[audit]\ndirectory = \"a\"", "t:2: `directory` = \"a\": must begin with /"),
+            ("[audit]\nmax-mb = 9", "t:1: [audit] has no `directory`: add directory = \"/var/lib/"),
+            (
+                "[audit]\ndirectory = \"/a\"\ninterval = \"0s\"",
+                "t:3: `interval` = \"0s\": must be 1s to 1h",
+            ),
+            (
+                "[audit]\ndirectory = \"/a\"\nmax-mb = 0",
+                "t:3: `max-mb` = 0: must be a whole number from 1 to 1000000",
+            ),
+            ("audit = 1", "t:1: `audit` must be a table: write [audit]"),
             ("[system-clock]\nmakestep = 1", "t:2: unknown key `makestep`; that is `step` and"),
             (
                 "stratum = 1",

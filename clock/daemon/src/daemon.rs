@@ -1,14 +1,16 @@
 //! The loop around the engine: what happens becomes an event, what the engine wants is done.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use truechimer_audit::Kind;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
-use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start};
+use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start, Steer};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
+use crate::audit::{self, Audit};
 use crate::clock_set::ClockSet;
 use crate::clockbound::{self, ClockBound};
 use crate::config::{ConfigError, Place, Settings};
@@ -62,6 +64,7 @@ pub(crate) struct Daemon<'n> {
     metrics: Option<metrics::Server>,
     clockbound: Option<ClockBound>,
     log: Option<replay::Log>,
+    audit: Option<Audit>,
     state: Keeping,
     /// Where it says whose word the clock page is, and what is held against whom.
     beside: Option<PathBuf>,
@@ -149,6 +152,8 @@ impl<'n> Daemon<'n> {
             rtc: reading,
         };
         let (log, log_note) = create_log(settings.replay_log.as_deref(), &start, &settings.engine);
+        let wanted = settings.audit.clone();
+        let audit = wanted.map(|wanted| Audit::new(wanted, counter, nominal.period));
         let (control, control_note) = bind(&settings.control, page.path());
         let (metrics, metrics_note) = open_metrics(&settings);
         let mut system_clock = SystemClock::default();
@@ -175,6 +180,7 @@ impl<'n> Daemon<'n> {
             metrics,
             clockbound,
             log,
+            audit: None,
             state,
             beside,
             chores: started + nominal.period.counts(CHORES),
@@ -189,6 +195,18 @@ impl<'n> Daemon<'n> {
             settings,
         };
         daemon.introduce();
+        daemon.audit = audit;
+        daemon.record(Kind::Start, |daemon| {
+            format!(
+                "version {} on the counter {}: {}",
+                crate::VERSION,
+                daemon.counter.kind(),
+                audit::configured(&daemon.settings.engine)
+            )
+        });
+        if let Some(place) = daemon.audit.as_ref().map(Audit::description) {
+            daemon.note(Level::Info, &format!("audit record: {place}"));
+        }
         let (level, text) = daemon.state.note();
         daemon.note(level, &text);
         if let Some(note) = rtc_note {
@@ -226,6 +244,7 @@ impl<'n> Daemon<'n> {
         if let Some(log) = &mut self.log {
             log.flush();
         }
+        self.flush_audit();
         let mut fds = std::mem::take(&mut self.fds);
         fds.clear();
         self.net.interests(&mut fds);
@@ -384,7 +403,36 @@ impl<'n> Daemon<'n> {
             self.handle(reading.count, Event::SystemClock(reading));
         }
         self.tell_clockbound();
+        self.look_for_audit(count);
         Ok(())
+    }
+
+    /// Records how well the clock is known, after the host's clocks were found in order.
+    fn look_for_audit(&mut self, at: Count) {
+        let Some(mut audit) = self.audit.take() else { return };
+        if !self.host.has_lapsed() && !self.host.is_still() {
+            let held = self.engine.held(at);
+            let names = || held.iter().map(|held| held.server.as_str());
+            if audit.wants_report(at) || !audit.is_held(names()) {
+                let names: BTreeSet<String> = names().map(str::to_owned).collect();
+                audit.sources(&self.engine.report(at), names);
+            }
+            audit.look(at);
+        }
+        self.audit = Some(audit);
+    }
+
+    /// Records an event.
+    fn record(&mut self, kind: Kind, text: impl FnOnce(&Self) -> String) {
+        let Some(mut audit) = self.audit.take() else { return };
+        audit.event(self.counter.read(), kind, text(self));
+        self.audit = Some(audit);
+    }
+
+    fn flush_audit(&mut self) {
+        if let Some((level, text)) = self.audit.as_mut().and_then(Audit::flush) {
+            self.note(level, &text);
+        }
     }
 
     /// Tells readers that the clocks are in order, and where the counter is.
@@ -432,6 +480,15 @@ impl<'n> Daemon<'n> {
         if let Some(text) = self.engine.warning() {
             self.note(Level::Warning, &text);
         }
+        self.announce();
+    }
+
+    /// Records another status, unless a line of the log has done so.
+    fn announce(&mut self) {
+        let now = self.counter.read();
+        if let Some(audit) = &mut self.audit {
+            audit.announce(now, || self.engine.report(now).reason);
+        }
     }
 
     fn act(&mut self, actions: Vec<Action>) {
@@ -469,6 +526,11 @@ impl<'n> Daemon<'n> {
                 if let Some(pages) = &mut self.clockbound {
                     pages.after(steer);
                 }
+                if let (Steer::Step(by), Some(audit)) = (steer, &mut self.audit) {
+                    let more = result.as_ref();
+                    let more = more.map_or_else(String::new, |(_, text)| format!(": {text}"));
+                    audit.step(self.counter.read(), by, &more);
+                }
                 if let Some((level, text)) = result {
                     self.note(level, &text);
                 }
@@ -478,6 +540,9 @@ impl<'n> Daemon<'n> {
     }
 
     fn publish(&mut self, hand: &Hand) {
+        if let Some(audit) = &mut self.audit {
+            audit.publish(hand, self.counter.read());
+        }
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
@@ -549,6 +614,7 @@ impl<'n> Daemon<'n> {
             difference_deviation: self.engine.difference_deviation(),
             system_offset: hand.status.bound_holds().then_some(offset),
             is_steered: self.system_clock.is_steered(),
+            audit_lost: self.audit.as_ref().map(Audit::lost),
             answer,
         }
     }
@@ -579,6 +645,7 @@ impl<'n> Daemon<'n> {
             ("replay-log", old.replay_log != new.replay_log),
             ("clockbound", old.clockbound != new.clockbound),
             ("metrics", old.metrics != new.metrics),
+            ("audit", old.audit != new.audit),
         ]
         .into_iter()
         .filter_map(|(key, changed)| changed.then_some(key))
@@ -587,6 +654,8 @@ impl<'n> Daemon<'n> {
             let text = format!("changed, but only at the next start: {}", fixed.join(", "));
             self.note(Level::Warning, &text);
         }
+        let difference = audit::difference(&self.settings.engine, &new.engine);
+        self.record(Kind::Configuration, |_| format!("read again: {difference}"));
         self.settings.leap_file = new.leap_file;
         self.settings.engine = new.engine;
         if let Some(pages) = &mut self.clockbound {
@@ -670,10 +739,18 @@ impl<'n> Daemon<'n> {
         if let Some(log) = &mut self.log {
             log.flush();
         }
+        if let Some(audit) = &mut self.audit {
+            audit.finish(self.counter.read());
+        }
+        self.flush_audit();
+        self.audit = None;
         self.note(Level::Info, "ended");
     }
 
     fn note(&mut self, level: Level, text: &str) {
+        if let Some(audit) = &mut self.audit {
+            audit.note(self.counter.read(), self.engine.hand().status, level, text);
+        }
         (self.notes)(level, text);
     }
 }

@@ -19,6 +19,7 @@
 //! * [`replay`] repeats a daemon's decisions from its log.
 #![deny(unsafe_code)]
 
+mod audit;
 mod check;
 mod clock_set;
 mod clockbound;
@@ -42,6 +43,7 @@ mod state;
 mod sys;
 mod system_clock;
 
+pub use audit::Wanted as AuditRecord;
 pub use clockbound::Wanted as ClockBoundPages;
 pub use config::{ConfigError, Place, Settings};
 pub use metrics::Listen as MetricsListen;

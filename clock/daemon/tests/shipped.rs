@@ -31,4 +31,5 @@ fn the_documented_file_is_right_and_complete() {
     assert_eq!(full.counter, settings.counter);
     assert!(full.replay_log.is_some());
     assert!(settings.metrics.is_none() && full.metrics.is_some());
+    assert!(settings.audit.is_none() && full.audit.is_some());
 }

@@ -22,3 +22,13 @@ pub fn ready(path: &Path) -> Result<(), Failure> {
 pub fn save(path: &Path, text: &str) -> Result<(), Failure> {
     truechimer_files::write(path, text).map_err(|why| Failure::new(path.display(), why))
 }
+
+/// A field of comma-separated values, in quotes where that takes some (RFC 4180).
+#[must_use]
+pub fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

@@ -10,6 +10,7 @@ use super::Settings;
 use super::duration;
 use super::host::host_and_port;
 use super::pps;
+use crate::audit;
 use crate::clockbound::Wanted;
 use crate::metrics::Listen;
 
@@ -42,6 +43,7 @@ const TOP: &[&str] = &[
     "system-clock",
     "clockbound",
     "metrics",
+    "audit",
 ];
 const SOURCE: &[&str] = &[
     "host",
@@ -61,13 +63,15 @@ const OF_SERVER: &[&str] = &["host", "poll", "burst", "noselect", "asymmetry", "
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory"];
 const METRICS: &[&str] = &["listen"];
+const AUDIT: &[&str] = &["directory", "interval", "max-mb"];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 5] = [
+const TABLES: [Table<'_>; 6] = [
     ("the top of the file", TOP),
     ("[[source]]", SOURCE),
     ("[system-clock]", SYSTEM_CLOCK),
     ("[clockbound]", CLOCKBOUND),
     ("[metrics]", METRICS),
+    ("[audit]", AUDIT),
 ];
 
 /// Keys that other daemons have, and what stands for them here.
@@ -141,6 +145,12 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 Some(table) => settings.metrics = metrics(reader, table),
                 None => {
                     reader.problem(value.span().start, "`metrics` must be a table: write [metrics]")
+                }
+            },
+            "audit" => match value.get_ref().as_table() {
+                Some(table) => settings.audit = audit(reader, table, value.span().start),
+                None => {
+                    reader.problem(value.span().start, "`audit` must be a table: write [audit]")
                 }
             },
             // Below, when it is known whether anybody keeps the system clock.
@@ -225,6 +235,39 @@ fn metrics(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Listen> {
         }
     }
     listen
+}
+
+/// The record for `truechimer audit`, if one is wanted.
+fn audit(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<audit::Wanted> {
+    use audit::Wanted;
+    let mut directory = None;
+    let (mut interval, mut max_mb) = (Wanted::INTERVAL, Wanted::MAX_MB);
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "directory" => match reader.path("directory", value) {
+                Some(path) if path.is_absolute() => directory = Some(path),
+                Some(_) => reader.wrong("directory", value, "must begin with /"),
+                None => {}
+            },
+            "interval" => match duration_of(reader, "interval", value, "1min") {
+                Some(span) if (Span::from_secs(1)..=Span::from_secs(3600)).contains(&span) => {
+                    interval = span;
+                }
+                Some(_) => reader.wrong("interval", value, "must be 1s to 1h"),
+                None => {}
+            },
+            "max-mb" => match whole(value).map(u64::try_from) {
+                Some(Ok(mb @ 1..=1_000_000)) => max_mb = mb,
+                _ => reader.wrong("max-mb", value, "must be a whole number from 1 to 1000000"),
+            },
+            other => unknown(reader, other, key.span().start, TABLES[5]),
+        }
+    }
+    if !table.is_empty() && !table.contains_key("directory") {
+        let text = "[audit] has no `directory`: add directory = \"/var/lib/truechimer/audit\"";
+        reader.problem(at, text);
+    }
+    directory.map(|directory| Wanted { directory, interval, max_mb })
 }
 
 fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {

@@ -26,6 +26,8 @@ pub(crate) struct Snapshot {
     /// System clock − published clock; positive: the system clock is ahead.
     pub(crate) system_offset: Option<Span>,
     pub(crate) is_steered: bool,
+    /// Lines of the audit record that could not be written, if one is kept.
+    pub(crate) audit_lost: Option<u64>,
 }
 
 /// The text in this form.
@@ -243,6 +245,7 @@ fn of_clock(snapshot: &Snapshot) -> Vec<Family> {
 fn of_daemon(snapshot: &Snapshot) -> Vec<Family> {
     let daemon = &snapshot.answer.daemon;
     let hand = snapshot.answer.report.hand.as_ref();
+    let lost = snapshot.audit_lost.map(|lost| (Vec::new(), lost as f64));
     let floods = vec![(Vec::new(), daemon.floods as f64)];
     vec![
         info("build", "The daemon", vec![vec![("version", daemon.version.clone())]]),
@@ -267,6 +270,13 @@ fn of_daemon(snapshot: &Snapshot) -> Vec<Family> {
             help: "How often so many datagrams came for one request that the rest was left unread",
             kind: MetricType::Counter,
             samples: floods,
+        },
+        Family {
+            name: "audit_lost_lines",
+            unit: None,
+            help: "Lines of the audit record that could not be written, if one is kept",
+            kind: MetricType::Counter,
+            samples: lost.into_iter().collect(),
         },
     ]
 }
@@ -527,6 +537,7 @@ mod tests {
             difference_deviation: Some(Rate::from_ppb(3)),
             system_offset: Some(Span::from_millis(-2)),
             is_steered: true,
+            audit_lost: Some(3),
         }
     }
 
@@ -585,6 +596,7 @@ mod tests {
             ("truechimer_timecounter_frequency_hertz", 1e9),
             ("truechimer_memory_bytes", 8_388_608.0),
             ("truechimer_floods_total", 2.0),
+            ("truechimer_audit_lost_lines_total", 3.0),
             ("truechimer_status{status=\"synchronised\"}", 1.0),
             ("truechimer_status{status=\"holdover\"}", 0.0),
             ("truechimer_build_info{version=\"0.1.0\"}", 1.0),

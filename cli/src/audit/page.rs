@@ -1,0 +1,246 @@
+//! The report as one page, to read or to print.
+
+use truechimer_audit::{Event, Kind, Time};
+use truechimer_command::show;
+use truechimer_report::{Cell, Chart, Marker, Page, Section, Series, Table, Tone, Unit};
+
+use super::{MEANING, Report, length, percent, short};
+
+/// Markers in the plot: more would be a wall.
+const MARKERS: usize = 200;
+
+/// The page; `command` makes it again.
+pub fn page(report: &Report<'_>, command: &str) -> Page {
+    let account = report.account;
+    let all = account.length_ns();
+    let about = format!(
+        "How well this clock was known from {} to {} (UTC), by the record in {}.",
+        at(account.from),
+        at(account.to),
+        report.args.record.display()
+    );
+    let bounded = account.bounded_ns();
+    let worst = account.worst().and_then(|piece| piece.bound_ns);
+    let mut page = Page::new("Account of the clock")
+        .about(&about)
+        .version(&format!("truechimer {}", env!("CARGO_PKG_VERSION")))
+        .command(command)
+        .highlight("worst bound", worst.map_or_else(Cell::missing, seconds))
+        .highlight("with a bound", percent(bounded, all));
+    for share in account.shares(&report.limits_ns) {
+        let text = percent(share.within_ns, all);
+        let tone = if share.within_ns == all { Tone::Good } else { Tone::Warning };
+        page = page
+            .highlight(&format!("within {}", short(share.limit_ns)), Cell::text(text).tone(tone));
+    }
+    let whole = report.chain.is_whole();
+    let (word, tone) = if whole { ("whole", Tone::Good) } else { ("broken", Tone::Bad) };
+    page.highlight("chain", Cell::text(word).tone(tone))
+        .section(over_time(report))
+        .section(shares(report))
+        .section(sources(report))
+        .section(events(report))
+        .section(chain(report))
+}
+
+/// A time to the second, in a form that stays on one line.
+fn at(time: Time) -> String {
+    let text = time.to_string();
+    text.chars()
+        .take(19)
+        .map(|c| if c == '-' { '\u{2011}' } else { c })
+        .collect::<String>()
+        .replace('T', "\u{a0}")
+}
+
+/// Two times to the minute, the second without its day if that is the day of the first.
+fn between(from: Time, to: Time) -> String {
+    let minute = |time| at(time).chars().take(16).collect::<String>();
+    let (first, last) = (minute(from), minute(to));
+    if from.midnight() == to.midnight() {
+        let clock: String = last.chars().skip(11).collect();
+        return format!("{first} to\u{a0}{clock}");
+    }
+    format!("{first} to {last}")
+}
+
+fn seconds(ns: u64) -> Cell {
+    Cell::number(ns as f64 * 1e-9, Unit::Seconds)
+}
+
+/// Seconds since the midnight at or before the begin of the span.
+fn axis(report: &Report<'_>, time: Time) -> f64 {
+    let zero = report.account.from.midnight();
+    time.0.saturating_sub(zero.0) as f64 * 1e-9
+}
+
+fn over_time(report: &Report<'_>) -> Section {
+    let account = report.account;
+    let mut rows = Vec::new();
+    let mut last = account.from;
+    for piece in account.pieces() {
+        if piece.from > last {
+            rows.push((axis(report, last), f64::NAN));
+        }
+        let bound = piece.bound_ns.map_or(f64::NAN, |ns| ns as f64 * 1e-9);
+        rows.push((axis(report, piece.from), bound));
+        rows.push((axis(report, piece.to), bound));
+        last = piece.to;
+    }
+    let day = at(account.from.midnight());
+    let about = format!(
+        "The worst bound of each interval; where there is no line, no bound held. Hours since \
+         {} UTC.",
+        day.chars().take(16).collect::<String>()
+    );
+    let mut chart = Chart::time("Bound over time")
+        .about(&about)
+        .y("bound", Unit::Seconds)
+        .log_y()
+        .line("bound", rows);
+    let (from, to) = (axis(report, account.from), axis(report, account.to));
+    for (n, &limit) in report.limits_ns.iter().enumerate() {
+        let y = limit as f64 * 1e-9;
+        let line = Series::line(&format!("limit {}", short(limit)), [(from, y), (to, y)]);
+        chart = chart.with(line.dashed().colour(n + 1));
+    }
+    let told = account.events().iter().filter(|event| event.kind != Kind::Log).take(MARKERS);
+    chart = chart.markers(told.map(|event| {
+        let text = format!("{}: {}", event.kind.name(), show::plain(&event.text));
+        Marker::new(axis(report, event.at), &text).tone(tone(event))
+    }));
+    Section::new("Bound").chart(chart)
+}
+
+fn shares(report: &Report<'_>) -> Section {
+    let account = report.account;
+    let all = account.length_ns();
+    let mut section = Section::new("Shares of the time").text(
+        "An interval counts as within a limit only if its worst bound was. Time without a bound, and \
+         time of which the record says nothing, is beyond every limit.",
+    );
+    if !report.limits_ns.is_empty() {
+        let mut table =
+            Table::new("Limits").head(["limit", "within it", "beyond it", "share within"]);
+        for share in account.shares(&report.limits_ns) {
+            table = table.row(
+                short(share.limit_ns),
+                [
+                    length(share.within_ns),
+                    length(all - share.within_ns),
+                    percent(share.within_ns, all),
+                ],
+            );
+        }
+        section = section.table(table);
+    }
+    let mut bounds = Table::new("Bound, of the time with one").head(["share", "at most"]);
+    for percent in [50, 95, 99, 100] {
+        let bound = account.percentile_ns(percent).map_or_else(Cell::missing, seconds);
+        bounds = bounds.row(format!("{percent} %"), [bound]);
+    }
+    let mut statuses = Table::new("Status").head(["status", "time", "share"]);
+    for (status, ns) in account.by_status() {
+        statuses = statuses.row(status, [length(ns), percent(ns, all)]);
+    }
+    let silent = all - account.recorded_ns();
+    statuses = statuses.row("no record", [length(silent), percent(silent, all)]);
+    let mut gaps =
+        Table::new("No record: no daemon, or it could not write").head(["from", "to", "time"]);
+    for gap in account.gaps() {
+        gaps = gaps.row(at(gap.from), [at(gap.to), length(gap.length_ns())]);
+    }
+    section.table(bounds).table(statuses).table(gaps)
+}
+
+fn sources(report: &Report<'_>) -> Section {
+    let account = report.account;
+    let mut selected =
+        Table::new("Selected").head(["source", "time", "share", "root distance at most"]);
+    for (source, (ns, distance)) in account.by_source() {
+        selected = selected.row(
+            source,
+            [
+                Cell::text(length(ns)),
+                Cell::text(percent(ns, account.length_ns())),
+                distance.map_or_else(Cell::missing, seconds),
+            ],
+        );
+    }
+    let mut seen = Table::new("As they were seen").head([
+        "source",
+        "address",
+        "stratum, refid, root distance",
+        "seen so",
+        "status",
+    ]);
+    for source in account.sources() {
+        let stratum = source.stratum.map(|stratum| stratum.to_string());
+        let distance = source.root_distance_ns.map(|ns| format!("≤\u{a0}{}", short(ns)));
+        let own: Vec<String> =
+            stratum.into_iter().chain(source.reference).chain(distance).collect();
+        let or_dash = |text: String| if text.is_empty() { Cell::missing() } else { text.into() };
+        seen = seen.row(
+            source.name,
+            [
+                or_dash(source.address.unwrap_or_default()),
+                or_dash(own.join(", ")),
+                Cell::text(between(source.first, source.last)),
+                Cell::text(source.statuses.join(", ")),
+            ],
+        );
+    }
+    Section::new("Sources")
+        .text(
+            "Traceability: the server that was selected, and what each server said of its own source. \
+             Stratum 1 names its reference clock as refid, higher ones the address of their server.",
+        )
+        .table(selected)
+        .table(seen)
+}
+
+fn events(report: &Report<'_>) -> Section {
+    let section = Section::new("Events");
+    let all = report.account.events();
+    if all.is_empty() {
+        return section.text("None.");
+    }
+    // A table and not a list that scrolls: paper does not.
+    let mut table = Table::new(
+        "Everything that happened, with its cause (UTC; ~: by the system clock, as no bound held)",
+    )
+    .head(["time", "kind", "bound", "cause"]);
+    for event in all {
+        let by = if event.by_system_clock { "~" } else { "" };
+        table = table.row(
+            format!("{by}{}", at(event.at)),
+            [
+                Cell::text(event.kind.name()).tone(tone(event)),
+                event.bound_ns.map_or_else(Cell::missing, seconds),
+                Cell::text(show::plain(&event.text)),
+            ],
+        );
+    }
+    section.table(table)
+}
+
+fn tone(event: &Event) -> Tone {
+    match event.kind {
+        Kind::Disruption | Kind::Lost | Kind::Torn => Tone::Bad,
+        Kind::Warning | Kind::HoldOff | Kind::Step => Tone::Warning,
+        Kind::Log | Kind::Rotation => Tone::Quiet,
+        Kind::Start
+        | Kind::Stop
+        | Kind::Configuration
+        | Kind::Status
+        | Kind::Released
+        | Kind::Leap => Tone::Plain,
+    }
+}
+
+fn chain(report: &Report<'_>) -> Section {
+    let mut lines = Vec::new();
+    // Memory takes all.
+    let _ = super::screen::chain(report.chain, &mut lines);
+    Section::new("Chain of hashes").code(String::from_utf8_lossy(&lines).trim_end()).text(MEANING)
+}

@@ -1,0 +1,182 @@
+//! The report as text.
+
+use std::io::{self, Write};
+
+use truechimer_audit::Chain;
+use truechimer_command::show;
+use truechimer_command::table::{Side, Table};
+use truechimer_report::Unit;
+
+use super::{MEANING, Report, at, length, percent, short};
+
+/// The whole report.
+pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let account = report.account;
+    let all = account.length_ns();
+    line(out, "from", &at(account.from))?;
+    line(out, "to", &format!("{} ({})", at(account.to), length(all)))?;
+    let begins = account.begins.map_or_else(String::new, |time| format!(", from {} on", at(time)));
+    line(out, "record", &format!("{}{begins}", report.args.record.display()))?;
+    let (recorded, bounded) = (account.recorded_ns(), account.bounded_ns());
+    line(out, "with a bound", &format!("{} ({})", length(bounded), percent(bounded, all)))?;
+    line(out, "without one", &length(recorded - bounded))?;
+    line(out, "no record", &length(all - recorded))?;
+    match account.worst() {
+        None => line(out, "bound", "none held at any time")?,
+        Some(worst) => {
+            let bound = worst.bound_ns.map_or_else(String::new, short);
+            line(out, "worst bound", &format!("{bound}, until {}", at(worst.to)))?;
+            let of = |percent| account.percentile_ns(percent).map_or_else(String::new, short);
+            let text = format!("half of the time, {} for 95 %, {} for 99 %", of(95), of(99));
+            line(out, "bound", &format!("at most {} for {text}", of(50)))?;
+        }
+    }
+    if !report.limits_ns.is_empty() {
+        let mut table = Table::new(&[
+            ("limit", Side::Right),
+            ("within it", Side::Right),
+            ("beyond it", Side::Right),
+            ("share within", Side::Right),
+        ]);
+        for share in account.shares(&report.limits_ns) {
+            table.row(vec![
+                short(share.limit_ns),
+                length(share.within_ns),
+                length(all - share.within_ns),
+                percent(share.within_ns, all),
+            ]);
+        }
+        headed("Limits (beyond: a wider bound, none, or no record)", &table, out)?;
+    }
+    let mut table =
+        Table::new(&[("status", Side::Left), ("time", Side::Right), ("share", Side::Right)]);
+    for (status, ns) in account.by_status() {
+        table.row(vec![status.into(), length(ns), percent(ns, all)]);
+    }
+    headed("Status", &table, out)?;
+    let gaps = account.gaps();
+    if !gaps.is_empty() {
+        let mut table =
+            Table::new(&[("from", Side::Left), ("to", Side::Left), ("time", Side::Right)]);
+        for gap in gaps {
+            table.row(vec![at(gap.from), at(gap.to), length(gap.length_ns())]);
+        }
+        headed("No record (no daemon, or it could not write)", &table, out)?;
+    }
+    sources(report, out)?;
+    if !account.events().is_empty() {
+        writeln!(out, "\nEvents (UTC; ~: by the system clock, as no bound held)")?;
+        for event in account.events() {
+            let by = if event.by_system_clock { "~" } else { " " };
+            let text = show::plain(&event.text);
+            writeln!(out, "{by}{}  {:<13}  {text}", at(event.at), event.kind.name())?;
+        }
+    }
+    writeln!(out)?;
+    chain(report.chain, out)?;
+    show::wrapped(MEANING, "", out)
+}
+
+/// Sources and where their time comes from.
+fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let account = report.account;
+    let selected = account.by_source();
+    if !selected.is_empty() {
+        let mut table = Table::new(&[
+            ("selected source", Side::Left),
+            ("time", Side::Right),
+            ("share", Side::Right),
+            ("root distance", Side::Right),
+        ]);
+        for (source, (ns, distance)) in selected {
+            let distance = distance.map_or_else(|| "-".into(), |ns| format!("≤ {}", short(ns)));
+            table.row(vec![source.into(), length(ns), percent(ns, account.length_ns()), distance]);
+        }
+        headed("Selected", &table, out)?;
+    }
+    let seen = account.sources();
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        ("source", Side::Left),
+        ("address", Side::Left),
+        ("stratum", Side::Right),
+        ("refid", Side::Left),
+        ("root distance", Side::Right),
+        ("from", Side::Left),
+        ("to", Side::Left),
+        ("status", Side::Left),
+    ]);
+    for seen in seen {
+        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        table.row(vec![
+            seen.name,
+            or_dash(seen.address),
+            or_dash(seen.stratum.map(|stratum| stratum.to_string())),
+            or_dash(seen.reference),
+            or_dash(seen.root_distance_ns.map(|ns| format!("≤ {}", short(ns)))),
+            at(seen.first),
+            at(seen.last),
+            seen.statuses.join(", "),
+        ]);
+    }
+    headed("Sources, as they were seen", &table, out)
+}
+
+/// What the chain shows.
+pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
+    let size = Unit::Bytes.show(chain.bytes as f64, 3);
+    let files =
+        format!("{} lines in {} file{}, {size}", chain.lines, chain.files, plural(chain.files));
+    if chain.fault_count == 0 {
+        line(out, "chain", &format!("whole: {files}"))?;
+    } else {
+        line(
+            out,
+            "chain",
+            &format!("BROKEN at {} place{}: {files}", chain.fault_count, plural(chain.fault_count)),
+        )?;
+        for fault in &chain.faults {
+            line(out, "", &fault.to_string())?;
+        }
+    }
+    if chain.first_file > 1 {
+        let text =
+            format!("with file {}: older ones were removed, as they are when", chain.first_file);
+        line(out, "begins", &format!("{text} the record is full"))?;
+    }
+    for torn in &chain.torn {
+        let told = if torn.is_told {
+            "a crash or a full disk; the daemon said so when it went on"
+        } else {
+            "a crash, a full disk, or the daemon is writing it just now"
+        };
+        let place = format!("{}:{}", torn.file, torn.line);
+        line(out, "cut off", &format!("{place}, after {} bytes: {told}", torn.bytes))?;
+    }
+    match chain.contains {
+        Some(true) => line(out, "hash", "found: nothing before it was changed since")?,
+        Some(false) => line(
+            out,
+            "hash",
+            "NOT FOUND: it was removed as the record was full, or the record was written anew",
+        )?,
+        None => {}
+    }
+    line(out, "last hash", &chain.last.to_string())
+}
+
+/// Ending of a word that counts so many.
+fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
+}
+
+fn line(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {
+    writeln!(out, "{name:<13} {text}")
+}
+
+fn headed(title: &str, table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "\n{title}")?;
+    table.write(out)
+}

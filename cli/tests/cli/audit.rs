@@ -1,0 +1,204 @@
+//! Reports from a record that was made up: shares to the nanosecond, gaps, events, a chain.
+
+use std::path::Path;
+
+use truechimer_audit::{Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Writer};
+
+use crate::support::{Dir, truechimer};
+
+/// 2026-11-27.
+const DAY: i64 = 1_795_737_600;
+const SECOND_NS: i64 = 1_000_000_000;
+
+fn at(second: i64) -> Time {
+    Time((DAY + second) * SECOND_NS)
+}
+
+/// A day in minutes: none from 06:00 to 06:30, holdover from 12:00 to 12:20, when the bound grows.
+/// The bounds come from a generator with a fixed seed. Returned are the minutes within 100 µs.
+fn day(folder: &Path) -> i64 {
+    let limits = Limits { total_bytes: 10_000_000 };
+    let (mut writer, _) = Writer::open(folder, limits, "0.1.0").unwrap();
+    let mut append = |line: Line| writer.append(&line).unwrap();
+    let event = |second: i64, kind: Kind, text: &str| {
+        Line::Event(Event {
+            at: at(second),
+            count: 9,
+            kind,
+            text: text.into(),
+            bound_ns: Some(20_000),
+            by_system_clock: kind == Kind::Start,
+            step_ns: (kind == Kind::Step).then_some(-1_500_000),
+            torn: None,
+        })
+    };
+    let source = |name: &str, status: &str, reference: &str| SourceState {
+        name: name.into(),
+        address: Some("192.0.2.1:123".into()),
+        status: status.into(),
+        stratum: Some(1),
+        reference: Some(reference.into()),
+        root_distance_ns: Some(1_200),
+    };
+    append(event(0, Kind::Start, "version 0.1.0 on the counter tsc: sources a:123, b:123"));
+    append(Line::Sources(Sources {
+        at: at(0),
+        list: vec![source("a:123", "selected", "GPS"), source("b:123", "combined", "PTP")],
+    }));
+    let (mut seed, mut within) = (2026u64, 0);
+    for minute in 1..=1440 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let noise = (seed >> 33) % 30_000;
+        let holdover = (720..740).contains(&minute);
+        let bound_ns = match minute {
+            361..=390 => {
+                if minute == 390 {
+                    append(event(390 * 60, Kind::Start, "version 0.1.0 on the counter tsc"));
+                }
+                continue;
+            }
+            _ if holdover => 40_000 + (minute - 719) as u64 * 20_000,
+            _ => 15_000 + noise,
+        };
+        match minute {
+            720 => append(event(719 * 60, Kind::Status, "holdover: no usable reply from a:123")),
+            740 => append(event(739 * 60, Kind::Status, "synchronised: following a:123")),
+            900 => append(event(899 * 60, Kind::HoldOff, "b:123 is held off: \"ahead\", by 2 ms")),
+            1000 => append(event(999 * 60, Kind::Step, "the system clock was to be stepped")),
+            _ => Vec::new(),
+        };
+        within += i64::from(bound_ns <= 100_000);
+        append(Line::Interval(Interval {
+            to: at(minute * 60),
+            for_ns: 60 * SECOND_NS,
+            count: 7,
+            status: if holdover { "holdover" } else { "synchronised" }.into(),
+            bound_ns: Some(bound_ns),
+            source: Some("a:123".into()),
+            root_distance_ns: Some(1_200),
+            by_system_clock: false,
+        }));
+    }
+    within
+}
+
+#[test]
+fn a_day_is_accounted_for() {
+    let dir = Dir::new();
+    let record = dir.join("audit");
+    let within = day(Path::new(&record));
+    let html = dir.join("report.html");
+    let day = ["audit", "--record", &record, "--day", "2026-11-27"];
+    let limits = ["--limit", "100us", "--limit", "1ms", "--html", &html];
+    let text = truechimer(&[&day[..], &limits[..]].concat());
+    assert_eq!((text.code, text.err.as_str()), (0, ""), "{text:?}");
+    for part in [
+        "1 ms",
+        "23 h 30 min 0 s",
+        "97.916 %",
+        "2026-11-27T06:00:00.000Z",
+        "30 min 0 s",
+        "holdover: no usable reply from a:123",
+        "GPS",
+        "is not signed",
+        "last hash",
+    ] {
+        assert!(text.out.contains(part), "{part}: {}", text.out);
+    }
+    let page = std::fs::read_to_string(&html).unwrap();
+    for part in ["Account of the clock", "Traceability", "is held off: &quot;ahead&quot;", "GPS"] {
+        assert!(page.contains(part), "{part}");
+    }
+
+    let json = truechimer(&[&day[..], &["--limit", "100us", "--json"]].concat());
+    let [value] = &json.documented()[..] else { panic!("{json:?}") };
+    assert_eq!(value["length_ns"], 86_400 * SECOND_NS);
+    assert_eq!(value["bounded_ns"], 84_600 * SECOND_NS);
+    assert_eq!(value["limits"][0]["within_ns"], within * 60 * SECOND_NS);
+    assert_eq!(value["gaps"][0]["time_ns"], 1_800 * SECOND_NS);
+    assert_eq!(value["worst_bound_ns"], 440_000);
+    assert_eq!(value["events"].as_array().unwrap().len(), 6);
+    assert_eq!(value["events"][5]["step_ns"], -1_500_000);
+
+    let csv = truechimer(&[&day[..], &["--csv"]].concat());
+    let rows: Vec<&str> = csv.out.lines().collect();
+    assert_eq!(rows.len(), 1 + 1410 + 1, "the header, the intervals, the gap");
+    let gap =
+        "2026-11-27T06:00:00.000000000Z,2026-11-27T06:30:00.000000000Z,1800000000000,no-record,,";
+    assert_eq!(rows[361], gap);
+
+    // Any other span, and the end of the record.
+    let span = ["--from", "2026-11-27T05:59", "--to", "2026-11-27T06:01", "--json"];
+    let json = truechimer(&[&["audit", "--record", &record], &span[..]].concat()).json();
+    assert_eq!(json["bounded_ns"], 60 * SECOND_NS);
+    let json = truechimer(&["audit", "--record", &record, "--json"]).json();
+    assert_eq!(
+        (&json["to"], &json["length_ns"]),
+        (&"2026-11-28T00:00:00.000000000Z".into(), &(86_400 * SECOND_NS).into())
+    );
+}
+
+#[test]
+fn a_change_in_the_record_shows() {
+    let dir = Dir::new();
+    let record = dir.join("audit");
+    day(Path::new(&record));
+    let verify = ["audit", "--record", &record, "--verify"];
+    let whole = truechimer(&verify);
+    assert_eq!(whole.code, 0, "{whole:?}");
+    assert!(whole.out.contains("chain         whole: ") && whole.out.contains("is not signed"));
+    let json = truechimer(&[&verify[..], &["--json"]].concat());
+    let hash = json.documented()[0]["last_hash"].as_str().unwrap().to_owned();
+    let found = truechimer(&[&verify[..], &["--hash", &hash]].concat());
+    assert!(found.code == 0 && found.out.contains("found: nothing before it"), "{found:?}");
+
+    let file = Path::new(&record).join("record-000001.jsonl");
+    let text = std::fs::read_to_string(&file).unwrap();
+    // A bad minute is made a good one.
+    std::fs::write(&file, text.replace("\"bound_ns\":440000", "\"bound_ns\":44000")).unwrap();
+    let broken = truechimer(&verify);
+    assert_eq!(broken.code, 1, "{broken:?}");
+    assert!(broken.out.contains("BROKEN at 1 place"), "{}", broken.out);
+    assert!(broken.out.contains("record-000001.jsonl:"), "{}", broken.out);
+    let report = truechimer(&["audit", "--record", &record]);
+    assert!(report.code == 1 && report.out.contains("BROKEN"), "{report:?}");
+
+    // Its end is taken away, which only the hash that was kept shows.
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    std::fs::write(&file, lines[..lines.len() - 9].concat()).unwrap();
+    assert_eq!(truechimer(&verify).code, 0);
+    let lost = truechimer(&[&verify[..], &["--hash", &hash]].concat());
+    assert!(lost.code == 1 && lost.out.contains("NOT FOUND"), "{lost:?}");
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_mend() {
+    let dir = Dir::new();
+    let none = dir.join("none");
+    truechimer(&["audit", "--record", &none]).assert_error(&[&none, "[audit]", "--record"]);
+    let empty = dir.join("");
+    truechimer(&["audit", "--record", &empty]).assert_error(&["no record here", "--record"]);
+    let record = dir.join("audit");
+    day(Path::new(&record));
+    for (arguments, says) in [
+        (&["--limit", "0"][..], &["--limit", "more than zero"][..]),
+        (&["--limit", "5"], &["--limit", "unit"]),
+        (&["--limit", "2e9s"], &["--limit"]),
+        (&["--day", "tomorrow"], &["--day tomorrow", "2026-11-27"]),
+        (&["--day", "2026-02-30"], &["--day 2026-02-30"]),
+        (&["--from", "noon"], &["--from", "2026-11-27T09:30"]),
+        (&["--from", "2026-11-28", "--to", "2026-11-27"], &["is not before"]),
+        (&["--from", "2030-01-01"], &["the record ends at"]),
+        (&["--hash", "beef"], &["--hash", "64 digits"]),
+        (&["--verify", "--day", "today"], &["--verify", "--day"]),
+        (&["--html", "/nonexistent/x.html"], &["/nonexistent/x.html"]),
+    ] {
+        let told = truechimer(&[&["audit", "--record", &record], arguments].concat());
+        assert_eq!((told.code, told.out.as_str()), (2, ""), "{told:?}");
+        assert!(says.iter().all(|part| told.err.contains(part)), "{says:?}: {told:?}");
+    }
+    dir.write("audit/record-000002.jsonl", b"hello\n");
+    truechimer(&["audit", "--record", &record]).assert_error(&["000002", "not a file of a record"]);
+    dir.write("audit/record-000002.jsonl", b"{\"record\":{\"format\":9}}\n");
+    truechimer(&["audit", "--record", &record]).assert_error(&["format 9", "newer one"]);
+}

@@ -1,0 +1,367 @@
+//! Records that are written, damaged and read.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use truechimer_audit::{
+    Account, Chain, Event, Found, Gap, Hash, Interval, Kind, Limits, Line, ReadError, Time, Torn,
+    Writer, file_name, files, read,
+};
+
+const DAY: i64 = 1_795_737_600_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+const LARGE: Limits = Limits { total_bytes: 64 << 20 };
+
+/// A directory that is removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("truechimer-audit-{name}-{}", std::process::id());
+        let folder = Folder(std::env::temp_dir().join(name));
+        let _ = fs::remove_dir_all(&folder.0);
+        folder
+    }
+
+    fn file(&self, number: u64) -> PathBuf {
+        self.0.join(file_name(number))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn interval(second: i64, for_s: i64, bound_ns: Option<u64>) -> Line {
+    Line::Interval(Interval {
+        to: Time(DAY + second * SECOND),
+        for_ns: for_s * SECOND,
+        count: 7,
+        status: if bound_ns.is_some() { "synchronised" } else { "unknown" }.into(),
+        bound_ns,
+        source: bound_ns.map(|_| "a:123".into()),
+        root_distance_ns: Some(1_000),
+        by_system_clock: false,
+    })
+}
+
+fn event(second: i64, kind: Kind, torn: Option<Torn>) -> Line {
+    Line::Event(Event {
+        at: Time(DAY + second * SECOND),
+        count: 7,
+        kind,
+        text: "because".into(),
+        bound_ns: Some(5),
+        by_system_clock: false,
+        step_ns: None,
+        torn,
+    })
+}
+
+fn written(folder: &Path, limits: Limits, lines: impl IntoIterator<Item = Line>) -> Hash {
+    let (mut writer, found) = Writer::open(folder, limits, "0").unwrap();
+    assert!(found.is_empty(), "{found:?}");
+    for line in lines {
+        writer.append(&line).unwrap();
+    }
+    writer.hash().unwrap().clone()
+}
+
+fn chain(folder: &Path) -> Chain {
+    read(folder, None, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn what_is_written_is_read_over_restarts_and_files() {
+    let folder = Folder::new("plain");
+    let limits = Limits { total_bytes: 64_000 };
+    let mut last = Hash::none();
+    for start in 0..3 {
+        let lines = (1..20).map(|n| interval(start * 1_200 + n * 60, 60, Some(9)));
+        last = written(&folder.0, limits, lines.chain([event(start * 1_200, Kind::Stop, None)]));
+    }
+    let mut lines = Vec::new();
+    let chain = read(&folder.0, Some(&last), &mut |line| lines.push(line)).unwrap();
+    assert!(chain.is_whole() && chain.contains == Some(true), "{chain:?}");
+    assert_eq!((&chain.last, chain.first_file, chain.files), (&last, 1, 2));
+    assert!(chain.torn.is_empty());
+    let intervals = lines.iter().filter(|line| matches!(line, Line::Interval(_)));
+    assert_eq!(intervals.count(), 57);
+    let other = read(&folder.0, Some(&Hash::of(b"other")), &mut |_| {}).unwrap();
+    assert!(!other.is_whole() && other.faults.is_empty());
+    for number in [1, 2] {
+        assert_eq!(fs::metadata(folder.file(number)).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+    assert_eq!(fs::metadata(&folder.0).unwrap().permissions().mode() & 0o777, 0o750);
+}
+
+#[test]
+fn a_record_is_never_larger_than_it_may_be() {
+    let folder = Folder::new("limit");
+    let limits = Limits { total_bytes: 40_000 };
+    let (mut writer, _) = Writer::open(&folder.0, limits, "0").unwrap();
+    let (mut removed, mut largest) = (Vec::new(), 0);
+    for n in 1..2_000 {
+        removed.extend(writer.append(&interval(n * 60, 60, Some(9))).unwrap());
+        let sizes = files(&folder.0).unwrap().into_iter();
+        largest =
+            sizes.map(|(_, path)| fs::metadata(path).unwrap().len()).sum::<u64>().max(largest);
+    }
+    assert!((30_000..=40_000).contains(&largest), "{largest}");
+    assert_eq!(removed[..2], [file_name(1), file_name(2)]);
+    let chain = chain(&folder.0);
+    assert!(chain.is_whole() && chain.first_file == removed.len() as u64 + 1, "{chain:?}");
+}
+
+#[test]
+fn nobody_else_writes_it_meanwhile() {
+    let folder = Folder::new("lock");
+    let (_writer, _) = Writer::open(&folder.0, LARGE, "0").unwrap();
+    let why = Writer::open(&folder.0, LARGE, "0").unwrap_err().to_string();
+    assert!(why.contains("another daemon writes"), "{why}");
+}
+
+#[test]
+fn a_torn_line_is_told_and_is_no_forgery() {
+    let folder = Folder::new("torn");
+    written(&folder.0, LARGE, (1..5).map(|n| interval(n * 60, 60, Some(9))));
+    let path = folder.file(1);
+    let whole = fs::read(&path).unwrap();
+    let begins = whole[..whole.len() - 1].iter().rposition(|b| *b == b'\n').unwrap() + 1;
+    for cut in begins + 1..whole.len() {
+        fs::write(&path, &whole[..cut]).unwrap();
+        let before = chain(&folder.0);
+        assert!(before.is_whole() && before.torn.len() == 1 && !before.torn[0].is_told);
+        let (mut writer, found) = Writer::open(&folder.0, LARGE, "0").unwrap();
+        let [Found::Torn(torn)] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(torn.bytes, (cut - begins) as u64);
+        // It may end before it has said so.
+        drop(writer);
+        (writer, _) = Writer::open(&folder.0, LARGE, "0").unwrap();
+        writer.append(&event(300, Kind::Torn, Some(torn.clone()))).unwrap();
+        writer.append(&interval(400, 60, Some(9))).unwrap();
+        let after = chain(&folder.0);
+        assert!(after.is_whole() && after.torn.len() == 1 && after.torn[0].is_told, "{after:?}");
+        assert_eq!(after.lines, 6);
+        // But what is left of it is not to be changed either.
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[begins] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        assert!(!chain(&folder.0).is_whole());
+    }
+}
+
+#[test]
+fn a_file_without_a_line_is_begun_anew() {
+    let folder = Folder::new("empty");
+    let last = written(&folder.0, LARGE, [interval(60, 60, Some(9))]);
+    for text in ["", "{\"record\":{\"for"] {
+        fs::write(folder.file(2), text).unwrap();
+        assert!(chain(&folder.0).is_whole());
+        let (writer, found) = Writer::open(&folder.0, LARGE, "0").unwrap();
+        assert_eq!(found, [Found::Empty(file_name(2))]);
+        assert_eq!(writer.hash(), Some(&last));
+        assert!(!folder.file(2).exists());
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_named() {
+    let folder = Folder::new("bad");
+    let failed = || read(&folder.0, None, &mut |_| {}).unwrap_err();
+    let said = failed().to_string();
+    assert!(said.contains("No such file") && said.contains("[audit]"), "{said}");
+    fs::create_dir(&folder.0).unwrap();
+    assert!(matches!(failed(), ReadError::Empty(_)));
+    let path = folder.file(1);
+    for foreign in ["", "hello\n", "{}\n", "{\"record\":{\"format\":1}}\n", "\u{0}\u{1}\n"] {
+        fs::write(&path, foreign).unwrap();
+        assert!(matches!(failed(), ReadError::Foreign(_)), "{foreign}");
+    }
+    fs::write(&path, "{\"record\":{\"format\":2,\"new\":0},\"hash\":\"0\"}\n").unwrap();
+    assert!(failed().to_string().contains("has format 2, and this program knows 1"));
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+    assert!(matches!(failed(), ReadError::Io(..)));
+    assert!(Writer::open(&folder.0, LARGE, "0").is_err());
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(matches!(failed(), ReadError::Io(..)));
+}
+
+#[test]
+fn a_missing_or_renamed_file_is_found() {
+    let folder = Folder::new("missing");
+    let lines = (1..200).map(|n| interval(n * 60, 60, Some(9)));
+    written(&folder.0, Limits { total_bytes: 80_000 }, lines);
+    assert!(chain(&folder.0).is_whole() && chain(&folder.0).files > 3);
+    let kept = fs::read(folder.file(2)).unwrap();
+    fs::remove_file(folder.file(2)).unwrap();
+    assert!(chain(&folder.0).faults[0].text.contains("record-000002.jsonl is missing"));
+    fs::rename(folder.file(3), folder.file(2)).unwrap();
+    let text = chain(&folder.0).faults[0].text.clone();
+    assert!(text.contains("it was renamed"), "{text}");
+    fs::rename(folder.file(2), folder.file(3)).unwrap();
+    fs::write(folder.file(2), kept).unwrap();
+    assert!(chain(&folder.0).is_whole());
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_no_more() {
+    let folder = Folder::new("full");
+    let (mut writer, _) = Writer::open(&folder.0, LARGE, "0").unwrap();
+    writer.append(&interval(60, 60, Some(9))).unwrap();
+    // A directory that is gone is as good: the file itself goes on, the next one cannot be begun.
+    let small = Folder::new("gone");
+    let (mut gone, _) = Writer::open(&small.0, Limits { total_bytes: 800 }, "0").unwrap();
+    fs::remove_dir_all(&small.0).unwrap();
+    assert!((0..9).any(|n| gone.append(&interval(n * 60, 60, Some(9))).is_err()));
+    assert!(gone.hash().is_none() && gone.append(&interval(0, 60, None)).is_err());
+}
+
+/// A record of a few lines as bytes, made once.
+fn bytes() -> Vec<u8> {
+    static BYTES: std::sync::OnceLock<Vec<u8>> = std::sync::OnceLock::new();
+    let make = || {
+        let folder = Folder::new("bytes");
+        let lines = (1..9).map(|n| interval(n * 60, 60, Some(9)));
+        written(&folder.0, LARGE, lines.chain([event(600, Kind::Status, None)]));
+        fs::read(folder.file(1)).unwrap()
+    };
+    BYTES.get_or_init(make).clone()
+}
+
+/// Whether somebody who reads the record hears of it: broken, torn, no record, or another last hash
+/// than the one that was kept.
+fn shows(bytes: &[u8], last: &Hash) -> bool {
+    let mut scan = truechimer_audit::Scan::new(Some(last));
+    match scan.file(1, bytes, true, &mut |_| {}) {
+        Err(_) => true,
+        Ok(()) => {
+            let chain = scan.finish();
+            !chain.is_whole() || !chain.torn.is_empty()
+        }
+    }
+}
+
+fn last(bytes: &[u8]) -> Hash {
+    let mut scan = truechimer_audit::Scan::new(None);
+    scan.file(1, bytes, true, &mut |_| {}).unwrap();
+    let chain = scan.finish();
+    assert!(chain.is_whole() && chain.torn.is_empty());
+    chain.last
+}
+
+proptest! {
+    #[test]
+    fn any_changed_byte_shows(at in any::<prop::sample::Index>(), by in 1u8..=255) {
+        let mut bytes = bytes();
+        let last = last(&bytes);
+        let at = at.index(bytes.len());
+        bytes[at] ^= by;
+        prop_assert!(shows(&bytes, &last), "byte {at}");
+    }
+
+    #[test]
+    fn any_byte_that_is_removed_or_put_in_shows(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let whole = bytes();
+        let last = last(&whole);
+        let at = at.index(whole.len());
+        let (mut less, mut more) = (whole.clone(), whole.clone());
+        less.remove(at);
+        prop_assert!(shows(&less, &last), "without byte {at}");
+        more.insert(at, byte);
+        prop_assert!(shows(&more, &last), "byte {at}");
+    }
+
+    #[test]
+    fn any_line_that_is_removed_repeated_or_moved_shows(a in 0usize..10, b in 0usize..10) {
+        let whole = bytes();
+        let last = last(&whole);
+        let lines: Vec<&[u8]> = whole.split_inclusive(|b| *b == b'\n').collect();
+        prop_assert_eq!(lines.len(), 10);
+        let (mut less, mut more, mut swapped) = (lines.clone(), lines.clone(), lines.clone());
+        less.remove(a);
+        prop_assert!(shows(&less.concat(), &last), "without line {a}");
+        more.insert(b, lines[a]);
+        prop_assert!(shows(&more.concat(), &last), "line {a} again at {b}");
+        swapped.swap(a, b);
+        prop_assert!(a == b || shows(&swapped.concat(), &last), "lines {a} and {b}");
+    }
+
+    /// Any bytes are read without a panic, and none are taken for a record.
+    #[test]
+    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let mut scan = truechimer_audit::Scan::new(None);
+        let read = scan.file(1, &bytes, true, &mut |_| {});
+        prop_assert!(read.is_err());
+    }
+
+    /// The account is exact: as if every second had been looked at.
+    #[test]
+    fn shares_are_exact(
+        stretches in proptest::collection::vec((1i64..90, 0i64..40, proptest::option::of(1u64..500)), 1..60),
+        from in 0i64..900, length in 1i64..3_000, limit in 1u64..500,
+    ) {
+        let mut account =
+            Account::new(Time(DAY + from * SECOND), Time(DAY + (from + length) * SECOND));
+        let (mut at, mut seconds) = (0, Vec::new());
+        for (long, gap, bound) in stretches {
+            seconds.extend(std::iter::repeat_n(None, gap as usize));
+            seconds.extend(std::iter::repeat_n(Some(bound), long as usize));
+            at += gap + long;
+            account.take(interval(at, long, bound));
+        }
+        seconds.resize(4_000, None);
+        let span = &seconds[from as usize..(from + length) as usize];
+        let count = |good: &dyn Fn(&Option<Option<u64>>) -> bool| {
+            span.iter().filter(|second| good(second)).count() as i64 * SECOND
+        };
+        prop_assert_eq!(account.recorded_ns(), count(&|s| s.is_some()));
+        prop_assert_eq!(account.bounded_ns(), count(&|s| s.flatten().is_some()));
+        let within = count(&|s| s.flatten().is_some_and(|bound| bound <= limit));
+        prop_assert_eq!(account.shares(&[limit])[0].within_ns, within);
+        let gaps: i64 = account.gaps().iter().map(Gap::length_ns).sum();
+        prop_assert_eq!(gaps + account.recorded_ns(), account.length_ns());
+        let mut bounds: Vec<u64> = span.iter().filter_map(|s| s.flatten()).collect();
+        bounds.sort_unstable();
+        prop_assert_eq!(account.percentile_ns(100), bounds.last().copied());
+        let median = (!bounds.is_empty()).then(|| bounds[(bounds.len() - 1) / 2]);
+        prop_assert_eq!(account.percentile_ns(50), median);
+        prop_assert_eq!(account.worst().and_then(|p| p.bound_ns), bounds.last().copied());
+    }
+}
+
+#[test]
+fn a_clock_that_was_set_back_is_believed_from_then_on() {
+    let mut account = Account::new(Time(DAY), Time(DAY + 1_000 * SECOND));
+    account.take(interval(100, 100, Some(1)));
+    // Ahead by a year, and back again.
+    account.take(interval(31_536_000, 31_535_900, None));
+    account.take(interval(31_536_060, 60, None));
+    account.take(interval(200, -31_535_860, None));
+    account.take(interval(260, 60, Some(3)));
+    assert_eq!(account.bounded_ns(), 160 * SECOND);
+    assert_eq!(account.recorded_ns(), 260 * SECOND);
+    let gap = Gap { from: Time(DAY + 260 * SECOND), to: Time(DAY + 1_000 * SECOND) };
+    assert_eq!(account.gaps(), [gap]);
+}
+
+#[test]
+fn a_line_may_be_added_by_hand_only_with_its_hash() {
+    let folder = Folder::new("hand");
+    written(&folder.0, LARGE, [interval(60, 60, Some(9))]);
+    let mut file = fs::OpenOptions::new().append(true).open(folder.file(1)).unwrap();
+    file.write_all(b"{\"event\":{}}\n").unwrap();
+    assert_eq!(chain(&folder.0).faults[0].line, 3);
+    // The daemon does not go on from there.
+    let (_writer, found) = Writer::open(&folder.0, LARGE, "0").unwrap();
+    assert_eq!(found, [Found::Foreign(file_name(1))]);
+    assert!(folder.file(2).exists());
+}

@@ -1,0 +1,559 @@
+//! The record of how well the clock was known, for `truechimer audit`: a line for each interval, with
+//! the worst bound in it, and one for each event.
+//!
+//! Lines are gathered while the daemon works and written before it waits, as the replay log is. What
+//! cannot be written is counted and never waited for.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::PathBuf;
+
+use serde_json::Value;
+use truechimer_audit::{
+    Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Torn, Writer,
+};
+use truechimer_counter::{Counter, realtime_pair};
+use truechimer_engine::{Config, Level, Report, SourceReport, SourceStatus};
+use truechimer_time::{Count, Leaps, Period, Span};
+use truechimer_timehands::{Hand, Status};
+
+/// How often the sources are written although they are as before.
+const SOURCES: Span = Span::from_secs(3600);
+/// Lines of the daemon's log that are taken in each interval; the others are counted.
+const NOTES: u32 = 60;
+/// Most of a text that is taken, characters.
+const TEXT: usize = 1000;
+/// Most sources in one line.
+const LISTED: usize = 100;
+
+/// Record that is wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// Directory of its files.
+    pub directory: PathBuf,
+    /// Length of an interval.
+    pub interval: Span,
+    /// Most that all files may be together, MB of 10⁶ bytes.
+    pub max_mb: u64,
+}
+
+impl Wanted {
+    /// Unless the configuration says otherwise.
+    pub(crate) const INTERVAL: Span = Span::from_secs(60);
+    pub(crate) const MAX_MB: u64 = 256;
+}
+
+/// The record as the daemon keeps it.
+#[derive(Debug)]
+pub(crate) struct Audit {
+    wanted: Wanted,
+    counter: Counter,
+    nominal: Period,
+    writer: Option<Writer>,
+    /// Lines to be written.
+    pending: VecDeque<Line>,
+    /// Lines that could not be, since that was last recorded, and in all.
+    lost: (u64, u64),
+    /// Whether the user has heard of it.
+    is_told: bool,
+    /// The hand in force.
+    hand: Option<Hand>,
+    /// Status that was recorded last.
+    status: Status,
+    leaps: Option<Leaps>,
+    /// Last count at which the counter was known to run on.
+    checked: Count,
+    /// End of the last interval: its count and time.
+    since: (Count, Time),
+    /// The worst bound since then.
+    worst: Span,
+    source: Option<(String, Option<Span>)>,
+    /// What was written of the sources, and when.
+    sources: Option<(Vec<Traced>, Count)>,
+    held: BTreeSet<String>,
+    /// Notes that may still be taken, and those that were not.
+    notes: (u32, u64),
+}
+
+/// Part of a source whose change is worth a line: name, address, whether it is selected, stratum,
+/// reference.
+type Traced = (String, Option<String>, bool, Option<u8>, Option<String>);
+
+impl Audit {
+    /// A record that begins now.
+    pub(crate) fn new(wanted: Wanted, counter: Counter, nominal: Period) -> Audit {
+        let now = counter.read();
+        let mut audit = Audit {
+            wanted,
+            counter,
+            nominal,
+            writer: None,
+            pending: VecDeque::new(),
+            lost: (0, 0),
+            is_told: false,
+            hand: None,
+            status: Status::Unknown,
+            leaps: None,
+            checked: now,
+            since: (now, Time(0)),
+            worst: Span::ZERO,
+            source: None,
+            sources: None,
+            held: BTreeSet::new(),
+            notes: (NOTES, 0),
+        };
+        audit.since.1 = audit.time(now).0;
+        audit
+    }
+
+    /// Words for the log on where it is.
+    pub(crate) fn description(&self) -> String {
+        format!("{}, {} MB at most", self.wanted.directory.display(), self.wanted.max_mb)
+    }
+
+    /// Lines that could not be written since the start.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.1
+    }
+
+    /// Whether the bound holds at a count.
+    fn holds(&self, at: Count) -> bool {
+        self.hand.is_some_and(|hand| {
+            hand.status.bound_holds() && !(at - hand.void_after).0.is_positive()
+        })
+    }
+
+    /// Time at a count, its bound, and whether it is the system clock's. That is read now: a count
+    /// of which no hand tells is as good as now.
+    fn time(&self, at: Count) -> (Time, Option<u64>, bool) {
+        match self.hand.filter(|_| self.holds(at)) {
+            Some(hand) => {
+                let ns = hand.leaps.utc(hand.time_at(at)).unix_nanos();
+                let time = Time(i64::try_from(ns).unwrap_or(i64::MAX));
+                (time, Some(whole_ns(hand.bound_at(at))), false)
+            }
+            None => (Time(realtime_pair(self.counter, 1).unix_ns), None, true),
+        }
+    }
+
+    /// A hand is published.
+    pub(crate) fn publish(&mut self, hand: &Hand, at: Count) {
+        let broke = self.hand.is_some_and(|old| old.counter.epoch != hand.counter.epoch);
+        if broke {
+            // What was promised since the last look at the clocks is worth nothing.
+            self.close(self.checked);
+            self.hand = None;
+            self.since.0 = at;
+            self.checked = at;
+            self.sources = None;
+        } else {
+            self.expire(at);
+        }
+        let held_before = self.holds(at);
+        let now_holds = hand.status.bound_holds() && !(at - hand.void_after).0.is_positive();
+        if held_before && !now_holds {
+            self.close(at);
+        } else if held_before {
+            self.worst = self.worst.max(self.bound(at));
+        }
+        self.hand = Some(*hand);
+        if now_holds && !held_before {
+            // Until now there was no bound.
+            let before = self.hand.take();
+            self.close_until(at, before.as_ref());
+            self.hand = before;
+            self.worst = Span::ZERO;
+        }
+        if now_holds {
+            self.worst = self.worst.max(self.bound(at));
+        }
+        if self.leaps != Some(hand.leaps) {
+            let known = self.leaps.replace(hand.leaps).is_some();
+            if known || hand.leaps.known {
+                self.event(at, Kind::Leap, leap(&hand.leaps));
+            }
+        }
+    }
+
+    fn bound(&self, at: Count) -> Span {
+        self.hand.map_or(Span::ZERO, |hand| hand.bound_at(at))
+    }
+
+    /// Ends the interval where the hand became void, if it has.
+    fn expire(&mut self, at: Count) {
+        let Some(hand) = self.hand else { return };
+        if hand.status.bound_holds() && (at - hand.void_after).0.is_positive() {
+            self.close(hand.void_after);
+            self.hand = Some(Hand { status: Status::Unknown, ..hand });
+        }
+    }
+
+    /// The host's clocks are in order: ends the interval if it is long enough.
+    pub(crate) fn look(&mut self, at: Count) {
+        self.expire(at);
+        if self.nominal.span(at - self.since.0) >= self.wanted.interval {
+            self.close(at);
+        }
+        self.checked = at;
+    }
+
+    /// Whether a report is wanted: an interval is about to end.
+    pub(crate) fn wants_report(&self, at: Count) -> bool {
+        self.sources.is_none() || self.nominal.span(at - self.since.0) >= self.wanted.interval
+    }
+
+    /// Ends the interval at a count.
+    fn close(&mut self, at: Count) {
+        self.close_until(at, None);
+    }
+
+    /// Ends the interval at a count whose time the hand `by` tells rather than the one in force.
+    fn close_until(&mut self, at: Count, by: Option<&Hand>) {
+        let holds = self.holds(at);
+        let (mut to, _, mut by_system_clock) = self.time(at);
+        if let Some(hand) = by {
+            let ns = hand.leaps.utc(hand.time_at(at)).unix_nanos();
+            (to, by_system_clock) = (Time(i64::try_from(ns).unwrap_or(i64::MAX)), false);
+        }
+        let worst = self.worst.max(self.bound(at));
+        let status = match self.hand {
+            Some(hand) if holds || !hand.status.bound_holds() => hand.status,
+            _ => Status::Unknown,
+        };
+        let for_ns = to.0.saturating_sub(self.since.1.0);
+        self.since = (at, to);
+        self.worst = if holds { self.bound(at) } else { Span::ZERO };
+        let (source, root_distance) = self.source.clone().filter(|_| holds).unzip();
+        if for_ns != 0 {
+            self.pending.push_back(Line::Interval(Interval {
+                to,
+                for_ns,
+                count: at.0,
+                status: status.name().into(),
+                bound_ns: holds.then(|| whole_ns(worst)),
+                source,
+                root_distance_ns: root_distance.flatten().map(whole_ns),
+                by_system_clock,
+            }));
+        }
+        if self.notes.1 > 0 {
+            let text = format!("{} more lines of the log are not in the record", self.notes.1);
+            self.event(at, Kind::Log, text);
+        }
+        self.notes = (NOTES, 0);
+    }
+
+    /// Something happened.
+    pub(crate) fn event(&mut self, at: Count, kind: Kind, text: impl Into<String>) {
+        self.push(at, kind, text.into(), None, None);
+    }
+
+    /// The system clock was stepped by a span: positive, it was set ahead.
+    pub(crate) fn step(&mut self, at: Count, by: Span, more: &str) {
+        let text = format!("step of the system clock by {by}{more}");
+        self.push(at, Kind::Step, text, Some(by.as_nanos_i64()), None);
+    }
+
+    fn push(
+        &mut self,
+        at: Count,
+        kind: Kind,
+        text: String,
+        step_ns: Option<i64>,
+        torn: Option<Torn>,
+    ) {
+        let line = self.made(at, kind, text, step_ns, torn);
+        self.pending.push_back(line);
+    }
+
+    fn made(
+        &self,
+        at: Count,
+        kind: Kind,
+        mut text: String,
+        step_ns: Option<i64>,
+        torn: Option<Torn>,
+    ) -> Line {
+        if let Some((cut, _)) = text.char_indices().nth(TEXT) {
+            text.truncate(cut);
+            text.push('…');
+        }
+        let (time, bound_ns, by_system_clock) = self.time(at);
+        Line::Event(Event {
+            at: time,
+            count: at.0,
+            kind,
+            text,
+            bound_ns,
+            by_system_clock,
+            step_ns,
+            torn,
+        })
+    }
+
+    /// The daemon's log has a line more. `status` is the engine's, which is published after the line
+    /// that announces it.
+    pub(crate) fn note(&mut self, at: Count, status: Status, level: Level, text: &str) {
+        if status != self.status && text.starts_with(status.name()) {
+            return self.status(at, status, text);
+        }
+        if self.notes.0 == 0 {
+            self.notes.1 += 1;
+            return;
+        }
+        self.notes.0 -= 1;
+        let kind = if level == Level::Warning { Kind::Warning } else { Kind::Log };
+        self.event(at, kind, text);
+    }
+
+    /// The status is another, and nothing in the log has said so: `reason` says why.
+    pub(crate) fn announce(&mut self, at: Count, reason: impl FnOnce() -> String) {
+        let status = self.hand.map_or(Status::Unknown, |hand| hand.status);
+        if status != self.status {
+            let text = format!("{status}: {}", reason());
+            self.status(at, status, &text);
+        }
+    }
+
+    fn status(&mut self, at: Count, status: Status, text: &str) {
+        let before = std::mem::replace(&mut self.status, status);
+        let kind = if status == Status::Disrupted { Kind::Disruption } else { Kind::Status };
+        self.event(at, kind, format!("{text} (was {before})"));
+    }
+
+    /// Takes what is known of the sources, and who of them is held off.
+    pub(crate) fn sources(&mut self, report: &Report, held: BTreeSet<String>) {
+        let selected = report.sources.iter().find(|s| s.status == SourceStatus::Selected);
+        self.source = selected.map(|source| (source.name.clone(), source.root_distance));
+        let traced: Vec<Traced> = report.sources.iter().take(LISTED).map(traced).collect();
+        let is_due = match &self.sources {
+            Some((before, at)) => {
+                *before != traced || self.nominal.span(report.at - *at) >= SOURCES
+            }
+            None => true,
+        };
+        if is_due {
+            let list = report.sources.iter().take(LISTED).map(state).collect();
+            let at = self.time(report.at).0;
+            self.pending.push_back(Line::Sources(Sources { at, list }));
+            self.sources = Some((traced, report.at));
+        }
+        for name in held.difference(&self.held.clone()) {
+            let why = report.sources.iter().find(|source| source.name == *name);
+            let why = why.and_then(|source| source.reason.as_ref());
+            let why = why.map_or_else(String::new, |reason| format!(": {}", reason.text));
+            self.event(report.at, Kind::HoldOff, format!("{name} is held off{why}"));
+        }
+        for name in self.held.difference(&held.clone()) {
+            let text = format!("{name} is not held off any more");
+            let line = self.made(report.at, Kind::Released, text, None, None);
+            self.pending.push_back(line);
+        }
+        self.held = held;
+    }
+
+    /// Whether these are held off as before.
+    pub(crate) fn is_held<'a>(&self, held: impl Iterator<Item = &'a str>) -> bool {
+        held.collect::<BTreeSet<_>>() == self.held.iter().map(String::as_str).collect()
+    }
+
+    /// Hands everything to the system. What the user should hear comes back.
+    pub(crate) fn flush(&mut self) -> Option<(Level, String)> {
+        let wants = self.pending.iter().any(|line| matches!(line, Line::Interval(_)));
+        let mut again = None;
+        if self.writer.is_none() {
+            // Tried with the first line of all, and with each interval.
+            if self.pending.is_empty() || self.is_told && !wants {
+                self.lose();
+                return None;
+            }
+            let limits = Limits { total_bytes: self.wanted.max_mb.saturating_mul(1_000_000) };
+            match Writer::open(&self.wanted.directory, limits, crate::VERSION) {
+                Ok((writer, found)) => {
+                    self.writer = Some(writer);
+                    again = self.resumed(found);
+                }
+                Err(why) => return self.failed(&why),
+            }
+        }
+        while let Some(line) = self.pending.front() {
+            let Some(writer) = &mut self.writer else { break };
+            match writer.append(line) {
+                Ok(removed) => {
+                    self.pending.pop_front();
+                    if !removed.is_empty() {
+                        let text = format!("removed to make room: {}", removed.join(", "));
+                        let now = self.counter.read();
+                        let line = self.made(now, Kind::Rotation, text, None, None);
+                        self.pending.push_front(line);
+                    }
+                }
+                Err(why) => {
+                    self.writer = None;
+                    return self.failed(&why);
+                }
+            }
+        }
+        again
+    }
+
+    /// The record can be written, again or for the first time.
+    fn resumed(&mut self, found: Vec<truechimer_audit::Found>) -> Option<(Level, String)> {
+        let now = self.counter.read();
+        if self.lost.0 > 0 {
+            let text = format!("{} lines before this one could not be written", self.lost.0);
+            let line = self.made(now, Kind::Lost, text, None, None);
+            self.pending.push_front(line);
+            self.lost.0 = 0;
+        }
+        let mut told = Vec::new();
+        for found in found.into_iter().rev() {
+            told.push(found.text());
+            let torn = match &found {
+                truechimer_audit::Found::Torn(torn) => Some(torn.clone()),
+                _ => None,
+            };
+            let kind = if torn.is_some() { Kind::Torn } else { Kind::Lost };
+            let line = self.made(now, kind, found.text(), None, torn);
+            self.pending.push_front(line);
+        }
+        if std::mem::take(&mut self.is_told) {
+            told.push("it can be written again".into());
+            return Some((Level::Info, format!("audit record: {}", told.join("; "))));
+        }
+        let text = || format!("audit record: {}", told.join("; "));
+        (!told.is_empty()).then(|| (Level::Warning, text()))
+    }
+
+    fn failed(&mut self, why: &std::io::Error) -> Option<(Level, String)> {
+        self.lose();
+        let text = format!(
+            "audit record: cannot be written in {}: {why}; what it lacks is counted, and it is tried \
+             again with each interval",
+            self.wanted.directory.display()
+        );
+        (!std::mem::replace(&mut self.is_told, true)).then_some((Level::Warning, text))
+    }
+
+    /// Gives up what waits.
+    fn lose(&mut self) {
+        let lines = self.pending.len() as u64;
+        self.pending.clear();
+        self.lost = (self.lost.0 + lines, self.lost.1 + lines);
+    }
+
+    /// Ends the record in order.
+    pub(crate) fn finish(&mut self, at: Count) {
+        self.expire(at);
+        self.close(at);
+        let mut line = self.made(at, Kind::Stop, "the daemon ended".into(), None, None);
+        if let Line::Event(event) = &mut line {
+            // Not after the end of the interval.
+            event.at = self.since.1;
+        }
+        self.pending.push_back(line);
+    }
+}
+
+fn whole_ns(span: Span) -> u64 {
+    u64::try_from(span.as_nanos_up()).unwrap_or(0)
+}
+
+fn traced(source: &SourceReport) -> Traced {
+    let is_selected = source.status == SourceStatus::Selected;
+    let address = source.address.map(|address| address.to_string());
+    (source.name.clone(), address, is_selected, source.stratum, source.reference.clone())
+}
+
+fn state(source: &SourceReport) -> SourceState {
+    SourceState {
+        name: source.name.clone(),
+        address: source.address.map(|address| address.to_string()),
+        status: source.status.name().into(),
+        stratum: source.stratum,
+        reference: source.reference.clone(),
+        root_distance_ns: source.root_distance.map(whole_ns),
+    }
+}
+
+/// Knowledge of leap seconds in words.
+fn leap(leaps: &Leaps) -> String {
+    let offset = if leaps.known {
+        format!("TAI − UTC = {} s", leaps.tai_offset)
+    } else {
+        "TAI − UTC is not known".into()
+    };
+    match leaps.next {
+        None => format!("{offset}; no leap second is announced"),
+        Some(next) => {
+            let unix = leaps.utc(truechimer_time::Instant::new(next.at, 0)).unix;
+            let at = Time(unix.saturating_mul(1_000_000_000));
+            let what = if next.step > 0 { "inserted" } else { "left out" };
+            format!("{offset}; a leap second is to be {what} before {at}")
+        }
+    }
+}
+
+/// Configuration in words: its sources.
+pub(crate) fn configured(config: &Config) -> String {
+    let servers = config.sources.iter().map(|source| source.name());
+    let pulses = config.pps.iter().map(|pulse| pulse.name.clone());
+    let names: Vec<String> = servers.chain(pulses).collect();
+    match names.is_empty() {
+        true => "no sources".into(),
+        false => format!("sources {}", names.join(", ")),
+    }
+}
+
+/// Difference of two configurations in words, key by key as in the replay log.
+pub(crate) fn difference(old: &Config, new: &Config) -> String {
+    let value = |config: &Config| -> Option<Value> {
+        serde_json::from_str(&serde_json::to_string(config).ok()?).ok()
+    };
+    let mut changes = Vec::new();
+    compare("", &value(old).unwrap_or_default(), &value(new).unwrap_or_default(), &mut changes);
+    if changes.is_empty() { "nothing that counts here changed".into() } else { changes.join("; ") }
+}
+
+/// Adds each change between two values of this name.
+fn compare(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
+    match (old, new) {
+        (old, new) if old == new => {}
+        (Value::Object(old), Value::Object(new)) => {
+            for (key, value) in new {
+                let name = format!("{name} {key}");
+                compare(name.trim_start(), old.get(key).unwrap_or(&Value::Null), value, changes);
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if new.iter().chain(old).all(Value::is_object) => {
+            let called = |value: &Value| -> String {
+                let part = |key| value.get(key).and_then(|part| part.as_str().map(str::to_owned));
+                let port = value.get("port").map_or_else(String::new, |port| format!(":{port}"));
+                part("host").or(part("name")).unwrap_or_default() + &port
+            };
+            for value in new {
+                let name = called(value);
+                match old.iter().find(|old| called(old) == name) {
+                    Some(old) => compare(&name, old, value, changes),
+                    None => changes.push(format!("{name} added")),
+                }
+            }
+            let gone = old.iter().filter(|old| !new.iter().any(|new| called(new) == called(old)));
+            changes.extend(gone.map(|old| format!("{} removed", called(old))));
+        }
+        (old, new) => {
+            // Spans and rates are numbers of 2⁻⁶⁴, which say nothing to people.
+            let plain = |value: &Value| match value {
+                Value::Null | Value::Bool(_) | Value::String(_) => true,
+                Value::Number(n) => n.as_i64().is_some_and(|n| n.unsigned_abs() < 1 << 32),
+                _ => false,
+            };
+            changes.push(match plain(old) && plain(new) {
+                true => format!("{name}: {old} → {new}"),
+                false => format!("{name} changed"),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

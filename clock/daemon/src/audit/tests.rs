@@ -1,0 +1,197 @@
+//! Intervals and events as they come of hands, and a disk that takes none of them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use truechimer_counter::Choice;
+use truechimer_engine::SourceConfig;
+use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
+
+use super::*;
+
+/// Unix time at count 0, s.
+const ZERO: i64 = 1_795_737_600;
+
+fn at(second: u64) -> Count {
+    Count(second * 1_000_000_000)
+}
+
+/// A hand made at this second that is good for 1000 s; its bound is 10 µs and grows by 1 µs a
+/// second.
+fn hand(second: u64, status: Status) -> Hand {
+    Hand {
+        counter: CounterId { kind: CounterKind::Raw, boot: BootId([1; 16]), epoch: Epoch(0) },
+        base: at(second),
+        time: Instant::new(ZERO + 37 + second.cast_signed(), 0),
+        period: Period::NANOSECOND,
+        difference: Period::NANOSECOND,
+        difference_error: Rate::from_ppb(20),
+        path_bound: Span::from_micros(10),
+        statistical_bound: Span::ZERO,
+        disputed: Span::ZERO,
+        growth: Rate::from_ppb(1_000),
+        imbalance: Span::ZERO,
+        likely: None,
+        status,
+        leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
+        void_after: at(second + 1000),
+    }
+}
+
+fn audit(directory: &str) -> Audit {
+    let directory = std::env::temp_dir().join(format!("{directory}-{}", std::process::id()));
+    let wanted = Wanted { directory, interval: Span::from_secs(60), max_mb: 1 };
+    let counter = Counter::open(Choice::Raw).unwrap();
+    let mut audit = Audit::new(wanted, counter, Period::NANOSECOND);
+    audit.since = (at(0), Time(ZERO * 1_000_000_000));
+    audit.checked = at(0);
+    audit
+}
+
+/// Seconds of begin and end, status and bound, µs, of the intervals so far.
+fn intervals(audit: &Audit) -> Vec<(i64, i64, &str, Option<u64>)> {
+    let each = audit.pending.iter().filter_map(|line| match line {
+        Line::Interval(i) => {
+            // To the nearest: a span of counts is rounded.
+            let second = |ns: i64| (ns + 500_000_000).div_euclid(1_000_000_000) - ZERO;
+            Some((
+                second(i.to.0 - i.for_ns),
+                second(i.to.0),
+                i.status.as_str(),
+                i.bound_ns.map(|ns| ns / 1000),
+            ))
+        }
+        _ => None,
+    });
+    each.collect()
+}
+
+fn texts(audit: &Audit) -> Vec<String> {
+    let each = audit.pending.iter().filter_map(|line| match line {
+        Line::Event(event) => Some(format!("{}: {}", event.kind.name(), event.text)),
+        _ => None,
+    });
+    each.collect()
+}
+
+#[test]
+fn the_worst_bound_of_an_interval_counts() {
+    let mut audit = audit("truechimer-audit-worst");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    // 40 s without news, and a better hand; then looks, and the end of the interval.
+    audit.publish(&hand(40, Status::Synchronised), at(40));
+    for second in [41, 61, 62, 125] {
+        audit.look(at(second));
+    }
+    let of = intervals(&audit);
+    assert_eq!(of, [(0, 61, "synchronised", Some(50)), (61, 125, "synchronised", Some(95))]);
+}
+
+#[test]
+fn an_interval_ends_where_the_bound_ends_and_where_it_begins() {
+    let mut audit = audit("truechimer-audit-ends");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    audit.look(at(30));
+    audit.publish(&hand(30, Status::Unknown), at(30));
+    assert_eq!(intervals(&audit), [(0, 30, "synchronised", Some(40))]);
+    audit.publish(&hand(50, Status::Synchronised), at(50));
+    audit.look(at(111));
+    let of = intervals(&audit);
+    assert_eq!(of[1], (30, 50, "unknown", None));
+    assert_eq!(of[2], (50, 111, "synchronised", Some(71)));
+    // Nobody looks for longer than the hand is good: stopped, say.
+    audit.look(at(1100));
+    assert_eq!(intervals(&audit)[3], (111, 1050, "synchronised", Some(1_010)));
+}
+
+#[test]
+fn after_a_break_nothing_holds_since_the_last_look() {
+    let mut audit = audit("truechimer-audit-break");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    audit.look(at(20));
+    audit.publish(&hand(20, Status::Synchronised), at(20));
+    // The counter jumped by a day meanwhile.
+    let broken = hand(86_400, Status::Disrupted);
+    let counter = CounterId { epoch: Epoch(1), ..broken.counter };
+    audit.note(at(86_400), Status::Disrupted, Level::Warning, "disrupted: a jump");
+    audit.publish(&Hand { counter, ..broken }, at(86_400));
+    assert_eq!(intervals(&audit), [(0, 20, "synchronised", Some(30))]);
+    assert!(!audit.holds(at(86_401)));
+    assert_eq!(texts(&audit).last().unwrap(), "disruption: disrupted: a jump (was unknown)");
+}
+
+#[test]
+fn a_status_is_told_once_and_notes_are_not_without_end() {
+    let mut audit = audit("truechimer-audit-notes");
+    let status = Status::Synchronised;
+    audit.note(at(0), status, Level::Info, "synchronised: following a");
+    audit.publish(&hand(0, status), at(0));
+    audit.announce(at(0), || panic!("it was told"));
+    audit.publish(&hand(1, Status::Holdover), at(1));
+    audit.announce(at(1), || "no reply".into());
+    let told = texts(&audit);
+    assert_eq!(told[0], "status: synchronised: following a (was unknown)");
+    assert_eq!(told.last().unwrap(), "status: holdover: no reply (was synchronised)");
+    let before = told.len();
+    for _ in 0..1000 {
+        audit.note(at(2), Status::Holdover, Level::Warning, &"x".repeat(5000));
+    }
+    audit.look(at(70));
+    let told = texts(&audit);
+    assert_eq!(told.len(), before + 60 + 1);
+    assert!(told[before].chars().count() < 1100);
+    assert_eq!(told.last().unwrap(), "log: 940 more lines of the log are not in the record");
+}
+
+#[test]
+fn what_cannot_be_written_is_counted_and_told_once() {
+    let mut audit = audit("truechimer-audit-full");
+    // A file in the place of the directory, as nobody is without rights here.
+    let place = audit.wanted.directory.clone();
+    fs::write(&place, "").unwrap();
+    audit.event(at(0), Kind::Start, "begins");
+    let (level, text) = audit.flush().unwrap();
+    assert!(level == Level::Warning && text.contains("cannot be written in"), "{text}");
+    audit.event(at(1), Kind::Log, "more");
+    assert_eq!((audit.flush(), audit.lost()), (None, 2));
+    audit.publish(&hand(1, Status::Synchronised), at(1));
+    audit.look(at(70));
+    assert_eq!(audit.flush(), None);
+    let lost = audit.lost();
+    assert!(lost > 2 && audit.pending.is_empty());
+    // There is room again: tried with the next interval.
+    fs::remove_file(&place).unwrap();
+    audit.event(at(71), Kind::Log, "more");
+    assert_eq!((audit.flush(), audit.lost()), (None, lost + 1));
+    audit.look(at(140));
+    let (level, text) = audit.flush().unwrap();
+    assert!(level == Level::Info && text.ends_with("it can be written again"), "{text}");
+    let mut lines = Vec::new();
+    let chain = truechimer_audit::read(&place, None, &mut |line| lines.push(line)).unwrap();
+    assert!(chain.is_whole());
+    let Some(Line::Event(event)) = lines.get(1) else { panic!("{lines:?}") };
+    assert_eq!(event.text, format!("{} lines before this one could not be written", lost + 1));
+    assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o750);
+    drop(audit);
+    fs::remove_dir_all(&place).unwrap();
+}
+
+#[test]
+fn a_changed_configuration_says_what_changed() {
+    let source = |host: &str, poll| SourceConfig { poll, ..SourceConfig::new(host) };
+    let old = Config { sources: vec![source("a", 16), source("b", 16)], ..Config::default() };
+    let sources = vec![source("a", 32), source("c", 16)];
+    let max_wander = Rate::from_ppb(1);
+    let new = Config { sources, discipline: true, max_wander, ..Config::default() };
+    let text = difference(&old, &new);
+    for part in [
+        "a:123 poll: 16 → 32",
+        "c:123 added",
+        "b:123 removed",
+        "discipline: false → true",
+        "max_wander changed",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(difference(&old, &old), "nothing that counts here changed");
+}
