@@ -365,11 +365,7 @@ impl Realised {
 
     /// Result of an estimator that is no kind of the table.
     #[must_use]
-    pub fn judge_one(
-        &self,
-        estimator: &mut dyn Estimator,
-        packets: &Packets,
-    ) -> (Judged, Trace) {
+    pub fn judge_one(&self, estimator: &mut dyn Estimator, packets: &Packets) -> (Judged, Trace) {
         judged::judge(self, packets, estimator)
     }
 }
