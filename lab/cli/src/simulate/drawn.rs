@@ -63,7 +63,8 @@ pub struct Options {
     /// Seconds between requests, 1 to 1024
     #[arg(long, value_name = "S", default_value_t = 16, value_parser = parse::poll)]
     pub poll: u32,
-    /// Leave a part of the model of 'ours' out; may be given several times
+    /// Leave a part of the model of 'ours' out, by its name in 'simulate ablation'; as often as there
+    /// are parts to leave out
     #[arg(long, value_name = "PART", value_parser = parts())]
     pub without: Vec<String>,
     /// Print one JSON object a line for each path-day and clock, then the goals
@@ -109,7 +110,8 @@ struct Plan {
     /// How many of them are judged.
     judged: usize,
     days: Vec<Day>,
-    /// Constants of the model of `ours`.
+    /// Parts that the model of `ours` lacks, and the constants of the rest.
+    without: Vec<String>,
     constants: Constants,
 }
 
@@ -125,8 +127,9 @@ impl Plan {
         };
         let days =
             numbers.into_iter().map(|n| Day::new(args.seed, n, args.poll, args.hours)).collect();
-        let constants = Ablation::without(args.without.iter().map(String::as_str));
-        Plan { clocks, judged, days, constants }
+        let without = args.without.clone();
+        let constants = Ablation::without(without.iter().map(String::as_str));
+        Plan { clocks, judged, days, without, constants }
     }
 
     /// Result of one clock on a day, and its readings.
@@ -151,6 +154,9 @@ impl Plan {
 pub fn run(args: &Options, out: &mut dyn Write) -> Ended {
     for path in [&args.stamps, &args.csv].into_iter().flatten() {
         ready(path)?;
+    }
+    if !args.without.is_empty() && !args.estimator.contains(&OURS) {
+        return Err(Failure::new("--without", "is for 'ours', which --estimator does not name"));
     }
     let plan = Plan::of(args);
     if let (Some(_), [day]) = (args.day, plan.days.as_slice()) {
