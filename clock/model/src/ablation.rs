@@ -9,6 +9,26 @@ const BEYOND: f64 = 1e9;
 /// Share of a scale that is as good as none of it.
 const NOTHING: f64 = 1e-6;
 
+/// Change of the constants that leaves out a part.
+type Change = fn(&mut Constants);
+
+/// Parts of the model, and what leaves each out.
+const PARTS: [(&str, Change); 13] = [
+    ("the delay law's hidden state", |c| c.law_change = 1.0),
+    ("packets below the floor", |c| (c.undercut, c.undercut_scale) = (0.0, NOTHING)),
+    ("blurred floors", |c| c.blur = 0.0),
+    ("several walks of the rate", |c| c.walk_step = 1.0),
+    ("the floors' walk", |c| c.floor_walk = 0.0),
+    ("slow queues", |c| (c.tide_slow, c.tide_fast) = (c.floor_walk, c.floor_walk)),
+    ("the first stamps in the light of all", |c| c.stretch = 0.0),
+    ("changes of the path", |c| c.path = NEVER),
+    ("longer paths", |c| (c.late, c.less_late) = (BEYOND, BEYOND)),
+    ("hidden floors", |c| c.hidden = NOTHING),
+    ("changes of the oscillator", |c| c.oscillator = NEVER),
+    ("steps of the server", |c| c.server = NEVER),
+    ("wander of the server", |c| c.wander = NEVER),
+];
+
 /// Constants that leave out one part of the model.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ablation {
@@ -20,29 +40,22 @@ pub struct Ablation {
 
 impl Ablation {
     /// All parts, each left out in turn.
+    pub fn each() -> impl Iterator<Item = Ablation> {
+        PARTS.iter().map(|(part, change)| {
+            let mut constants = Constants::DEFAULT;
+            change(&mut constants);
+            Ablation { part, constants }
+        })
+    }
+
+    /// Constants with all parts of these names left out.
     #[must_use]
-    pub fn each() -> [Ablation; 13] {
-        let all = Constants::DEFAULT;
-        let still = all.floor_walk;
-        let parts = [
-            ("the delay law's hidden state", Constants { law_change: 1.0, ..all }),
-            (
-                "packets below the floor",
-                Constants { undercut: 0.0, undercut_scale: NOTHING, ..all },
-            ),
-            ("blurred floors", Constants { blur: 0.0, ..all }),
-            ("several walks of the rate", Constants { walk_step: 1.0, ..all }),
-            ("the floors' walk", Constants { floor_walk: 0.0, ..all }),
-            ("slow queues", Constants { tide_slow: still, tide_fast: still, ..all }),
-            ("the first stamps in the light of all", Constants { stretch: 0.0, ..all }),
-            ("changes of the path", Constants { path: NEVER, ..all }),
-            ("longer paths", Constants { late: BEYOND, less_late: BEYOND, ..all }),
-            ("hidden floors", Constants { hidden: NOTHING, ..all }),
-            ("changes of the oscillator", Constants { oscillator: NEVER, ..all }),
-            ("steps of the server", Constants { server: NEVER, ..all }),
-            ("wander of the server", Constants { wander: NEVER, ..all }),
-        ];
-        parts.map(|(part, constants)| Ablation { part, constants })
+    pub fn without<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Constants {
+        let mut constants = Constants::DEFAULT;
+        for (_, change) in PARTS.iter().filter(|(part, _)| names.clone().any(|n| n == *part)) {
+            change(&mut constants);
+        }
+        constants
     }
 }
 
@@ -81,10 +94,10 @@ mod tests {
 
     #[test]
     fn each_leaves_out_something_else() {
-        let all = Ablation::each();
-        for (k, one) in all.iter().enumerate() {
+        for (k, one) in Ablation::each().enumerate() {
             assert_ne!(one.constants, Constants::DEFAULT, "{}", one.part);
-            assert!(all.iter().skip(k + 1).all(|other| other.constants != one.constants));
+            assert!(Ablation::each().skip(k + 1).all(|other| other.constants != one.constants));
+            assert_eq!(Ablation::without([one.part].into_iter()), one.constants);
         }
     }
 }

@@ -360,8 +360,13 @@ impl Realised {
     /// Result of this estimator on the day, and the readings of its clock.
     #[must_use]
     pub fn judge(&self, kind: Kind, packets: &Packets) -> (Judged, Trace) {
-        let mut estimator = self.estimator(kind, packets);
-        judged::judge(self, packets, estimator.as_mut())
+        self.judge_one(self.estimator(kind, packets).as_mut(), packets)
+    }
+
+    /// Result of an estimator that is no kind of the table.
+    #[must_use]
+    pub fn judge_one(&self, estimator: &mut dyn Estimator, packets: &Packets) -> (Judged, Trace) {
+        judged::judge(self, packets, estimator)
     }
 }
 

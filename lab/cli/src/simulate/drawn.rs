@@ -6,9 +6,13 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use serde::Serialize;
-use truechimer_estimators::{Kind, NTP_PLL, PI, PUBLISHED};
+use truechimer_estimators::{Kind, NTP_PLL, OURS, PI, PUBLISHED};
+use truechimer_feedforward::Ours;
+use truechimer_model::{Ablation, Constants};
 use truechimer_sim::Trace;
+use truechimer_sim::direct::Packets;
 use truechimer_sim::drawn::{Day, HOURS, Judged, Realised, Technology};
 
 use super::jobs::{self, Progress};
@@ -59,6 +63,10 @@ pub struct Options {
     /// Seconds between requests, 1 to 1024
     #[arg(long, value_name = "S", default_value_t = 16, value_parser = parse::poll)]
     pub poll: u32,
+    /// Leave a part of the model of 'ours' out, by its name in 'simulate ablation'; as often as there
+    /// are parts to leave out
+    #[arg(long, value_name = "PART", value_parser = parts())]
+    pub without: Vec<String>,
     /// Print one JSON object a line for each path-day and clock, then the goals
     #[arg(long)]
     pub json: bool,
@@ -84,6 +92,10 @@ fn hours(text: &str) -> Result<f64, String> {
     if hours <= HOURS_MOST { Ok(hours) } else { Err(format!("must be at most {HOURS_MOST}")) }
 }
 
+fn parts() -> PossibleValuesParser {
+    Ablation::each().map(|ablation| ablation.part).collect::<Vec<_>>().into()
+}
+
 /// Results of all clocks on one day.
 struct Line {
     day: Day,
@@ -98,6 +110,9 @@ struct Plan {
     /// How many of them are judged.
     judged: usize,
     days: Vec<Day>,
+    /// Parts that the model of `ours` lacks, and the constants of the rest.
+    without: Vec<String>,
+    constants: Constants,
 }
 
 impl Plan {
@@ -112,7 +127,19 @@ impl Plan {
         };
         let days =
             numbers.into_iter().map(|n| Day::new(args.seed, n, args.poll, args.hours)).collect();
-        Plan { clocks, judged, days }
+        let without = args.without.clone();
+        let constants = Ablation::without(without.iter().map(String::as_str));
+        Plan { clocks, judged, days, without, constants }
+    }
+
+    /// Result of one clock on a day, and its readings.
+    fn judge(&self, day: &Realised, kind: Kind, packets: &Packets) -> (Judged, Trace) {
+        if kind != OURS {
+            return day.judge(kind, packets);
+        }
+        let (settings, prior) = packets.known();
+        let mut ours = Ours::new(settings, prior, None).with_constants(self.constants);
+        day.judge_one(&mut ours, packets)
     }
 
     /// The numbers of the clocks that the one of this number is compared with.
@@ -127,6 +154,9 @@ impl Plan {
 pub fn run(args: &Options, out: &mut dyn Write) -> Ended {
     for path in [&args.stamps, &args.csv].into_iter().flatten() {
         ready(path)?;
+    }
+    if !args.without.is_empty() && !args.estimator.contains(&OURS) {
+        return Err(Failure::new("--without", "is for 'ours', which --estimator does not name"));
     }
     let plan = Plan::of(args);
     if let (Some(_), [day]) = (args.day, plan.days.as_slice()) {
@@ -151,7 +181,7 @@ fn lines(plan: &Plan, args: &Options, out: &mut dyn Write) -> Result<Vec<Line>, 
     jobs::each(
         &plan.days,
         jobs::width(args.jobs),
-        |day| line(day, &plan.clocks),
+        |day| line(day, plan),
         |_, line| {
             if args.json {
                 for (kind, judged) in plan.clocks.iter().zip(&line.clocks) {
@@ -167,11 +197,11 @@ fn lines(plan: &Plan, args: &Options, out: &mut dyn Write) -> Result<Vec<Line>, 
 }
 
 /// Results of each clock on a day.
-fn line(day: &Day, clocks: &[Kind]) -> Line {
+fn line(day: &Day, plan: &Plan) -> Line {
     let realised = day.realise();
     let packets = realised.packets();
-    let judged = |kind: &Kind| realised.judge(*kind, packets.as_ref()?).0.into();
-    Line { day: day.clone(), clocks: clocks.iter().filter_map(judged).collect() }
+    let judged = |kind: &Kind| plan.judge(&realised, *kind, packets.as_ref()?).0.into();
+    Line { day: day.clone(), clocks: plan.clocks.iter().filter_map(judged).collect() }
 }
 
 /// One line of JSON.
@@ -211,7 +241,7 @@ fn one(day: &Day, plan: &Plan, args: &Options, out: &mut dyn Write) -> Ended {
     let packets = realised.packets();
     let packets = packets.ok_or_else(|| Failure::new("--day", "not a packet came back"))?;
     let ran: Vec<(Judged, Trace)> =
-        plan.clocks.iter().map(|kind| realised.judge(*kind, &packets)).collect();
+        plan.clocks.iter().map(|kind| plan.judge(&realised, *kind, &packets)).collect();
     if let Some(path) = &args.stamps {
         save(path, &stamps(&realised)?)?;
     }

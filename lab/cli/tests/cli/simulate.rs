@@ -255,6 +255,19 @@ fn a_drawn_day_is_the_same_by_itself_and_can_be_replayed() {
 }
 
 #[test]
+fn a_part_of_the_model_is_left_out_on_drawn_days() {
+    let whole = ["simulate", "drawn", "--hours", "3", "--days", "1", "--json"];
+    let part = [&whole[..], &["--without", "blurred floors", "--without", "slow queues"]].concat();
+    let ([ours, others @ .., _], [less, same @ .., about]) = (&rows(&whole)[..], &rows(&part)[..])
+    else {
+        panic!("rows of a day, and a summary");
+    };
+    assert_ne!(ours["rms_us"], less["rms_us"]);
+    assert_eq!(others, same, "only ours has such parts");
+    assert!(about.to_string().contains("lacks parts here: blurred floors, slow queues"), "{about}");
+}
+
+#[test]
 fn what_drawn_days_cannot_be_is_said() {
     for (arguments, says) in [
         (&["lan", "--days", "3"][..], &["--days"][..]),
@@ -264,6 +277,8 @@ fn what_drawn_days_cannot_be_is_said() {
         (&["drawn", "--day", "1", "--technology", "lte"], &["--technology", "day 1", "docsis"]),
         (&["lan", "drawn"], &["drawn", "run it by itself"]),
         (&["drawn", "--hours", "300"], &["--hours", "240"]),
+        (&["drawn", "--without", "wheels"], &["wheels", "hidden floors"]),
+        (&["drawn", "--estimator", "pi", "--without", "slow queues"], &["--without", "'ours'"]),
     ] {
         let answer = lab(&[&["simulate"], arguments].concat());
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");

@@ -76,6 +76,10 @@ pub fn outcome(plan: &Plan, lines: &[Line]) -> Outcome {
         about: about(plan),
         ..Outcome::default()
     };
+    if !plan.without.is_empty() {
+        let parts = plan.without.join(", ");
+        outcome.about.push(format!("The model of ours lacks parts here: {parts}."));
+    }
     for clock in 0..plan.judged {
         outcome.about.push(weak(plan, &groups, clock));
         outcome.goals.extend(goals(plan, lines, &groups, clock));
