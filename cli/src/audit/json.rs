@@ -69,7 +69,7 @@ struct EventJson<'a> {
     step_ns: Option<i64>,
 }
 
-/// What the chain shows.
+/// Findings on the chain.
 #[derive(Serialize)]
 pub struct Verified {
     whole: bool,

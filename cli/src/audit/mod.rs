@@ -14,7 +14,7 @@ use truechimer_audit::{Account, Chain, Hash, Time, parse_time};
 use truechimer_command::{Ended, Failure, Outcome, output, parse, program, show};
 use truechimer_time::Span;
 
-/// Where the packaged configuration keeps the record.
+/// Directory of the record in the packaged configuration.
 const RECORD: &str = "/var/lib/truechimer/audit";
 /// The record's end may lag behind now by so much without a gap: two intervals as packaged.
 const LAG_NS: i64 = 120_000_000_000;

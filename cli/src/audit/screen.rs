@@ -124,7 +124,7 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     headed("Sources, as they were seen", &table, out)
 }
 
-/// What the chain shows.
+/// Findings on the chain.
 pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
     let size = Unit::Bytes.show(chain.bytes as f64, 3);
     let files =

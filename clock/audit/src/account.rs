@@ -43,7 +43,7 @@ pub struct Share {
 /// Something that happened.
 pub type Happened = Event;
 
-/// How often something happened.
+/// Kind of event, and its number of occurrences.
 pub type Occurrence = (Kind, u64);
 
 /// A source as it was seen in a span of time, while its address, stratum and reference were the same.
@@ -57,9 +57,9 @@ pub struct Seen {
     pub stratum: Option<u8>,
     /// Reference identifier.
     pub reference: Option<String>,
-    /// When it was first seen so.
+    /// Time at which it was first seen so.
     pub first: Time,
-    /// When it was last seen so.
+    /// Time at which it was last seen so.
     pub last: Time,
     /// The largest root distance that was seen, ns.
     pub root_distance_ns: Option<u64>,
@@ -282,7 +282,7 @@ impl Account {
         &self.events
     }
 
-    /// How often each kind of event happened.
+    /// Number of events of each kind.
     #[must_use]
     pub fn occurrences(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();

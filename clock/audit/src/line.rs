@@ -52,7 +52,7 @@ pub struct Interval {
     /// Root distance of that source, as it claims, ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_distance_ns: Option<u64>,
-    /// Whether `to` is the system clock's, as there was no other.
+    /// True if `to` is the system clock's, as there was no other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_system_clock: bool,
 }
@@ -76,7 +76,7 @@ pub struct SourceState {
     pub name: String,
     /// Address in use.
     pub address: Option<String>,
-    /// How far it is believed, in one word.
+    /// Status, in one word.
     pub status: String,
     /// Stratum.
     pub stratum: Option<u8>,
@@ -92,7 +92,7 @@ pub struct SourceState {
 pub enum Kind {
     /// The daemon began.
     Start,
-    /// It ended in order.
+    /// The daemon ended in order.
     Stop,
     /// A configuration was read.
     Configuration,
@@ -153,11 +153,11 @@ pub struct Event {
     pub count: u64,
     /// Kind.
     pub kind: Kind,
-    /// What it was and why, for people.
+    /// Words on what it was and why, for people.
     pub text: String,
     /// Bound of `at`, ns; none if none held.
     pub bound_ns: Option<u64>,
-    /// Whether `at` is the system clock's, as there was no other.
+    /// True if `at` is the system clock's, as there was no other.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_system_clock: bool,
     /// Of a step: by how much the system clock was set ahead, ns; negative: back.
@@ -172,7 +172,7 @@ pub struct Event {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Torn {
-    /// What is left of it, bytes.
+    /// Length of what is left of it, bytes.
     pub bytes: u64,
     /// SHA-256 of that.
     pub sha256: Hash,

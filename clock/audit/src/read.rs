@@ -22,7 +22,7 @@ pub struct Fault {
     pub file: String,
     /// Line, from 1 on; 0: the file as a whole.
     pub line: u64,
-    /// What is wrong.
+    /// Words on what is wrong.
     pub text: String,
 }
 
@@ -42,9 +42,9 @@ pub struct TornLine {
     pub file: String,
     /// Line, from 1 on.
     pub line: u64,
-    /// What is left of it, bytes.
+    /// Length of what is left of it, bytes.
     pub bytes: u64,
-    /// Whether the next start of the daemon has said so; the newest line has had none yet.
+    /// True if the next start of the daemon has said so; the newest line has had none yet.
     pub is_told: bool,
 }
 
@@ -63,16 +63,16 @@ pub struct Chain {
     pub last: Hash,
     /// The first places where it is broken.
     pub faults: Vec<Fault>,
-    /// How many there are.
+    /// Number of such places.
     pub fault_count: u64,
     /// Lines that were cut off.
     pub torn: Vec<TornLine>,
-    /// Whether the hash that was looked for is there; none if none was.
+    /// True if the hash that was looked for is there; none if none was looked for.
     pub contains: Option<bool>,
 }
 
 impl Chain {
-    /// Whether nothing speaks against it.
+    /// True if nothing speaks against it.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.fault_count == 0 && self.contains != Some(false)
@@ -359,7 +359,7 @@ impl<'w> Scan<'w> {
     }
 }
 
-/// Whether a line says that the one before it was cut off, and it is the very one.
+/// True if a line says that the one before it was cut off, and means the very one.
 fn tells(next: &[u8], torn: &[u8]) -> bool {
     let content = next.strip_suffix(b"\n").and_then(split).map(|(content, _)| content);
     let Some(Line::Event(Event { kind: Kind::Torn, torn: Some(Torn { bytes, sha256 }), .. })) =

@@ -60,7 +60,7 @@ struct Open {
     number: u64,
     bytes: u64,
     hash: Hash,
-    /// Whether what is at the end of the file was cut off and still lacks its end.
+    /// True if the end of the file was cut off and still lacks its newline.
     is_torn: bool,
 }
 

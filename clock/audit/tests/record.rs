@@ -237,7 +237,7 @@ fn bytes() -> Vec<u8> {
     BYTES.get_or_init(make).clone()
 }
 
-/// Whether somebody who reads the record hears of it: broken, torn, no record, or another last hash
+/// True if somebody who reads the record hears of it: broken, torn, no record, or another last hash
 /// than the one that was kept.
 fn shows(bytes: &[u8], last: &Hash) -> bool {
     let mut scan = truechimer_audit::Scan::new(Some(last));

@@ -16,7 +16,7 @@ use truechimer_engine::{Config, Level, Report, SourceReport, SourceStatus};
 use truechimer_time::{Count, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Status};
 
-/// How often the sources are written although they are as before.
+/// Longest time between two lists of the sources, even if they are as before.
 const SOURCES: Span = Span::from_secs(3600);
 /// Lines of the daemon's log that are taken in each interval; the others are counted.
 const NOTES: u32 = 60;
@@ -53,7 +53,7 @@ pub(crate) struct Audit {
     pending: VecDeque<Line>,
     /// Lines that could not be, since that was last recorded, and in all.
     lost: (u64, u64),
-    /// Whether the user has heard of it.
+    /// True if the user has heard of it.
     is_told: bool,
     /// The hand in force.
     hand: Option<Hand>,
@@ -67,7 +67,7 @@ pub(crate) struct Audit {
     /// The worst bound since then.
     worst: Span,
     source: Option<(String, Option<Span>)>,
-    /// What was written of the sources, and when.
+    /// Sources as last written, and the count of that.
     sources: Option<(Vec<Traced>, Count)>,
     held: BTreeSet<String>,
     /// Notes that may still be taken, and those that were not.
@@ -115,7 +115,7 @@ impl Audit {
         self.lost.1
     }
 
-    /// Whether the bound holds at a count.
+    /// True if the bound holds at a count.
     fn holds(&self, at: Count) -> bool {
         self.hand.is_some_and(|hand| {
             hand.status.bound_holds() && !(at - hand.void_after).0.is_positive()
@@ -196,7 +196,7 @@ impl Audit {
         self.checked = at;
     }
 
-    /// Whether a report is wanted: an interval is about to end.
+    /// True if a report is wanted: an interval is about to end.
     pub(crate) fn wants_report(&self, at: Count) -> bool {
         self.sources.is_none() || self.nominal.span(at - self.since.0) >= self.wanted.interval
     }
@@ -351,7 +351,7 @@ impl Audit {
         self.held = held;
     }
 
-    /// Whether these are held off as before.
+    /// True if these are held off as before.
     pub(crate) fn is_held<'a>(&self, held: impl Iterator<Item = &'a str>) -> bool {
         held.collect::<BTreeSet<_>>() == self.held.iter().map(String::as_str).collect()
     }
