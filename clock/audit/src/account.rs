@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::Time;
 use crate::line::{Event, Interval, Line, SourceState, Sources};
-use crate::{Kind, Time};
 
 /// A stretch of time with one bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,12 +39,6 @@ pub struct Share {
     /// Time, ns.
     pub within_ns: i64,
 }
-
-/// Something that happened.
-pub type Happened = Event;
-
-/// Kind of event, and its number of occurrences.
-pub type Occurrence = (Kind, u64);
 
 /// A source as it was seen in a span of time, while its address, stratum and reference were the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,11 +83,12 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account from one time to another, without any line yet.
+    /// An account from one time, 1970 at the earliest, to another, without any line yet.
     #[must_use]
     pub fn new(from: Time, to: Time) -> Account {
         Account {
-            from,
+            // So that all lengths within the span add up to what an i64 holds.
+            from: from.max(Time(0)),
             to,
             begins: None,
             ends: None,

@@ -17,7 +17,7 @@ mod read;
 mod time;
 mod write;
 
-pub use account::{Account, Gap, Happened, Occurrence, Piece, Seen, Share};
+pub use account::{Account, Gap, Piece, Seen, Share};
 pub use chain::Hash;
 pub use line::{Event, Header, Interval, Kind, Line, SourceState, Sources, Torn};
 pub use read::{Chain, Fault, ReadError, Scan, TornLine, files, read};

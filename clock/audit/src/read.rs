@@ -166,7 +166,11 @@ pub fn read(
     for (n, (number, path)) in files.iter().enumerate() {
         let bytes = match content(path) {
             // Removed by the daemon since: there was no room for it.
-            Err(why) if why.kind() == io::ErrorKind::NotFound && n == 0 && last > 0 => continue,
+            Err(why)
+                if why.kind() == io::ErrorKind::NotFound && scan.chain.files == 0 && n < last =>
+            {
+                continue;
+            }
             read => read.map_err(|why| ReadError::Io(path.clone(), why))?,
         };
         scan.file(*number, &bytes, n == last, take).map_err(|why| match why {
@@ -291,8 +295,9 @@ impl<'w> Scan<'w> {
                     self.fault(name, 1, "is the first file, and names a hash from before it");
                 }
             }
-            Some(before) if before + 1 != number => {
-                let text = format!("{} is missing before it", file_name(before + 1));
+            Some(before) if before.saturating_add(1) != number => {
+                let missing = file_name(before.saturating_add(1));
+                let text = format!("{missing} is missing before it");
                 self.fault(name, 0, &text);
                 self.chain.last = header.previous;
             }

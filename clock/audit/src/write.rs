@@ -89,7 +89,7 @@ impl Writer {
         let mut found = Vec::new();
         loop {
             let Some((number, path)) = files(&self.folder)?.pop() else {
-                self.begin(1, Hash::none())?;
+                self.begin(0, Hash::none())?;
                 return Ok(found);
             };
             let mut file = Entry::itself(&path)?.open(Access::ReadAppend, MODE)?;
@@ -106,7 +106,7 @@ impl Writer {
                 // Begun and not even headed; or none of ours.
                 if bytes > LONGEST_LINE as u64 {
                     found.push(Found::Foreign(file_name(number)));
-                    self.begin(number + 1, Hash::none())?;
+                    self.begin(number, Hash::none())?;
                     return Ok(found);
                 }
                 Entry::itself(&path)?.remove()?;
@@ -115,7 +115,7 @@ impl Writer {
             };
             let Some((_, hash)) = split(line) else {
                 found.push(Found::Foreign(file_name(number)));
-                self.begin(number + 1, Hash::none())?;
+                self.begin(number, Hash::none())?;
                 return Ok(found);
             };
             let is_torn = !torn.is_empty();
@@ -127,8 +127,11 @@ impl Writer {
         }
     }
 
-    /// Begins a file with its header.
-    fn begin(&mut self, number: u64, previous: Hash) -> io::Result<()> {
+    /// Begins the file that follows the one with this number, with its header.
+    fn begin(&mut self, after: u64, previous: Hash) -> io::Result<()> {
+        let number = after.checked_add(1).ok_or_else(|| {
+            io::Error::other(format!("{}: no number is left after it", file_name(after)))
+        })?;
         let path = self.folder.join(file_name(number));
         let file = Entry::itself(&path)?.open(Access::New, MODE)?;
         file.set_permissions(Permissions::from_mode(MODE))?;
@@ -158,7 +161,7 @@ impl Writer {
         self.open = None;
         // Room first: the disk may be full of just this.
         let removed = self.make_room()?;
-        self.begin(number + 1, hash)?;
+        self.begin(number, hash)?;
         Ok(removed)
     }
 

@@ -365,3 +365,30 @@ fn a_line_may_be_added_by_hand_only_with_its_hash() {
     assert_eq!(found, [Found::Foreign(file_name(1))]);
     assert!(folder.file(2).exists());
 }
+
+#[test]
+fn intervals_of_centuries_add_up() {
+    let long = |to, for_ns| {
+        let Line::Interval(one) = interval(0, 1, Some(1)) else { panic!("no interval") };
+        Line::Interval(Interval { to: Time(to), for_ns, ..one })
+    };
+    let mut account = Account::new(Time(i64::MIN), Time(i64::MAX));
+    for line in [long(-1, i64::MAX), long(i64::MAX, i64::MAX), long(i64::MIN, i64::MIN)] {
+        account.take(line);
+    }
+    assert_eq!(account.length_ns(), i64::MAX);
+    assert_eq!((account.recorded_ns(), account.bounded_ns()), (i64::MAX, i64::MAX));
+    assert_eq!(account.shares(&[1])[0].within_ns, i64::MAX);
+    assert_eq!(account.by_status().values().sum::<i64>(), i64::MAX);
+    assert_eq!(account.by_source().values().map(|(length, _)| length).sum::<i64>(), i64::MAX);
+    assert_eq!(account.worst().map(|piece| piece.from), Some(Time(0)));
+}
+
+#[test]
+fn the_last_number_of_all_is_an_error() {
+    let folder = Folder::new("numbers");
+    fs::create_dir(&folder.0).unwrap();
+    fs::write(folder.file(u64::MAX), "no line of a record\n").unwrap();
+    let why = Writer::open(&folder.0, LARGE, "0").unwrap_err().to_string();
+    assert_eq!(why, "record-18446744073709551615.jsonl: no number is left after it");
+}

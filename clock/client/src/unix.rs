@@ -20,7 +20,7 @@ pub struct UnixNanos {
 }
 
 impl UnixNanos {
-    /// So many nanoseconds since 1970; negative before.
+    /// Time that many nanoseconds after 1970; before it if negative.
     #[must_use]
     pub fn from_nanos(ns: i64) -> UnixNanos {
         UnixNanos::from_nanos_wide(ns.into())

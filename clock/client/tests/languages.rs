@@ -742,7 +742,7 @@ fn the_example_in_java_runs() {
     assert!(said.starts_with("2026-09-21T") && said.contains(" SYNCHRONISED within "), "{said}");
 }
 
-/// What a reading costs, beside the languages' own clocks in the same run.
+/// Cost of a reading, beside the languages' own clocks in the same run.
 #[test]
 #[ignore = "prints figures, by release builds: with --ignored --nocapture figures"]
 fn figures() {

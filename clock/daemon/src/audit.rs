@@ -337,18 +337,16 @@ impl Audit {
             self.pending.push_back(Line::Sources(Sources { at, list }));
             self.sources = Some((traced, report.at));
         }
-        for name in held.difference(&self.held.clone()) {
+        let before = std::mem::replace(&mut self.held, held.clone());
+        for name in held.difference(&before) {
             let why = report.sources.iter().find(|source| source.name == *name);
             let why = why.and_then(|source| source.reason.as_ref());
             let why = why.map_or_else(String::new, |reason| format!(": {}", reason.text));
             self.event(report.at, Kind::HoldOff, format!("{name} is held off{why}"));
         }
-        for name in self.held.difference(&held.clone()) {
-            let text = format!("{name} is not held off any more");
-            let line = self.made(report.at, Kind::Released, text, None, None);
-            self.pending.push_back(line);
+        for name in before.difference(&held) {
+            self.event(report.at, Kind::Released, format!("{name} is not held off any more"));
         }
-        self.held = held;
     }
 
     /// True if these are held off as before.
