@@ -53,7 +53,7 @@ pub struct Seen {
     pub reference: Option<String>,
     /// Time at which it was first seen so.
     pub first: Time,
-    /// Time at which it was last seen so.
+    /// Time until which it was so: another list came, or nobody looked any more.
     pub last: Time,
     /// The largest root distance that was seen, ns.
     pub root_distance_ns: Option<u64>,
@@ -292,16 +292,23 @@ impl Account {
     pub fn sources(&self) -> Vec<Seen> {
         let mut all: Vec<Seen> = Vec::new();
         let inherited = self.inherited.iter().map(|sources| (self.from, &sources.list));
-        for (at, list) in inherited.chain(self.sources.iter().map(|s| (s.at, &s.list))) {
-            for state in list {
+        let lists = inherited.chain(self.sources.iter().map(|s| (s.at, &s.list)));
+        let lists: Vec<_> = lists.collect();
+        let gaps = self.gaps();
+        for (n, (at, list)) in lists.iter().enumerate() {
+            // They were so until the next list, or until nobody looked any more.
+            let next = lists.get(n + 1).map_or(self.to, |(next, _)| *next);
+            let gap = gaps.iter().find(|gap| gap.to > *at).map_or(self.to, |gap| gap.from);
+            let until = next.min(gap).max(*at);
+            for state in *list {
                 let same = |seen: &&mut Seen| {
                     seen.name == state.name
                         && (seen.address == state.address)
                         && (seen.stratum, &seen.reference) == (state.stratum, &state.reference)
                 };
                 match all.iter_mut().find(same) {
-                    Some(seen) => seen.again(at, state),
-                    None => all.push(Seen::first(at, state)),
+                    Some(seen) => seen.again(*at, until, state),
+                    None => all.push(Seen::first(*at, until, state)),
                 }
             }
         }
@@ -327,22 +334,22 @@ impl Gap {
 }
 
 impl Seen {
-    fn first(at: Time, state: &SourceState) -> Seen {
+    fn first(at: Time, until: Time, state: &SourceState) -> Seen {
         Seen {
             name: state.name.clone(),
             address: state.address.clone(),
             stratum: state.stratum,
             reference: state.reference.clone(),
             first: at,
-            last: at,
+            last: until,
             root_distance_ns: state.root_distance_ns,
             statuses: vec![state.status.clone()],
         }
     }
 
-    fn again(&mut self, at: Time, state: &SourceState) {
+    fn again(&mut self, at: Time, until: Time, state: &SourceState) {
         self.first = self.first.min(at);
-        self.last = self.last.max(at);
+        self.last = self.last.max(until);
         self.root_distance_ns = self.root_distance_ns.max(state.root_distance_ns);
         if !self.statuses.contains(&state.status) {
             self.statuses.push(state.status.clone());

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use truechimer_audit::{
-    Account, Chain, Event, Found, Gap, Hash, Interval, Kind, Limits, Line, ReadError, Time, Torn,
-    Writer, file_name, files, read,
+    Account, Chain, Event, Found, Gap, Hash, Interval, Kind, Limits, Line, ReadError, SourceState,
+    Sources, Time, Torn, Writer, file_name, files, read,
 };
 
 const DAY: i64 = 1_795_737_600_000_000_000;
@@ -391,4 +391,40 @@ fn the_last_number_of_all_is_an_error() {
     fs::write(folder.file(u64::MAX), "no line of a record\n").unwrap();
     let why = Writer::open(&folder.0, LARGE, "0").unwrap_err().to_string();
     assert_eq!(why, "record-18446744073709551615.jsonl: no number is left after it");
+}
+
+#[test]
+fn a_source_is_as_it_was_seen_until_the_next_look() {
+    let source = |name: &str, stratum| SourceState {
+        name: name.into(),
+        address: None,
+        status: "selected".into(),
+        stratum: Some(stratum),
+        reference: None,
+        root_distance_ns: Some(1),
+    };
+    let seen_at = |second, list| Line::Sources(Sources { at: Time(DAY + second * SECOND), list });
+    let mut account = Account::new(Time(DAY), Time(DAY + 1_000 * SECOND));
+    for line in [
+        seen_at(-50, vec![source("a", 1)]),
+        interval(100, 200, Some(1)),
+        seen_at(100, vec![source("a", 2), source("b", 3)]),
+        interval(300, 200, Some(1)),
+        // Nobody looks from 300 to 600.
+        interval(700, 100, Some(1)),
+        seen_at(700, vec![source("b", 3)]),
+        interval(1_000, 300, Some(1)),
+    ] {
+        account.take(line);
+    }
+    let seen = account.sources();
+    let second = |time: Time| (time.0 - DAY) / SECOND;
+    let spans: Vec<_> = seen
+        .iter()
+        .map(|seen| (seen.name.as_str(), seen.stratum, second(seen.first), second(seen.last)))
+        .collect();
+    assert_eq!(
+        spans,
+        [("a", Some(1), 0, 100), ("a", Some(2), 100, 300), ("b", Some(3), 100, 1_000)]
+    );
 }
