@@ -8,9 +8,9 @@ use truechimer_config::{ConfigError, Place, Problem};
 
 use crate::config::Settings;
 use crate::leaps;
-use crate::metrics::Listen;
 use crate::options::Options;
 use crate::state::Keeping;
+use truechimer_metrics::Listen;
 
 impl Options {
     /// Does as [`Options::settings`], and looks at the files that it names as far as that is

@@ -63,7 +63,7 @@ use truechimer_engine::Config;
 
 use crate::audit;
 use crate::clockbound::Wanted;
-use crate::metrics::Listen;
+use truechimer_metrics::Listen;
 
 pub(crate) use host::host_and_port;
 pub(crate) use pps::path as pps_path;

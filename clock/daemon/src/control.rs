@@ -27,7 +27,7 @@ use truechimer_engine::Report;
 use truechimer_time::Span;
 
 pub use client::{ControlError, accept, reload, report, version};
-pub(crate) use server::{Handler, Server, listen};
+pub(crate) use server::{Handler, Server};
 
 /// The answer to `report`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

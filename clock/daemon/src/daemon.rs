@@ -61,7 +61,7 @@ pub(crate) struct Daemon<'n> {
     system_clock: SystemClock,
     rtc: Option<Rtc>,
     control: Option<Server>,
-    metrics: Option<metrics::Server>,
+    metrics: Option<truechimer_metrics::Server>,
     clockbound: Option<ClockBound>,
     log: Option<replay::Log>,
     audit: Option<Audit>,
@@ -234,7 +234,7 @@ impl<'n> Daemon<'n> {
         if let Some(pages) = self.clockbound.as_ref().map(ClockBound::description) {
             self.note(Level::Info, &format!("pages for clients of ClockBound: {pages}"));
         }
-        if let Some(place) = self.metrics.as_ref().map(metrics::Server::place) {
+        if let Some(place) = self.metrics.as_ref().map(truechimer_metrics::Server::place) {
             self.note(Level::Info, &format!("metrics are served at {place}"));
         }
     }
@@ -594,7 +594,7 @@ impl<'n> Daemon<'n> {
             self.control = Some(server);
         }
         if let Some(mut server) = self.metrics.take() {
-            server.serve(ready, &mut || self.snapshot());
+            server.serve(ready, &mut || metrics::families(&self.snapshot()));
             self.metrics = Some(server);
         }
     }
@@ -885,13 +885,13 @@ fn bind(place: &Place, page: &Path) -> (Option<Server>, Option<String>) {
     }
 }
 
-fn open_metrics(settings: &Settings) -> (Option<metrics::Server>, Option<String>) {
+fn open_metrics(settings: &Settings) -> (Option<truechimer_metrics::Server>, Option<String>) {
     let Some(listen) = &settings.metrics else { return (None, None) };
-    match metrics::Server::bind(listen) {
+    match truechimer_metrics::Server::bind(listen) {
         Ok(server) => (Some(server), None),
         Err(why) => {
-            let mend = "mend `listen` in [metrics] and restart";
-            (None, Some(format!("no metrics: {listen}: {why}; {mend}")))
+            let option = "`listen` in [metrics] and restart";
+            (None, Some(truechimer_metrics::unbound(listen, &why, option)))
         }
     }
 }

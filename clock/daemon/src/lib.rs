@@ -46,10 +46,10 @@ mod system_clock;
 pub use audit::Wanted as AuditRecord;
 pub use clockbound::Wanted as ClockBoundPages;
 pub use config::{ConfigError, Place, Settings};
-pub use metrics::Listen as MetricsListen;
 pub use options::Options;
 pub use run::{DaemonError, run};
 pub use truechimer_engine::{Level, Reason, ReasonKind, Report, SourceReport, SourceStatus};
+pub use truechimer_metrics::Listen as MetricsListen;
 pub use truechimer_notify::Service;
 
 /// No time is earlier than this, Unix time in s: 2026-01-01, before the first release. (A date of

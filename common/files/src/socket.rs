@@ -1,12 +1,13 @@
 //! Unix sockets with a name, and with the right mode from the first moment on.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{self, FileType, Mode};
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{geteuid, umask};
 
@@ -31,6 +32,42 @@ fn is_left_whole(mode: u32) -> bool {
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     let umask = umask.and_then(|umask| u32::from_str_radix(umask.trim(), 8).ok());
     umask.is_some_and(|umask| umask & mode == 0)
+}
+
+/// Listens at `path`, with exactly this mode and without ever waiting for a connection. A socket
+/// that a dead daemon left there is replaced, and nothing else is.
+///
+/// # Errors
+/// If somebody answers there ([`ErrorKind::AddrInUse`]), if something else has that name
+/// ([`ErrorKind::AlreadyExists`]), or as [`Entry::listen`].
+pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, Bound)> {
+    let (listener, name) = match Entry::itself(path)?.listen(mode) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            clear(path)?;
+            Entry::itself(path)?.listen(mode)?
+        }
+        result => result?,
+    };
+    listener.set_nonblocking(true)?;
+    Ok((listener, name))
+}
+
+/// Removes what a dead daemon left at `path`.
+fn clear(path: &Path) -> io::Result<()> {
+    let entry = Entry::itself(path)?;
+    if !entry.is_socket()? {
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "something else is in its place"));
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let caller = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    match net::connect(&caller, &SocketAddrUnix::new(path)?) {
+        // One that does not get round to its connections is alive as well.
+        Ok(()) | Err(Errno::AGAIN) => {
+            Err(io::Error::new(ErrorKind::AddrInUse, "another daemon answers there"))
+        }
+        Err(Errno::CONNREFUSED) => entry.remove(),
+        Err(why) => Err(why.into()),
+    }
 }
 
 impl Entry {

@@ -14,6 +14,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use rustix::net;
 use truechimer_files::{Access, Durable, Entry, create, link, make_folder, remove, write};
 
 /// Another user's number.
@@ -336,6 +337,29 @@ fn directories_are_made_with_their_mode() {
         ErrorKind::NotADirectory
     );
     assert!(make_folder(Path::new("/"), 0o700).unwrap().is_none());
+}
+
+#[test]
+fn a_socket_whose_listener_hangs_is_not_waited_for() {
+    let temp = Temp::new();
+    let path = temp.0.join("control");
+    let (hung, _bound) = bind(&path, 0o666).unwrap();
+    // Until its queue is full, where the next one would wait without end.
+    let caller = || {
+        let flags = net::SocketFlags::NONBLOCK;
+        let family = net::AddressFamily::UNIX;
+        let socket = net::socket_with(family, net::SocketType::STREAM, flags, None).unwrap();
+        let address = net::SocketAddrUnix::new(&path).unwrap();
+        net::connect(&socket, &address).is_ok().then_some(socket)
+    };
+    let callers: Vec<_> = std::iter::from_fn(caller).collect();
+    assert!(!callers.is_empty());
+    let told = truechimer_files::listen(&path, 0o666).unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::AddrInUse, "{told}");
+    assert!(told.to_string().contains("another daemon answers"), "{told}");
+    drop(hung);
+    let (_listener, _name) = truechimer_files::listen(&path, 0o666).unwrap();
+    drop(callers);
 }
 
 #[test]

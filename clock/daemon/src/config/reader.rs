@@ -12,7 +12,7 @@ use super::host::host_and_port;
 use super::pps;
 use crate::audit;
 use crate::clockbound::Wanted;
-use crate::metrics::Listen;
+use truechimer_metrics::Listen;
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
 ///

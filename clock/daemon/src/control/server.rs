@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 use serde::Serialize;
-use truechimer_files::{Bound, Entry};
+use truechimer_files::Bound;
 use truechimer_time::Count;
 
 use super::budget::Budget;
@@ -68,7 +68,7 @@ impl Server {
     /// Listens at `path`. A socket that a dead daemon left there is replaced, one that is alive is
     /// not, and neither is anything else.
     pub(crate) fn bind(path: &Path) -> io::Result<Server> {
-        let (listener, name) = listen(path)?;
+        let (listener, name) = truechimer_files::listen(path, MODE)?;
         Ok(Server {
             _name: name,
             listener,
@@ -281,33 +281,6 @@ fn is_temporary(error: &io::Error) -> bool {
         error.kind(),
         ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionAborted
     )
-}
-
-/// Listens at `path`, where everybody may connect, without ever waiting. A socket that a dead daemon
-/// left there is replaced, and nothing else is.
-pub(crate) fn listen(path: &Path) -> io::Result<(UnixListener, Bound)> {
-    let (listener, name) = match Entry::itself(path)?.listen(MODE) {
-        Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            clear(path)?;
-            Entry::itself(path)?.listen(MODE)?
-        }
-        result => result?,
-    };
-    listener.set_nonblocking(true)?;
-    Ok((listener, name))
-}
-
-/// Removes what a dead daemon left at `path`.
-fn clear(path: &Path) -> io::Result<()> {
-    let entry = Entry::itself(path)?;
-    if !entry.is_socket()? {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "something else is in its place"));
-    }
-    match UnixStream::connect(path) {
-        Ok(_) => Err(io::Error::new(ErrorKind::AddrInUse, "another daemon answers there")),
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => entry.remove(),
-        Err(error) => Err(error),
-    }
 }
 
 #[cfg(test)]

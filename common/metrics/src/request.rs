@@ -1,7 +1,7 @@
 //! The little of HTTP/1.1 (RFC 9112) that a scrape needs.
 
 /// The longest request, its headers included, in bytes.
-pub(super) const MAX_REQUEST: usize = 8192;
+pub(crate) const MAX_REQUEST: usize = 8192;
 /// The end of a request's headers.
 const END: &[u8] = b"\r\n\r\n";
 /// The forms that the text comes in: by the word in `Accept`, and as `Content-Type` of the answer.
@@ -13,7 +13,7 @@ const CONTENT_TYPES: [&str; 2] = [
 
 /// Form of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
+pub enum Form {
     /// Text format 0.0.4 of Prometheus, for whoever does not ask for more.
     Plain,
     /// OpenMetrics 1.0.0.
@@ -22,7 +22,7 @@ pub(super) enum Form {
 
 /// Outcome of a request so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Asked {
+pub(crate) enum Asked {
     /// More is to come.
     Unfinished,
     /// The metrics, in this form.
@@ -32,7 +32,7 @@ pub(super) enum Asked {
 }
 
 /// Takes a request as far as it has come.
-pub(super) fn asked(input: &[u8]) -> Asked {
+pub(crate) fn asked(input: &[u8]) -> Asked {
     let Some(end) = input.windows(END.len()).position(|window| window == END) else {
         return match input.len() < MAX_REQUEST {
             true => Asked::Unfinished,
@@ -61,13 +61,13 @@ pub(super) fn asked(input: &[u8]) -> Asked {
 }
 
 /// An answer with the metrics in this form.
-pub(super) fn found(form: Form, text: &str) -> Vec<u8> {
+pub(crate) fn found(form: Form, text: &str) -> Vec<u8> {
     let [plain, open] = CONTENT_TYPES;
     answer("200 OK", if form == Form::Plain { plain } else { open }, text)
 }
 
 /// An answer that says why there are none.
-pub(super) fn refused(status: &str) -> Vec<u8> {
+pub(crate) fn refused(status: &str) -> Vec<u8> {
     let text = format!("{status}: GET /metrics is all there is\n");
     answer(status, "text/plain; charset=utf-8", &text)
 }
