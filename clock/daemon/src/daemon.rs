@@ -606,10 +606,12 @@ impl<'n> Daemon<'n> {
         let ours = hand.leaps.utc(hand.time_at(system.count)).unix_nanos();
         let offset = Span::from_nanos_wide(i128::from(system.unix_ns) - ours);
         let made = self.page.last_hand().map(|(_, made)| made.count);
+        let heartbeat = self.page.last_heartbeat();
         let answer = self.report();
         Snapshot {
             counter: self.counter.kind(),
             hand_age: made.map(|made| hand.period.span(answer.report.at - made)),
+            heartbeat_age: made.map(|_| hand.period.span(answer.report.at - heartbeat)),
             max_wander: self.settings.engine.max_wander,
             difference_deviation: self.engine.difference_deviation(),
             system_offset: hand.status.bound_holds().then_some(offset),

@@ -19,6 +19,8 @@ pub(crate) struct Snapshot {
     pub(crate) counter: CounterKind,
     /// Age of the hand in force.
     pub(crate) hand_age: Option<Span>,
+    /// Age of the page's heartbeat.
+    pub(crate) heartbeat_age: Option<Span>,
     pub(crate) max_wander: Rate,
     pub(crate) difference_deviation: Option<Rate>,
     /// System clock − published clock; positive: the system clock is ahead.
@@ -129,6 +131,12 @@ fn of_clock(snapshot: &Snapshot) -> Vec<Family> {
             "seconds",
             "Age of the last hand, the clock parameters in force",
             snapshot.hand_age.map(seconds),
+        ),
+        Family::gauge(
+            "heartbeat_age",
+            "seconds",
+            "Age of the heartbeat that readers of the clock page see",
+            snapshot.heartbeat_age.map(seconds),
         ),
         Family::gauge(
             "epoch",
@@ -447,6 +455,7 @@ mod tests {
             },
             counter: CounterKind::Tsc,
             hand_age: Some(Span::from_secs(1)),
+            heartbeat_age: Some(Span::from_millis(500)),
             max_wander: Rate::from_ppb(500),
             difference_deviation: Some(Rate::from_ppb(3)),
             system_offset: Some(Span::from_millis(-2)),
@@ -477,6 +486,7 @@ mod tests {
             ("truechimer_skew_ratio", 1.5e-6),
             ("truechimer_max_wander_ratio", 0.5e-6),
             ("truechimer_hand_age_seconds", 1.0),
+            ("truechimer_heartbeat_age_seconds", 0.5),
             ("truechimer_epoch", 3.0),
             ("truechimer_tai_offset_seconds", 37.0),
             ("truechimer_system_clock_offset_seconds", -2e-3),

@@ -133,6 +133,12 @@ impl PageWriter {
         self.show();
     }
 
+    /// Count of the last heartbeat, as readers see it.
+    #[must_use]
+    pub fn last_heartbeat(&self) -> Count {
+        Count(self.mapping.ring.heartbeat())
+    }
+
     /// Beats likewise, with the count of a counter that rolls over, for others to continue from: it
     /// must be of the newest hand's counter and epoch.
     pub fn keep(&self, kept: Kept) {
