@@ -3,6 +3,7 @@
 pub mod interfaces;
 mod lines;
 mod live;
+mod metrics;
 mod open;
 mod size;
 
@@ -160,6 +161,9 @@ pub struct Capture {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(requires = "write", help_heading = FILES)]
     files: Option<u32>,
+    /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9927, or at PATH, a Unix socket
+    #[arg(long, value_name = "ADDR|PATH")]
+    metrics: Option<truechimer_metrics::Listen>,
     #[command(flatten)]
     page: Page,
 }
@@ -227,6 +231,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
                 .into(),
         ));
     }
+    let exporter = metrics::open(args.metrics.as_ref())?;
     let stop = signals::finish()?;
     let say = Say { quiet: args.quiet, errors_only: args.errors_only };
     let search = args.page.page.clone().map_or(Search::Usual, Search::At);
@@ -268,13 +273,18 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         ..pipeline::Options::default()
     };
     if args.json && !args.quiet {
-        put(args, out, &live::Start::new(&facts, &opened.why))?;
+        let place = exporter.as_ref().map(|server| server.place().to_string());
+        put(args, out, &live::Start::new(&facts, &opened.why, place.as_deref()))?;
     } else {
         say.tell(&format!("capturing on {interface}: {}", live::described(&facts)));
+        if let Some(server) = &exporter {
+            say.tell(&format!("metrics are served at {}", server.place()));
+        }
     }
     let progress = Progress::default();
     let mut shown = Shown { args, say, out, period, progress: &progress, stop: &stop };
     let (done, finished) = mpsc::channel();
+    let over = AtomicBool::new(false);
     let summary = std::thread::scope(|scope| {
         let run = std::thread::Builder::new().name("capture".into());
         let run = run.spawn_scoped(scope, || {
@@ -291,16 +301,35 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
             summary
         });
         let run = run.map_err(|why| Failure::new("cannot start a thread", why))?;
+        if let Some(server) = exporter {
+            let thread = std::thread::Builder::new().name("metrics".into());
+            let served = thread.spawn_scoped(scope, || export(server, &over, &facts, &progress));
+            if let Err(why) = served {
+                say.warn(&format!("no metrics: no thread for them: {why}"));
+            }
+        }
         let shown = shown.until(&finished);
         if shown.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
         let summary = run.join().map_err(|_| Failure::Said("the capture thread has failed".into()));
+        over.store(true, Ordering::Relaxed);
         shown.and(summary)
     });
     let left = steered.map(Steered::restore).unwrap_or_default();
     left.iter().for_each(|warning| say.warn(warning));
     ended(args, &say, summary?, &opened.why, period, out)
+}
+
+/// Serves metrics until it is over.
+fn export(
+    mut server: truechimer_metrics::Server,
+    over: &AtomicBool,
+    facts: &Facts,
+    progress: &Progress,
+) {
+    let began = Instant::now();
+    server.run(over, &mut || metrics::families(facts, &progress.live(), began.elapsed()));
 }
 
 /// Writes to standard error.

@@ -1,6 +1,7 @@
 //! `truechimer serve`: an NTP server of the clock in the page, or of a time of its own.
 
 mod args;
+mod metrics;
 mod page;
 
 use std::io::Write;

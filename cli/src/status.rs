@@ -185,7 +185,7 @@ impl State<'_> {
             page: self.clock.page().path().display().to_string(),
             hand: view.map(|v| v.generation),
             hand_age_ns: view.map(|v| ns(age(&v))),
-            heartbeat_age_ns: view.and_then(|v| heartbeat_age(&v)).map(ns),
+            heartbeat_age_ns: view.and_then(|v| v.heartbeat_age()).map(ns),
             daemon: answer.map(|a| DaemonJson {
                 version: &a.daemon.version,
                 pid: a.daemon.pid,
@@ -269,18 +269,11 @@ fn hand(view: &View) -> String {
     } else {
         format!("void in {} if no other comes", show::age(left))
     };
-    let looked = heartbeat_age(view).map_or_else(
+    let looked = view.heartbeat_age().map_or_else(
         || "the daemon has ended".to_owned(),
         |age| format!("the daemon looked {} ago", show::age(age)),
     );
     format!("number {}, {} old, {void}; {looked}", view.generation, show::age(age(view)))
-}
-
-/// How long ago the daemon looked at the host; none if it has ended and says so.
-fn heartbeat_age(view: &View) -> Option<Span> {
-    let counts = view.count - view.heartbeat;
-    // A daemon that ends leaves a heartbeat as far from all counts as can be.
-    (counts.0.unsigned_abs() < 1 << 62).then(|| view.hand.period.span(counts))
 }
 
 fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {

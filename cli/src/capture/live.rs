@@ -136,11 +136,12 @@ pub struct Start<'a> {
     ring_bytes: u64,
     /// See [`Facts::stamp_error`].
     stamp_error: i64,
+    metrics: Option<&'a str>,
 }
 
 impl Start<'_> {
     /// By this tap.
-    pub fn new<'a>(facts: &'a Facts, why: &'a str) -> Start<'a> {
+    pub fn new<'a>(facts: &'a Facts, why: &'a str, metrics: Option<&'a str>) -> Start<'a> {
         let Facts {
             interface,
             method,
@@ -162,6 +163,7 @@ impl Start<'_> {
             stamped_by,
             ring_bytes: *ring_bytes,
             stamp_error: stamp_error.0,
+            metrics,
         }
     }
 }

@@ -145,6 +145,9 @@ pub struct Node {
     #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
+    /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9926, or at PATH, a Unix socket
+    #[arg(long, value_name = "ADDR|PATH")]
+    pub metrics: Option<config::Listen>,
 }
 
 /// List of members that clap takes for one value.
@@ -173,6 +176,7 @@ impl Options {
             state: self.node.state.clone(),
             utc,
             real_time: self.node.realtime,
+            metrics: self.node.metrics.clone(),
         };
         options.find_config();
         options

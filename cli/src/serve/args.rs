@@ -86,6 +86,9 @@ pub struct Serve {
     #[arg(long, value_name = "S", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub report: Option<u32>,
+    /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9925, or at PATH, a Unix socket
+    #[arg(long, value_name = "ADDR|PATH", help_heading = OF_PAGE)]
+    pub metrics: Option<truechimer_metrics::Listen>,
     /// How far the served time is ahead of the system clock at the start [default: 0s]
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true, help_heading = OF_SYSTEM)]
     pub offset: Option<Span>,
@@ -149,6 +152,7 @@ impl Serve {
             ("--threads", self.threads.is_some()),
             ("--no-interleaved", self.no_interleaved),
             ("--report", self.report.is_some()),
+            ("--metrics", self.metrics.is_some()),
             ("--page", self.page.page.is_some()),
         ];
         let of_system =

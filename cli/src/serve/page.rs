@@ -14,7 +14,7 @@ use truechimer_ntp::{LeapIndicator, RefId};
 use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, Tally, Upstream};
 use truechimer_timehands::Reference;
 
-use super::Serve;
+use super::{Serve, metrics};
 use truechimer_command::show::{json, plain};
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{clock, signals};
@@ -46,10 +46,12 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     );
     let server = PageServer::bind(&args.listens(), args.threads.unwrap_or(1).into(), responder)
         .map_err(|BindError { address, why }| Failure::Said(unbound(address, &why)))?;
+    let mut exporter = exporter(args)?;
     let addresses = server.addresses().to_vec();
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     let mut screen = Screen { json: args.json, said: None, out };
-    screen.begin(&addresses)?;
+    screen.begin(&addresses, exporter.as_ref().map(truechimer_metrics::Server::place))?;
+    let began = Instant::now();
     let mut behind = Behind { args, addresses: &addresses, known: args.stratum.map(claimed) };
     serving.set_upstream(behind.known);
 
@@ -77,12 +79,25 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
             report_at = Some(at.max(now.checked_sub(every).unwrap_or(at)) + every);
             screen.tally(&serving.tally())?;
         }
-        thread::sleep(STEP);
+        match &mut exporter {
+            Some(exporter) => exporter.turn(STEP, &mut || {
+                metrics::families(&metrics::Snapshot::of(&serving, began.elapsed()))
+            }),
+            None => thread::sleep(STEP),
+        }
     }
     service.stopping();
     let tally = serving.stop().map_err(|why| Failure::new("serving", why))?;
     screen.tally(&tally)?;
     Ok(Outcome::Good)
+}
+
+/// Server of metrics, if they are wanted.
+fn exporter(args: &Serve) -> Result<Option<truechimer_metrics::Server>, Failure> {
+    let Some(listen) = &args.metrics else { return Ok(None) };
+    let server = truechimer_metrics::Server::bind(listen)
+        .map_err(|why| Failure::Said(truechimer_metrics::unbound(listen, &why, "--metrics")))?;
+    Ok(Some(server))
 }
 
 /// Why an address cannot be had, and what to do about it.
@@ -194,10 +209,11 @@ struct Screen<'a> {
     out: &'a mut dyn Write,
 }
 
-/// Where the server listens.
+/// Places where the server listens.
 #[derive(Serialize)]
 struct Begun {
     listen: Vec<String>,
+    metrics: Option<String>,
 }
 
 /// State of its clock by the server's word.
@@ -213,12 +229,20 @@ struct State<'a> {
 }
 
 impl Screen<'_> {
-    fn begin(&mut self, addresses: &[SocketAddr]) -> Result<(), Failure> {
+    fn begin(
+        &mut self,
+        addresses: &[SocketAddr],
+        metrics: Option<&truechimer_metrics::Listen>,
+    ) -> Result<(), Failure> {
         let listen: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        let metrics = metrics.map(ToString::to_string);
         if self.json {
-            writeln!(self.out, "{}", json(&Begun { listen })?)?;
+            writeln!(self.out, "{}", json(&Begun { listen, metrics })?)?;
         } else {
             writeln!(self.out, "serving on {}", listen.join(" and "))?;
+            if let Some(place) = metrics {
+                writeln!(self.out, "metrics are served at {place}")?;
+            }
         }
         Ok(self.out.flush()?)
     }

@@ -105,6 +105,15 @@ impl View {
         }
     }
 
+    /// Age of the daemon's last look at the world: up to a second while it tends the page. `None` if
+    /// it has ended and said so.
+    #[must_use]
+    pub fn heartbeat_age(&self) -> Option<Span> {
+        let counts = self.count - self.heartbeat;
+        // A daemon that ends leaves a heartbeat as far from all counts as can be.
+        (counts.0.unsigned_abs() < 1 << 62).then(|| self.hand.period.span(counts))
+    }
+
     /// Whether the counter is out of step while the hand does not know: its epoch is over.
     #[must_use]
     pub fn interrupted(&self) -> bool {

@@ -41,6 +41,14 @@ tally! {
     interleaved
     /// Of those, as not synchronised.
     unsynchronised
+    /// Of those, in version 1 of the protocol.
+    version1
+    /// Of those, in version 2.
+    version2
+    /// Of those, in version 3.
+    version3
+    /// Of those, in version 4.
+    version4
     /// Told to ask less often.
     kissed
     /// Dropped, as their sender asks too often.

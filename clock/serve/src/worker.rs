@@ -229,6 +229,14 @@ impl Worker {
                 kind => {
                     count(&tally.answered);
                     add(&tally.interleaved, (kind == Kind::Interleaved).into());
+                    let versions = [
+                        (1, &tally.version1),
+                        (2, &tally.version2),
+                        (3, &tally.version3),
+                        (4, &tally.version4),
+                    ];
+                    let same = versions.iter().find(|(n, _)| *n == answer.packet.version);
+                    same.into_iter().for_each(|(_, counter)| count(counter));
                     let lost = state.leap == LeapIndicator::Unsynchronised;
                     add(&tally.unsynchronised, lost.into());
                 }

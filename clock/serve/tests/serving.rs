@@ -56,6 +56,7 @@ fn without_a_clock_every_thread_says_so() {
     assert!(!serving.is_broken() && serving.clock().is_none());
     let tally = serving.stop().unwrap();
     assert_eq!((tally.received, tally.answered, tally.unsynchronised), (50, 50, 50));
+    assert_eq!((tally.version3, tally.version4), (50, 0));
 }
 
 #[test]

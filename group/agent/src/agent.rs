@@ -19,6 +19,7 @@ use crate::clocks::{Clocks, UtcSource};
 use crate::config::{Carrier, Membership, Place, Settings};
 use crate::error::AgentError;
 use crate::floor::{self, Floor};
+use crate::metrics::Metrics;
 use crate::notices::Level;
 use crate::seat::{Crossing, Foreign, Seat, Turn};
 use crate::sys;
@@ -48,6 +49,7 @@ pub struct Agent {
     waiter: Waiter,
     directory: PathBuf,
     state: Option<PathBuf>,
+    metrics: Option<Metrics>,
     lines: Vec<(Level, String)>,
 }
 
@@ -112,8 +114,10 @@ impl Agent {
             waiter: Waiter::default(),
             directory: settings.directory.clone().unwrap_or_else(directory_for_agent),
             state: state_directory(&settings.state)?,
+            metrics: None,
             lines,
         };
+        agent.open_metrics(settings);
         for membership in &settings.groups {
             let chair = |local| Chair {
                 membership: membership.clone(),
@@ -136,6 +140,28 @@ impl Agent {
             agent.sit(index)?;
         }
         Ok(agent)
+    }
+
+    /// Serves metrics if they are wanted. That it cannot is no reason for the groups to stand still.
+    fn open_metrics(&mut self, settings: &Settings) {
+        let Some(listen) = &settings.metrics else { return };
+        match Metrics::start(listen) {
+            Ok(metrics) => {
+                let text = format!("metrics are served at {}", metrics.place());
+                self.lines.push((Level::Info, text));
+                self.metrics = Some(metrics);
+            }
+            Err(why) => self.lines.push((Level::Warning, why)),
+        }
+    }
+
+    /// Lays down what metrics tell, once a second.
+    fn tell_metrics(&mut self, now: i64) {
+        let Some(metrics) = self.metrics.as_mut().filter(|metrics| metrics.is_due(now)) else {
+            return;
+        };
+        let seats = self.chairs.iter().filter_map(|chair| chair.seat.as_ref());
+        metrics.lay_down(now, seats.map(|seat| seat.figures(&self.clocks)).collect());
     }
 
     /// Lines to say since the last time.
@@ -358,6 +384,7 @@ impl Agent {
             }
         }
         self.lines.append(&mut turn.lines);
+        self.tell_metrics(now);
         Ok(())
     }
 

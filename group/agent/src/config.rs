@@ -7,6 +7,9 @@
 //! # system-clock = "10ms"                     # instead: the system clock, this far from UTC at most
 //! # realtime = 10                             # real-time priority of the agent, 1 to 99
 //!
+//! [metrics]
+//! # listen = "127.0.0.1:9926"                 # where metrics are served; or a path, a Unix socket
+//!
 //! [[group]]
 //! name = "ledger"                             # a-z A-Z 0-9 . _ -
 //! members = [1, 2, 3]                         # all that there can be; the ring's node list unless set
@@ -38,6 +41,8 @@ use std::path::PathBuf;
 
 pub use truechimer_config::{ConfigError, Place};
 use truechimer_group::{Group, Member};
+/// Place where metrics are served.
+pub use truechimer_metrics::Listen;
 
 pub use crate::clocks::UtcSource;
 pub use options::Options;
@@ -58,6 +63,8 @@ pub struct Settings {
     pub utc: Option<UtcSource>,
     /// The real-time priority, 1 to 99.
     pub real_time: Option<u8>,
+    /// Place where metrics are served, if they are wanted.
+    pub metrics: Option<Listen>,
     /// The groups.
     pub groups: Vec<Membership>,
 }

@@ -29,6 +29,7 @@ mod clocks;
 pub mod config;
 mod error;
 mod floor;
+mod metrics;
 mod notices;
 mod report;
 mod seat;

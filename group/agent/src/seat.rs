@@ -90,6 +90,8 @@ pub(crate) struct Seat {
     ended_beside: Vec<(Member, u64)>,
     gate: gate::Gate,
     flow: flow::Flow,
+    /// Times from readings to their values.
+    waits: truechimer_metrics::Histogram,
 }
 
 /// A program's state as another member gave it.
@@ -173,6 +175,7 @@ impl Seat {
             ended_beside: Vec::new(),
             gate: gate::Gate::default(),
             flow: flow::Flow::default(),
+            waits: crate::metrics::no_waits(),
         };
         seat.no_program(now);
         Ok(seat)

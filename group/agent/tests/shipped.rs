@@ -26,5 +26,6 @@ fn the_documented_file_is_right_and_complete() {
     assert_eq!(full.groups, [ledger, Membership::new("demo").local(3)]);
     assert_eq!(full.utc, Some(UtcSource::Page(Some("/run/truechimer/clock".into()))));
     assert_eq!(full.state, Place::At("/var/lib/truechimer/group".into()));
+    assert_eq!(full.metrics, Some("127.0.0.1:9926".parse().expect("an address")));
     assert_eq!((full.directory, full.real_time), (Some("/run/truechimer/group".into()), Some(10)));
 }

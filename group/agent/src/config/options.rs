@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use truechimer_config::{ConfigError, Place, Problem};
 
-use super::{Membership, Settings, UtcSource, parse, values};
+use super::{Listen, Membership, Settings, UtcSource, parse, values};
 
 /// The configuration file that is read if none is named.
 const USUAL: &str = "/etc/truechimer-group.toml";
@@ -29,6 +29,8 @@ pub struct Options {
     pub utc: Option<UtcSource>,
     /// The real-time priority, 1 to 99.
     pub real_time: Option<u8>,
+    /// Place where metrics are served.
+    pub metrics: Option<Listen>,
 }
 
 impl Options {
@@ -80,6 +82,9 @@ impl Options {
         }
         if let Some(state) = &self.state {
             settings.state = Place::from(state.clone());
+        }
+        if let Some(metrics) = &self.metrics {
+            settings.metrics = Some(metrics.clone());
         }
         if let Some(utc) = &self.utc {
             settings.utc = Some(utc.clone());

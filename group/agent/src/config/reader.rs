@@ -3,7 +3,7 @@
 use truechimer_config::{ConfigError, DeTable, DeValue, Place, Reader, Table, Value, whole};
 
 use super::values;
-use super::{Membership, Settings, UtcSource};
+use super::{Listen, Membership, Settings, UtcSource};
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
 ///
@@ -16,7 +16,9 @@ pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
     truechimer_config::parse(text, name, &TABLES, walk).map(|()| settings)
 }
 
-const TOP: &[&str] = &["directory", "state", "page", "system-clock", "realtime", "group"];
+const TOP: &[&str] =
+    &["directory", "state", "page", "system-clock", "realtime", "metrics", "group"];
+const METRICS: &[&str] = &["listen"];
 const GROUP: &[&str] = &[
     "name",
     "members",
@@ -37,7 +39,8 @@ const GROUP: &[&str] = &[
     "without-utc",
 ];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 2] = [("the top of the file", TOP), ("[[group]]", GROUP)];
+const TABLES: [Table<'_>; 3] =
+    [("the top of the file", TOP), ("[[group]]", GROUP), ("[metrics]", METRICS)];
 
 fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     let mut page = None;
@@ -67,6 +70,12 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 },
                 None => reader.kind("realtime", value, "a priority, as in 10"),
             },
+            "metrics" => match value.get_ref().as_table() {
+                Some(table) => settings.metrics = metrics(reader, table),
+                None => {
+                    reader.problem(value.span().start, "`metrics` must be a table: write [metrics]")
+                }
+            },
             "group" => groups(reader, value, settings),
             other => reader.unknown(other, key.span().start, TABLES[0]),
         }
@@ -75,6 +84,18 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
         let text = "`page` and `system-clock` exclude each other: remove one";
         reader.problem(clock.span().start, text);
     }
+}
+
+/// Place where metrics are served, if anywhere.
+fn metrics(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Listen> {
+    let mut listen = None;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "listen" => listen = reader.text_of("listen", value, str::parse),
+            other => reader.unknown(other, key.span().start, TABLES[2]),
+        }
+    }
+    listen
 }
 
 fn groups(reader: &mut Reader<'_>, value: &Value<'_>, settings: &mut Settings) {

@@ -42,6 +42,9 @@ fn a_name_is_enough_and_everything_can_be_said() {
     let wider = membership("[[group]]\nlocal = 2\nname = \"a\"\nmembers = [5, 1, 2]");
     assert_eq!(wider.group.universe, [Member(1), Member(2), Member(5)], "only two are here");
     assert_eq!(wider.carrier, Carrier::Local(all));
+    assert_eq!(parse("[metrics]", "t").unwrap().metrics, None);
+    let metrics = parse("[metrics]\nlisten = \"/run/m\"", "t").unwrap().metrics;
+    assert_eq!(metrics, Some(Listen::Socket("/run/m".into())));
     let clock = parse("system-clock = \"10ms\"", "t").unwrap();
     assert_eq!(clock.utc, Some(UtcSource::SystemClock { bound_ns: 10_000_000 }));
     assert_eq!(parse("page = \"none\"", "t").unwrap().utc, Some(UtcSource::None));
@@ -56,6 +59,12 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("stratum = 1", "t:1: unknown key `stratum`; known in the top of the file: directory,"),
         ("[[group]]\nmode = \"active\"", "t:1: this group has no `name`: add name ="),
         ("[[group]]\nname = \"a/b\"", "t:2: `name` = \"a/b\": must be 1 to 64 of"),
+        ("metrics = 7", "t:1: `metrics` must be a table: write [metrics]"),
+        ("[metrics]\nport = 7", "t:2: unknown key `port`; known in [metrics]: listen"),
+        (
+            "[metrics]\nlisten = \"9926\"",
+            "t:2: `listen` = \"9926\": must be an address with a port",
+        ),
         ("[[group]]\nname = 7", "t:2: `name` must be a string in quotes, not integer"),
         (
             "[[group]]\nname = \"a\"\n[[group]]\nname = \"a\"",

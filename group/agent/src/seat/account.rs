@@ -10,6 +10,7 @@ use super::Seat;
 use crate::clocks::Clocks;
 use crate::config::Carrier;
 use crate::floor::Floor;
+use crate::metrics::Account;
 use crate::report::{
     Counts, GroupReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport, Programs,
     Report, ThreadReport, ValueReport, Waiting,
@@ -18,6 +19,20 @@ use crate::report::{
 impl Seat {
     /// Everything, for `truechimer group status`.
     pub(crate) fn account(&self, clocks: &Clocks) -> Report {
+        let processes = self.door.processes().take(MOST_PROCESSES).map(process).collect();
+        self.report(clocks, processes)
+    }
+
+    /// Numbers, for metrics: no file is read for them.
+    pub(crate) fn figures(&self, clocks: &Clocks) -> Account {
+        Account {
+            report: self.report(clocks, Vec::new()),
+            processes: self.door.processes().count(),
+            waits: self.waits.clone(),
+        }
+    }
+
+    fn report(&self, clocks: &Clocks, processes: Vec<ProcessReport>) -> Report {
         let now = clocks.read();
         let status = self.engine.status();
         let view = self.engine.view(now).map(|time| time.0);
@@ -105,7 +120,7 @@ impl Seat {
             },
             threads: threads(&status),
             thread_count: status.threads.len(),
-            programs: self.programs(),
+            programs: self.programs(processes),
             floor_ns: Floor::kept(&self.floor),
             notices: self.notices.report(now.physical),
         }
@@ -137,13 +152,13 @@ impl Seat {
         }
     }
 
-    fn programs(&self) -> Programs {
+    fn programs(&self, processes: Vec<ProcessReport>) -> Programs {
         let counts = self.door.counts();
         Programs {
             program: self.door.program().is_some(),
             wanted: self.membership.checkpoints,
             family: self.door.family().map(|family| format!("{family:016x}")),
-            processes: self.door.processes().take(MOST_PROCESSES).map(process).collect(),
+            processes,
             missed: self.door.missed().is_some(),
             began: match self.began {
                 Began::Unknown => "",

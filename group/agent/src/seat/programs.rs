@@ -172,6 +172,8 @@ impl Seat {
             Action::Return { thread, round, value } => {
                 if let Some(waiting) = self.reads.remove(&thread) {
                     self.door.complete(waiting.ticket, Ok(Answer { value, round }));
+                    let waited = crate::sys::raw_ns().saturating_sub(waiting.since);
+                    self.waits.add(crate::metrics::seconds(waited));
                 }
             }
             Action::Reject { thread, why } => {

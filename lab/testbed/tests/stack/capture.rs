@@ -4,8 +4,8 @@ mod broken;
 mod clock;
 mod extcap;
 mod life;
-mod tools;
-mod traffic;
+pub mod tools;
+pub mod traffic;
 
 use std::time::{Duration, Instant};
 

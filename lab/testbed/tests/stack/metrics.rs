@@ -1,6 +1,8 @@
 //! Metrics: a real Prometheus reads them, its tools find no fault with them, and nobody who means no
 //! good is in anybody's way.
 
+mod programs;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -67,11 +69,28 @@ fn scrape(address: SocketAddr) -> (String, Duration) {
     let begun = Instant::now();
     let answer = ask(connect(address), REQUEST);
     let took = begun.elapsed();
+    (scrape_of(&answer), took)
+}
+
+/// The text in an answer.
+fn scrape_of(answer: &str) -> String {
     let (head, text) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     let length = format!("Content-Length: {}\r\n", text.len());
     assert!(head.contains(&length), "{head}");
-    (text.to_owned(), took)
+    text.to_owned()
+}
+
+/// Asserts that promtool has nothing against the text, where there is one.
+fn checked(text: &str) {
+    let Some(promtool) = tool("promtool") else { return };
+    let mut check = Command::new(promtool);
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut check = check.stderr(Stdio::piped()).spawn().unwrap();
+    check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let told = check.wait_with_output().unwrap();
+    let told = [told.stdout, told.stderr].concat();
+    assert!(told.is_empty(), "promtool: {}", String::from_utf8_lossy(&told));
 }
 
 /// The value of a sample without labels.
@@ -101,14 +120,7 @@ fn metrics_say_what_status_says() {
     // The server serves the system clock less 2.5 s.
     assert!((offset - 2.5).abs() < 1.0, "{offset} s");
     assert!(text.contains("truechimer_status{status=\"synchronised\"} 1"), "{text}");
-    let Some(promtool) = tool("promtool") else { return };
-    let mut check = Command::new(promtool);
-    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut check = check.stderr(Stdio::piped()).spawn().unwrap();
-    check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let told = check.wait_with_output().unwrap();
-    let told = [told.stdout, told.stderr].concat();
-    assert!(told.is_empty(), "promtool: {}", String::from_utf8_lossy(&told));
+    checked(&text);
     println!("{}", watch.summary());
 }
 

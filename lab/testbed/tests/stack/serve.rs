@@ -24,14 +24,14 @@ const AHEAD_NS: i64 = 1_000_000;
 const SECOND: &str = "192.0.2.77";
 
 /// A source, a daemon that follows it, and a server of the daemon's clock, all in one namespace.
-struct Chain {
+pub struct Chain {
     _daemon: Daemon,
     _source: Process,
     server: Process,
 }
 
 impl Chain {
-    fn start(network: &Namespace, dir: &temp::Dir, options: &[&str]) -> Chain {
+    pub fn start(network: &Namespace, dir: &temp::Dir, options: &[&str]) -> Chain {
         let mut command = network.command(binary::truechimer());
         command.args([
             "serve",

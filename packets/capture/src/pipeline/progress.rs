@@ -19,6 +19,8 @@ pub struct Progress {
     pub(super) bytes: AtomicU64,
     pub(super) surplus: AtomicU64,
     pub(super) unwritten: AtomicU64,
+    files: AtomicU64,
+    file_bytes: AtomicU64,
     pub(super) queued: AtomicU64,
     pub(super) waits: AtomicU64,
     pub(super) downs: AtomicU64,
@@ -46,6 +48,10 @@ pub struct Live {
     pub bytes: u64,
     /// Of those, packets that could not be written: the disk is full.
     pub unwritten: u64,
+    /// Files begun so far.
+    pub files: u64,
+    /// Bytes of all of them together.
+    pub file_bytes: u64,
     /// Trouble of the sink at the moment.
     pub trouble: Option<String>,
     /// Packets that were taken beyond the number that was asked for.
@@ -122,6 +128,8 @@ impl Progress {
             written: of(&self.written),
             bytes: of(&self.bytes),
             unwritten: of(&self.unwritten),
+            files: of(&self.files),
+            file_bytes: of(&self.file_bytes),
             trouble: guard(&self.trouble).clone(),
             surplus: of(&self.surplus),
             queued: of(&self.queued),
@@ -161,6 +169,8 @@ impl Progress {
 
     pub(super) fn sink(&self, written: &Written) {
         self.unwritten.store(written.unwritten, Ordering::Relaxed);
+        self.files.store(written.files, Ordering::Relaxed);
+        self.file_bytes.store(written.bytes, Ordering::Relaxed);
         guard(&self.trouble).clone_from(&written.trouble);
     }
 
