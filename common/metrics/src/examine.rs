@@ -81,6 +81,30 @@ pub fn asked_for(text: &str) -> BTreeSet<String> {
     names.map(family).collect()
 }
 
+/// Holds the families of a program to what is written of those that are its own.
+///
+/// # Panics
+/// If the reference lacks one or has another, or if one of `users`, rules or a dashboard, asks for
+/// one that there is not, or for none at all.
+pub fn hold_to(
+    families: &BTreeSet<String>,
+    is_own: impl Fn(&str) -> bool,
+    reference: &str,
+    users: &[&str],
+) {
+    let own = |mut names: BTreeSet<String>| {
+        names.retain(|name| is_own(name));
+        names
+    };
+    assert_eq!(&own(documented(reference)), families, "the reference, and what there is");
+    for user in users {
+        let asked_for = own(asked_for(user));
+        let unknown: Vec<_> = asked_for.difference(families).collect();
+        assert!(unknown.is_empty(), "asked for, and not there: {unknown:?}");
+        assert!(!asked_for.is_empty(), "nothing is asked for in {user:.100}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -71,6 +71,31 @@ impl Family {
         Family::of(MetricType::Counter, name, "", help, samples)
     }
 
+    /// Counters, one for each word of a label.
+    #[must_use]
+    pub fn counts<'a>(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        counts: impl IntoIterator<Item = (&'a str, u64)>,
+    ) -> Family {
+        let sample = |(word, n): (&str, u64)| (vec![(label, word.to_owned())], n as f64);
+        Family::of(MetricType::Counter, name, "", help, counts.into_iter().map(sample))
+    }
+
+    /// State set as gauges: 1 for the word that holds, 0 for the others.
+    #[must_use]
+    pub fn states<'a>(
+        name: &'static str,
+        help: &'static str,
+        label: &'static str,
+        words: impl IntoIterator<Item = &'a str>,
+        holds: &str,
+    ) -> Family {
+        let sample = |word: &str| (vec![(label, word.to_owned())], number(word == holds));
+        Family::of(MetricType::Gauge, name, "", help, words.into_iter().map(sample))
+    }
+
     /// Facts in words, each in a label.
     #[must_use]
     pub fn info(
@@ -201,6 +226,8 @@ mod tests {
             Family::gauge("bound", "seconds", "Half-width", 1e-6),
             Family::gauge("likely", "seconds", "No promise", None),
             Family::counter("requests", "Requests that came", 7.0),
+            Family::counts("refused", "Refusals", "reason", [("short", 2), ("mode", 0)]),
+            Family::states("status", "Status", "status", ["good", "bad"], "bad"),
             Family::info("build", "The program", [vec![("version", "\"}\n\\".to_owned())]]),
             Family::of(MetricType::Counter, "taken", "bytes", "Bytes", [(group("a"), 9.0)]),
             Family::histograms("wait", "seconds", "Waits", [(group("a"), waits)]),
@@ -214,6 +241,10 @@ mod tests {
             ("truechimer_bound_seconds", 1e-6),
             ("truechimer_requests_total", 7.0),
             ("truechimer_build_info{version=\"\\\"}\\n\\\\\"}", 1.0),
+            ("truechimer_refused_total{reason=\"short\"}", 2.0),
+            ("truechimer_refused_total{reason=\"mode\"}", 0.0),
+            ("truechimer_status{status=\"good\"}", 0.0),
+            ("truechimer_status{status=\"bad\"}", 1.0),
             ("truechimer_taken_bytes_total{group=\"a\"}", 9.0),
             ("truechimer_wait_seconds_bucket{le=\"0.001\",group=\"a\"}", 2.0),
             ("truechimer_wait_seconds_bucket{le=\"0.25\",group=\"a\"}", 3.0),
