@@ -8,6 +8,7 @@ use crate::daemon::Control;
 use clap::Args;
 use std::path::PathBuf;
 use truechimer_command::clock::Page;
+use truechimer_command::log::{self, Priority};
 use truechimer_command::parse;
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
@@ -119,6 +120,7 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
     // Before the first thing that it says: a daemon that cannot start says why, and no more.
     let mut read = options.config.as_ref().map(|path| format!("configuration {}", path.display()));
     let mut note = |level, text: &str| {
+        log::begin();
         if let Some(read) = read.take() {
             say(Level::Info, &read);
         }
@@ -133,14 +135,13 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
 /// Passes on what the daemon has to say, from this level on.
 pub fn note(least: Level) -> impl FnMut(Level, &str) {
     move |level, text| {
-        let name = match level {
+        let (priority, name) = match level {
             _ if level < least => return,
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Warning => "warning",
+            Level::Debug => (Priority::Debug, "debug"),
+            Level::Info => (Priority::Info, "info"),
+            Level::Warning => (Priority::Warning, "warning"),
         };
-        // Nobody may be listening any more: the clock goes on.
-        let _ = writeln!(std::io::stderr(), "truechimer: {name}: {}", show::plain(text));
+        log::say(priority, &format!("truechimer: {name}: {text}"));
     }
 }
 

@@ -12,6 +12,7 @@ use truechimer_time::{Rate, Span};
 
 pub use args::{Base, Serve};
 
+use truechimer_command::log::Form;
 use truechimer_command::show::{json, ppb};
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
@@ -62,7 +63,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     }
     out.flush()?;
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;
-    page::tell(&server.tally(), args.json, out)?;
+    page::tell(&server.tally(), args.json, Form::Bare, out)?;
     Ok(Outcome::Good)
 }
 

@@ -8,6 +8,7 @@ use truechimer_group::{Member, Mode, Order};
 use truechimer_group_agent::config::{self, Carrier, Membership, UtcSource};
 use truechimer_group_agent::{Level, Service, Settings, run as run_agent};
 
+use truechimer_command::log::{self, Priority};
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
 
@@ -236,18 +237,18 @@ pub fn run(options: Options, out: &mut dyn Write) -> Ended {
     let stop = signals::stop()?;
     let least = if options.verbose { Level::Debug } else { Level::Info };
     let say = |level: Level, text: &str| {
-        let name = match level {
+        let (priority, name) = match level {
             _ if level < least => return,
-            Level::Debug => "debug",
-            Level::Info => "info",
-            Level::Warning => "warning",
+            Level::Debug => (Priority::Debug, "debug"),
+            Level::Info => (Priority::Info, "info"),
+            Level::Warning => (Priority::Warning, "warning"),
         };
-        // Nobody may be listening any more: the group goes on.
-        let _ = writeln!(std::io::stderr(), "truechimer: {name}: {}", show::plain(text));
+        log::say(priority, &format!("truechimer: {name}: {text}"));
     };
     // As with the daemon.
     let mut read = wishes.config.as_ref().map(|path| format!("configuration {}", path.display()));
     let mut note = |level: Level, text: &str| {
+        log::begin();
         if let Some(read) = read.take() {
             say(Level::Info, &read);
         }

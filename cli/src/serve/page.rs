@@ -15,6 +15,7 @@ use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, 
 use truechimer_timehands::Reference;
 
 use super::{Serve, metrics};
+use truechimer_command::log::{self, Form, Priority};
 use truechimer_command::show::{json, plain};
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{clock, signals};
@@ -49,7 +50,9 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     let mut exporter = exporter(args)?;
     let addresses = server.addresses().to_vec();
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
-    let mut screen = Screen { json: args.json, said: None, out };
+    log::begin();
+    let form = Form::of(&io::stdout());
+    let mut screen = Screen { json: args.json, form, said: None, out };
     screen.begin(&addresses, exporter.as_ref().map(truechimer_metrics::Server::place))?;
     let began = Instant::now();
     let mut behind = Behind { args, addresses: &addresses, known: args.stratum.map(claimed) };
@@ -204,6 +207,8 @@ fn is_own(own: &SocketAddr, source: &Reference) -> bool {
 /// Output on the screen.
 struct Screen<'a> {
     json: bool,
+    /// Form of lines for people.
+    form: Form,
     /// The state last told, without what changes all the time.
     said: Option<(u8, LeapIndicator, RefId, Option<String>)>,
     out: &'a mut dyn Write,
@@ -239,9 +244,9 @@ impl Screen<'_> {
         if self.json {
             writeln!(self.out, "{}", json(&Begun { listen, metrics })?)?;
         } else {
-            writeln!(self.out, "serving on {}", listen.join(" and "))?;
+            self.line(Priority::Info, &format!("serving on {}", listen.join(" and ")))?;
             if let Some(place) = metrics {
-                writeln!(self.out, "metrics are served at {place}")?;
+                self.line(Priority::Info, &format!("metrics are served at {place}"))?;
             }
         }
         Ok(self.out.flush()?)
@@ -275,27 +280,32 @@ impl Screen<'_> {
                 LeapIndicator::Delete => ", a leap second is to be left out",
                 _ => "",
             };
-            writeln!(
-                self.out,
+            let text = format!(
                 "synchronised: stratum {}, reference {reference}, root delay {delay}, root \
                  dispersion {dispersion}{leap}",
                 state.stratum
-            )?;
+            );
+            self.line(Priority::Info, &text)?;
         } else {
             let why = trouble.map_or_else(|| "the clock promises nothing yet".into(), plain);
-            writeln!(self.out, "not synchronised: {why}")?;
+            self.line(Priority::Warning, &format!("not synchronised: {why}"))?;
         }
         self.said = said;
         Ok(self.out.flush()?)
     }
 
     fn tally(&mut self, tally: &Tally) -> Result<(), Failure> {
-        tell(tally, self.json, self.out)
+        tell(tally, self.json, self.form, self.out)
+    }
+
+    /// A line for people.
+    fn line(&mut self, priority: Priority, text: &str) -> io::Result<()> {
+        self.out.write_all(self.form.now(priority, text).as_bytes())
     }
 }
 
 /// Prints what became of all datagrams.
-pub fn tell(tally: &Tally, as_json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+pub fn tell(tally: &Tally, as_json: bool, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
     if as_json {
         let counts: std::collections::BTreeMap<_, _> = tally.iter().collect();
         writeln!(out, "{}", json(&counts)?)?;
@@ -305,7 +315,7 @@ pub fn tell(tally: &Tally, as_json: bool, out: &mut dyn Write) -> Result<(), Fai
             .filter(|(name, n)| *n > 0 || ["received", "answered"].contains(name))
             .map(|(name, n)| format!("{name} {n}"))
             .collect();
-        writeln!(out, "{}", counts.join(", "))?;
+        out.write_all(form.now(Priority::Info, &counts.join(", ")).as_bytes())?;
     }
     Ok(out.flush()?)
 }

@@ -9,5 +9,6 @@ mod group;
 mod help;
 mod links;
 mod live;
+mod log;
 mod stability;
 mod support;

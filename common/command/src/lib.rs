@@ -15,6 +15,7 @@
 pub mod check;
 pub mod clock;
 mod failure;
+pub mod log;
 pub mod man;
 pub mod output;
 pub mod parse;

@@ -1,7 +1,6 @@
 //! How a program of several commands begins and ends.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
@@ -9,7 +8,8 @@ use clap::builder::Resettable::{Reset, Value};
 use clap::builder::StyledStr;
 use clap::{ArgMatches, Args, FromArgMatches};
 
-use crate::{Ended, Failure, Outcome, show};
+use crate::log::{self, Priority};
+use crate::{Ended, Failure, Outcome};
 
 /// Name of the program that runs.
 static NAME: OnceLock<&'static str> = OnceLock::new();
@@ -72,7 +72,7 @@ pub fn main<L: FromArgMatches>(
 
 /// One line on standard error; there is nobody to tell if that fails.
 pub fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}: {}", name(), show::plain(text));
+    log::say(Priority::Error, &format!("{}: {text}", name()));
 }
 
 /// The command as the user gave it, for reports.

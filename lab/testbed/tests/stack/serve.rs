@@ -49,7 +49,7 @@ impl Chain {
         let mut command = network.command(binary::truechimer());
         command.args(["serve", "--clock", "page", "--page"]).arg(&daemon.page).args(options);
         let mut server = Process::start(command, &dir.join("server.log"));
-        server.expect_output("\nsynchronised: stratum 11", SOON);
+        server.expect_output("Z synchronised: stratum 11", SOON);
         Chain { _daemon: daemon, _source: source, server }
     }
 }
