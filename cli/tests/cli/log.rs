@@ -24,8 +24,9 @@ fn is_timed(line: &str) -> bool {
 fn said(arguments: &[&str], word: &str, journal: bool) -> String {
     let dir = Dir::new();
     let place = dir.join("place");
-    let arguments: Vec<&str> =
-        arguments.iter().map(|word| if *word == "PLACE" { place.as_str() } else { word }).collect();
+    let arguments: Vec<String> =
+        arguments.iter().map(|word| word.replace("PLACE", &place)).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut process = Process::start_in(&dir, LOG, &arguments, |command| {
         let there = fs::metadata(dir.join(LOG)).unwrap();
         let inode = if journal { there.ino() } else { there.ino() + 1 };
@@ -41,7 +42,7 @@ fn said(arguments: &[&str], word: &str, journal: bool) -> String {
 fn daemon_agent_and_server_have_priorities_for_the_journal_and_times_elsewhere() {
     let daemon = ["run", "--server", "127.0.0.1:1", "--page", "PLACE", "--control", "none"];
     let agent = ["group", "agent", "--group", "g", "--local", "1", "--state", "none"];
-    let agent = [&agent[..], &["--page", "none", "--directory", "PLACE"]].concat();
+    let agent = [&agent[..], &["--page", "PLACE.page", "--directory", "PLACE"]].concat();
     let server = ["serve", "--listen", "127.0.0.1:0", "--page", "PLACE"];
     for (arguments, info, warning) in [
         (&daemon[..], "truechimer: info: version ", None),
