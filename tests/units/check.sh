@@ -42,6 +42,21 @@ hangs() {
 }
 drop_ins=/etc/systemd/system
 
+# UNIT DROP-IN CURL'S-ARGUMENTS NAME: metrics as docs/use/service.md has them, among which is that name.
+metered() {
+    unit=$1 drop_in=$2 url=$3 name=$4
+    command -v curl >/dev/null || { skip "$unit serves metrics" "no curl"; return; }
+    mkdir -p "$drop_ins/$unit.service.d"
+    printf '[Service]\nExecStart=\n%b\n' "$drop_in" >"$drop_ins/$unit.service.d/metrics.conf"
+    systemctl daemon-reload
+    systemctl restart "$unit"
+    ok "$unit serves metrics, confined as it is" soon sh -c "curl -sf $url | grep $name"
+    rm "$drop_ins/$unit.service.d/metrics.conf"
+    rmdir "$drop_ins/$unit.service.d"
+    systemctl daemon-reload
+    systemctl restart "$unit"
+}
+
 # UNIT CAPABILITIES: how it is confined.
 confined() {
     # systemd sets it up, and only then it becomes our program.
@@ -132,6 +147,9 @@ second=$!
 ok "who follows it synchronises" as nobody truechimer waitsync --page /tmp/second --timeout 60s
 kill $second
 hangs truechimer-serve
+metered truechimer-serve \
+    'ExecStart=/usr/local/bin/truechimer serve --clock page --metrics 127.0.0.1:9925\nSocketBindAllow=tcp:9925' \
+    http://127.0.0.1:9925/metrics truechimer_serve_received_total
 
 [ ! -x /opt/bin/corosync ] || { systemctl start corosync; soon sh -c 'ls /dev/shm/qb-corosync-*'; }
 ok "the agent starts" systemctl start truechimer-group@alice
@@ -150,6 +168,9 @@ hangs truechimer-group@alice
 ok "and goes on" soon as alice truechimer group now --group demo --member 1
 ok "the clock's restart leaves it alone" systemctl restart truechimer
 ok "it still answers" soon as alice truechimer group now --group demo --member 1
+agent='/usr/local/bin/truechimer group agent --config /etc/truechimer-group.toml --metrics'
+metered truechimer-group@alice "ExecStart=$agent /run/truechimer/group/metrics" \
+    '--unix-socket /run/truechimer/group/metrics http://localhost/metrics' truechimer_group_rounds_total
 
 for unit in truechimer-group@alice truechimer-serve truechimer-wait truechimer; do
     ok "$unit stops" systemctl stop $unit
