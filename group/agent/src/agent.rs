@@ -19,7 +19,7 @@ use crate::clocks::{Clocks, UtcSource};
 use crate::config::{Carrier, Membership, Place, Settings};
 use crate::error::AgentError;
 use crate::floor::{self, Floor};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Told};
 use crate::notices::Level;
 use crate::seat::{Crossing, Foreign, Seat, Turn};
 use crate::sys;
@@ -161,7 +161,10 @@ impl Agent {
             return;
         };
         let seats = self.chairs.iter().filter_map(|chair| chair.seat.as_ref());
-        metrics.lay_down(now, seats.map(|seat| seat.figures(&self.clocks)).collect());
+        let accounts = seats.map(|seat| seat.figures(&self.clocks)).collect();
+        let waiting = self.chairs.iter().filter(|chair| chair.seat.is_none());
+        let waiting = waiting.map(|chair| chair.membership.group.name.clone()).collect();
+        metrics.lay_down(now, Told { accounts, waiting });
     }
 
     /// Lines to say since the last time.

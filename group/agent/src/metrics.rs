@@ -1,6 +1,7 @@
 //! Metrics of the agent, served by a thread of its own: the loop, which programs wait for, only lays
 //! down an account once a second. Names and meanings are in docs/reference/metrics.md.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -25,6 +26,14 @@ pub(crate) struct Account {
     pub(crate) waits: Histogram,
 }
 
+/// Account of the whole agent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) accounts: Vec<Account>,
+    /// Groups with a member's place here that nobody has taken yet: their transport is waited for.
+    pub(crate) waiting: Vec<String>,
+}
+
 /// Times of readings, none yet.
 pub(crate) fn no_waits() -> Histogram {
     Histogram::new(&WAITS)
@@ -36,7 +45,7 @@ pub(crate) fn seconds(ns: i64) -> f64 {
 }
 
 /// Accounts that the thread finds.
-type Shared = Arc<Mutex<Arc<Vec<Account>>>>;
+type Shared = Arc<Mutex<Arc<Told>>>;
 
 /// The socket and its thread, which ends with this.
 #[derive(Debug)]
@@ -62,8 +71,8 @@ impl Metrics {
         let (told, ends) = (Arc::clone(&accounts), Arc::clone(&over));
         let serve = move || {
             server.run(&ends, &mut || {
-                let accounts = Arc::clone(&told.lock().unwrap_or_else(PoisonError::into_inner));
-                families(&accounts)
+                let told = Arc::clone(&told.lock().unwrap_or_else(PoisonError::into_inner));
+                families(&told)
             });
         };
         let thread = std::thread::Builder::new().name("metrics".into()).spawn(serve);
@@ -81,12 +90,12 @@ impl Metrics {
         now >= self.due
     }
 
-    /// Lays down an account of each member.
-    pub(crate) fn lay_down(&mut self, now: i64, accounts: Vec<Account>) {
+    /// Lays down an account.
+    pub(crate) fn lay_down(&mut self, now: i64, account: Told) {
         self.due = now.saturating_add(EVERY);
         // Never waiting: if it is being read at this very moment, the next one will do.
         if let Ok(mut told) = self.accounts.try_lock() {
-            *told = Arc::new(accounts);
+            *told = Arc::new(account);
         }
     }
 }
@@ -179,9 +188,10 @@ impl All<'_> {
 }
 
 /// All that there is to tell.
-pub(crate) fn families(accounts: &[Account]) -> Vec<Family> {
-    let all = All(accounts);
-    let mut families = of_members(accounts);
+pub(crate) fn families(told: &Told) -> Vec<Family> {
+    let all = All(&told.accounts);
+    let mut families = of_members(&told.accounts);
+    families.push(places(told));
     families.extend(of_group(&all));
     families.extend(of_clock(&all));
     families.extend(of_messages(&all));
@@ -207,6 +217,27 @@ fn of_members(accounts: &[Account]) -> Vec<Family> {
             waits,
         ),
     ]
+}
+
+/// Places of members here, taken or not.
+fn places(told: &Told) -> Family {
+    let mut groups: BTreeMap<&str, [u32; 2]> = BTreeMap::new();
+    let taken = told.accounts.iter().map(|one| (one.report.group.name.as_str(), [1, 0]));
+    let waiting = told.waiting.iter().map(|group| (group.as_str(), [0, 1]));
+    for (group, [taken, waiting]) in taken.chain(waiting) {
+        let counts = groups.entry(group).or_default();
+        let [all_taken, all_waiting] = counts;
+        *all_taken += taken;
+        *all_waiting += waiting;
+    }
+    let samples = groups.into_iter().flat_map(|(group, [taken, waiting])| {
+        let sample = |state: &str, n: u32| {
+            (vec![("group", group.to_owned()), ("state", state.to_owned())], f64::from(n))
+        };
+        [sample("taken", taken), sample("waiting", waiting)]
+    });
+    let help = "Places of members at this agent: taken, or waiting for what carries messages";
+    Family::of(MetricType::Gauge, "group_places", "", help, samples)
 }
 
 /// The member's place in the group.

@@ -1,4 +1,4 @@
-use truechimer_metrics::examine::{self, Told};
+use truechimer_metrics::examine;
 use truechimer_metrics::{Form, text};
 
 use super::*;
@@ -81,8 +81,25 @@ fn account(name: &str) -> Account {
     Account { report, processes: 2, waits }
 }
 
-fn told(accounts: &[Account]) -> Told {
-    examine::read(&text(families(accounts), Form::OpenMetrics))
+fn told(accounts: &[Account]) -> examine::Told {
+    let told = Told { accounts: accounts.to_vec(), waiting: vec!["ledger".to_owned()] };
+    examine::read(&text(families(&told), Form::OpenMetrics))
+}
+
+#[test]
+fn places_are_counted_by_group() {
+    let mut second = account("other");
+    second.report.member = 2;
+    let told = told(&[account("ledger"), account("other"), second]).samples;
+    for (group, state, value) in [
+        ("ledger", "taken", 1.0),
+        ("ledger", "waiting", 1.0),
+        ("other", "taken", 2.0),
+        ("other", "waiting", 0.0),
+    ] {
+        let name = format!("truechimer_group_places{{group=\"{group}\",state=\"{state}\"}}");
+        assert_eq!(told[&name], value, "{name}");
+    }
 }
 
 #[test]
