@@ -4,14 +4,16 @@ mod args;
 mod page;
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use serde::Serialize;
+use truechimer_confine::Rules;
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
 pub use args::{Base, Serve};
 
-use truechimer_command::show::{json, ppb};
+use truechimer_command::show::{json, plain, ppb};
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -42,6 +44,9 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
+    if !args.no_sandbox {
+        confine(Vec::new());
+    }
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -63,6 +68,19 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;
     page::tell(&server.tally(), args.json, out)?;
     Ok(Outcome::Good)
+}
+
+/// Gives up all rights but to read these clock pages, and says so. Where system calls are a
+/// simulator's, none.
+fn confine(pages: Vec<PathBuf>) {
+    if truechimer_counter::is_simulated() {
+        return;
+    }
+    let mut rules = Rules::service();
+    pages.iter().for_each(|page| rules.read_folder_of(page));
+    let text = rules.apply().to_string();
+    // Nobody may be listening any more: the server goes on.
+    let _ = writeln!(std::io::stderr(), "truechimer: info: {}", plain(&text));
 }
 
 /// A served time that begins now.

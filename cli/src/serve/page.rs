@@ -15,6 +15,7 @@ use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, 
 use truechimer_timehands::Reference;
 
 use super::Serve;
+use truechimer::places;
 use truechimer_command::show::{json, plain};
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{clock, signals};
@@ -47,6 +48,11 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     let server = PageServer::bind(&args.listens(), args.threads.unwrap_or(1).into(), responder)
         .map_err(|BindError { address, why }| Failure::Said(unbound(address, &why)))?;
     let addresses = server.addresses().to_vec();
+    if !args.no_sandbox {
+        // A counter that is a device takes rights to be opened, once for the process.
+        drop(clock::open(&args.page));
+        super::confine(args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]));
+    }
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     let mut screen = Screen { json: args.json, said: None, out };
     screen.begin(&addresses)?;
