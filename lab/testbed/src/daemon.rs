@@ -87,9 +87,14 @@ impl<'a> Setup<'a> {
     /// Starts it.
     #[must_use]
     pub fn start(&self) -> Daemon {
-        let log = self.dir.join(&format!("{}.log", self.name));
         // The first command of all waits until Cargo has built the programs.
-        let command = self.command();
+        self.run(self.command())
+    }
+
+    /// Starts it by this command, made of [`Setup::command`].
+    #[must_use]
+    pub fn run(&self, command: Command) -> Daemon {
+        let log = self.dir.join(&format!("{}.log", self.name));
         let started = Instant::now();
         Daemon { process: Process::start(command, &log), page: self.page(), started }
     }

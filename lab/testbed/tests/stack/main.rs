@@ -22,6 +22,7 @@ mod metrics;
 mod pps;
 mod relay;
 mod replay;
+mod sandbox;
 mod serve;
 mod strict;
 mod warp;

@@ -1,0 +1,103 @@
+//! Rights of a daemon and a server that have started: none that they do not need.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use truechimer_testbed::daemon::{SOON, Server, Setup};
+use truechimer_testbed::process::Signal;
+use truechimer_testbed::temp;
+
+/// The words of this key in the status of a process's first thread, as the kernel has them.
+fn status(pid: u32, key: &str) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap().trim().to_owned()
+}
+
+fn server(dir: &temp::Dir) -> Server {
+    Server::start(dir, &["--listen", "127.0.0.1:0"])
+}
+
+#[test]
+fn a_daemon_has_no_rights_and_goes_on() {
+    let (dir, elsewhere) = (temp::Dir::new(), temp::Dir::new());
+    let server = server(&dir);
+    let state = format!("state = {:?}", dir.join("rate.json"));
+    // By name: the threads that look it up are confined too.
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let mut setup = Setup::new(&dir, format!("localhost:{port}"));
+    let text = |setup: &Setup<'_>, state: &str, more: &str| {
+        let path = setup.write();
+        let text = fs::read_to_string(&path).unwrap();
+        let text = text.replace("state = \"none\"", state) + more;
+        // As editors do it: the next file of this name.
+        let new = path.with_extension("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, path).unwrap();
+    };
+    let mut command = setup.command();
+    text(&setup, &state, "");
+    let log = dir.join("clock.log");
+    command.arg("--verbose");
+    let mut daemon = setup.run(command);
+    daemon.clock();
+    let pid = daemon.process.pid();
+    let told = || fs::read_to_string(&log).unwrap();
+    let line = told();
+    let line = line.lines().find(|line| line.contains("sandbox: ")).expect("the log says it");
+    println!("{line}");
+    for key in ["CapPrm", "CapEff", "CapInh", "CapAmb"] {
+        assert_eq!(status(pid, key), "0000000000000000", "{key}");
+    }
+    assert_eq!(status(pid, "NoNewPrivs"), "1");
+    daemon.source_when(|source| source["status"] == "selected");
+
+    // Another configuration by the same name, with a state where it may not write and a right that it
+    // has given up.
+    setup.poll = 2;
+    text(
+        &setup,
+        &format!("state = {:?}", elsewhere.join("rate.json")),
+        "[system-clock]\ndiscipline = true\n",
+    );
+    daemon.process.signal(Signal::Hangup);
+    let end = Instant::now() + SOON;
+    while !told().contains("was read again") {
+        assert!(Instant::now() < end, "{}", told());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(told().contains("shuts out") && told().contains("CAP_SYS_TIME: restart"), "{}", told());
+    if !line.contains("not limited") {
+        assert!(!elsewhere.join("rate.json").exists(), "written outside");
+    }
+    text(&setup, &state, "");
+    daemon.process.signal(Signal::Hangup);
+    while told().matches("was read again").count() < 2 {
+        assert!(Instant::now() < end, "{}", told());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    daemon.process.signal(Signal::Term);
+    let ended = daemon.process.wait(SOON).expect("SIGTERM ends it");
+    assert_eq!(ended.code(), Some(0), "{}", told());
+    // Sockets are removed, and the state is kept, at the end.
+    assert!(!dir.join("clock.control").exists() && dir.join("rate.json").exists(), "{}", told());
+}
+
+#[test]
+fn it_can_be_turned_off() {
+    let dir = temp::Dir::new();
+    let server = server(&dir);
+    let own = status(std::process::id(), "CapEff");
+    let by_option = Setup { name: "option", ..Setup::new(&dir, &*server.address) };
+    let by_file =
+        Setup { name: "file", settings: "sandbox = false", ..Setup::new(&dir, &*server.address) };
+    let mut command = by_option.command();
+    command.arg("--no-sandbox");
+    for mut daemon in [by_option.run(command), by_file.start()] {
+        daemon.clock();
+        let pid = daemon.process.pid();
+        assert_eq!(status(pid, "CapEff"), own);
+        assert_eq!(status(pid, "NoNewPrivs"), status(std::process::id(), "NoNewPrivs"));
+        assert!(!daemon.process.output().contains("sandbox: "));
+    }
+}
