@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use serde::Serialize;
-use truechimer_confine::Rules;
+use truechimer_confine::{Confined, Rules};
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
@@ -44,9 +44,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
-    if !args.no_sandbox {
-        confine(Vec::new());
-    }
+    let sandbox = if args.no_sandbox { None } else { confine(&[]) };
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -65,22 +63,30 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
         )?;
     }
     out.flush()?;
+    tell_sandbox(sandbox);
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;
     page::tell(&server.tally(), args.json, out)?;
     Ok(Outcome::Good)
 }
 
-/// Gives up all rights but to read these clock pages, and says so. Where system calls are a
-/// simulator's, none.
-fn confine(pages: Vec<PathBuf>) {
+/// Gives up all rights but to read these clock pages; in words what is left. Where system calls are a
+/// simulator's, nothing.
+fn confine(pages: &[PathBuf]) -> Option<Confined> {
     if truechimer_counter::is_simulated() {
-        return;
+        return None;
     }
     let mut rules = Rules::service();
     pages.iter().for_each(|page| rules.read_folder_of(page));
-    let text = rules.apply().to_string();
-    // Nobody may be listening any more: the server goes on.
-    let _ = writeln!(std::io::stderr(), "truechimer: info: {}", plain(&text));
+    Some(rules.apply())
+}
+
+/// Tells what is left of the process's rights, after the line that says where it listens.
+fn tell_sandbox(sandbox: Option<Confined>) {
+    if let Some(sandbox) = sandbox {
+        let text = sandbox.to_string();
+        // Nobody may be listening any more: the server goes on.
+        let _ = writeln!(std::io::stderr(), "truechimer: info: {}", plain(&text));
+    }
 }
 
 /// A served time that begins now.

@@ -48,14 +48,17 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     let server = PageServer::bind(&args.listens(), args.threads.unwrap_or(1).into(), responder)
         .map_err(|BindError { address, why }| Failure::Said(unbound(address, &why)))?;
     let addresses = server.addresses().to_vec();
-    if !args.no_sandbox {
+    let sandbox = if args.no_sandbox {
+        None
+    } else {
         // A counter that is a device takes rights to be opened, once for the process.
         drop(clock::open(&args.page));
-        super::confine(args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]));
-    }
+        super::confine(&args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]))
+    };
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     let mut screen = Screen { json: args.json, said: None, out };
     screen.begin(&addresses)?;
+    super::tell_sandbox(sandbox);
     let mut behind = Behind { args, addresses: &addresses, known: args.stratum.map(claimed) };
     serving.set_upstream(behind.known);
 
