@@ -220,6 +220,8 @@ impl<'n> Daemon<'n> {
             daemon.note(Level::Warning, &note);
         }
         daemon.note_leaps(leap_note);
+        // It makes the record's directory, if need be, whose parent is not written any more.
+        daemon.flush_audit();
         // Everything is open, and what follows starts threads, which inherit it.
         daemon.sandbox = Sandbox::enter(daemon.wanted());
         if let Some(text) = daemon.sandbox.note() {

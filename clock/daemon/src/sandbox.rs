@@ -85,6 +85,9 @@ pub(crate) fn rules<'a>(
     if let Some(wanted) = &settings.clockbound {
         rules.write_folder_of(&wanted.directory.join("shm"));
     }
+    if let Some(record) = &settings.audit {
+        rules.write_folder_of(&record.directory.join("record"));
+    }
     for pulse in &settings.engine.pps {
         let path = Path::new(&pulse.path);
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
@@ -32,7 +33,8 @@ pub(crate) fn drop_all_but(keep: CapabilitySet, write: &[PathBuf]) -> Vec<String
     let mut keep = keep;
     if set_capabilities(None, effective).is_ok() {
         let writable = |folder: &PathBuf| {
-            accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS).is_ok()
+            accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
+                != Err(Errno::ACCESS)
         };
         if !write.iter().all(writable) {
             keep |= CapabilitySet::DAC_OVERRIDE & had.permitted;
