@@ -40,7 +40,7 @@ fn a_daemon_has_no_rights_and_goes_on() {
     let log = dir.join("clock.log");
     command.arg("--verbose");
     let mut daemon = setup.run(command);
-    daemon.clock();
+    let _ = daemon.clock();
     let pid = daemon.process.pid();
     let told = || fs::read_to_string(&log).unwrap();
     let line = told();
@@ -94,7 +94,7 @@ fn it_can_be_turned_off() {
     let mut command = by_option.command();
     command.arg("--no-sandbox");
     for mut daemon in [by_option.run(command), by_file.start()] {
-        daemon.clock();
+        let _ = daemon.clock();
         let pid = daemon.process.pid();
         assert_eq!(status(pid, "CapEff"), own);
         assert_eq!(status(pid, "NoNewPrivs"), status(std::process::id(), "NoNewPrivs"));
