@@ -22,7 +22,7 @@ mod capabilities;
 mod files;
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 pub use rustix::thread::CapabilitySet;
 
@@ -30,7 +30,7 @@ use files::Landlocked;
 
 /// Directories that every service reads: settings of the system and of its name service, libraries
 /// that the name service loads, what the kernel says. Those that are not there do not matter.
-const SYSTEM: [&str; 14] = [
+const SYSTEM: [&str; 16] = [
     "/etc",
     "/usr",
     "/lib",
@@ -43,11 +43,15 @@ const SYSTEM: [&str; 14] = [
     "/run/systemd/resolve",
     "/run/NetworkManager",
     "/run/resolvconf",
+    "/run/connman",
+    "/run/netconfig",
     "/dev/null",
     "/dev/urandom",
 ];
 /// Files of the name service, which may be links to elsewhere.
 const NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf"];
+/// Links that are followed on one way; the kernel's own limit.
+const MAX_LINKS: usize = 40;
 /// Port of name servers: long answers come over TCP.
 const DNS: u16 = 53;
 
@@ -77,12 +81,12 @@ impl Rules {
     }
 
     /// Allows to read the directory that this file is in, where the next file of its name will be,
-    /// and the one that it leads to by links. The root directory is not opened: of a file in it that
-    /// file alone may be read. Of a directory that is not there yet, the first above it that is.
+    /// and those that it leads to by links, be there a file at the end yet or not. The root directory
+    /// is not opened: of a file in it that file alone may be read. Of a directory that is not there
+    /// yet, the first above it that is.
     pub fn read_folder_of(&mut self, path: &Path) {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let target = path.canonicalize().ok();
-        for path in std::iter::once(path).chain(target) {
+        for path in led_to(path) {
             let folder = path.ancestors().skip(1).find(|folder| folder.is_dir());
             let folder = folder.filter(|folder| folder.parent().is_some());
             add(&mut self.read, folder.map_or_else(|| path.clone(), Path::to_owned));
@@ -129,8 +133,39 @@ impl Rules {
     pub fn apply(&self) -> Confined {
         let privileges = rustix::thread::set_no_new_privs(true).is_ok();
         let kept = capabilities::drop_all_but(self.keep, &self.write);
-        Confined { write: self.write.clone(), landlocked: files::restrict(self), kept, privileges }
+        let (write, missing) = self.write.iter().cloned().partition(|path| path.exists());
+        Confined { write, missing, landlocked: files::restrict(self), kept, privileges }
     }
+}
+
+/// A path, and where it leads by links: the next one each, and what is there in the end.
+fn led_to(path: PathBuf) -> Vec<PathBuf> {
+    let mut all = vec![path.clone()];
+    let mut last = path.clone();
+    // A name service's settings may lead to a file that is made once the network is there.
+    for _ in 0..MAX_LINKS {
+        let Ok(target) = last.read_link() else { break };
+        let folder = last.parent().unwrap_or(&last);
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        last = lexically(&folder.join(target));
+        add(&mut all, last.clone());
+    }
+    if let Ok(target) = path.canonicalize() {
+        add(&mut all, target);
+    }
+    all
+}
+
+/// The same path without `..`, as far as names tell: of what is not there, nothing else does.
+fn lexically(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 fn add(all: &mut Vec<PathBuf>, path: PathBuf) {
@@ -143,6 +178,8 @@ fn add(all: &mut Vec<PathBuf>, path: PathBuf) {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Confined {
     write: Vec<PathBuf>,
+    /// Directories to be written in that are not there.
+    missing: Vec<PathBuf>,
     landlocked: Landlocked,
     kept: Vec<String>,
     privileges: bool,
@@ -150,10 +187,12 @@ pub struct Confined {
 
 impl fmt::Display for Confined {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let below: Vec<_> = self.write.iter().map(|path| path.display().to_string()).collect();
-        let below = match below.is_empty() {
+        let listed = |all: &[PathBuf]| {
+            all.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        };
+        let below = match self.write.is_empty() {
             true => "writes no file".to_owned(),
-            false => format!("writes only below {}", below.join(", ")),
+            false => format!("writes only below {}", listed(&self.write)),
         };
         match &self.landlocked {
             Landlocked::At { level, lacks } => {
@@ -162,6 +201,10 @@ impl fmt::Display for Confined {
                     write!(f, ", which does not limit {}", lacks.join(", "))?;
                 }
                 f.write_str(")")?;
+                if !self.missing.is_empty() {
+                    let missing = listed(&self.missing);
+                    write!(f, "; not in {missing}, which was not there at the start")?;
+                }
             }
             Landlocked::Not(why) => {
                 write!(f, "sandbox: files and programs are not limited ({why})")?
@@ -212,10 +255,34 @@ mod tests {
     }
 
     #[test]
+    fn links_to_what_is_not_there_yet() {
+        let temp = std::env::temp_dir().canonicalize().unwrap();
+        let folder = temp.join(format!("truechimer-led-{}", std::process::id()));
+        let link = |name: &str, to: &str| {
+            std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+            led_to(folder.join(name))
+        };
+        let paths = |all: &[&str]| all.iter().map(|path| folder.join(path)).collect::<Vec<_>>();
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(link("near", "run/x/resolv.conf"), paths(&["near", "run/x/resolv.conf"]));
+        assert_eq!(link("far", "./a/../near"), paths(&["far", "near", "run/x/resolv.conf"]));
+        assert_eq!(
+            link("up", "../../../../../../proc/not-there").last().unwrap(),
+            Path::new("/proc/not-there")
+        );
+        assert_eq!(link("round", "round"), paths(&["round"; 1]));
+        let mut rules = rules();
+        rules.read_folder_of(&folder.join("up"));
+        assert_eq!(rules.read, [folder.clone(), "/proc".into()]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn the_log_has_what_is_in_force_and_what_is_not() {
         let at = |level, lacks| Landlocked::At { level, lacks };
         let told = Confined {
             write: vec!["/run/a".into()],
+            missing: Vec::new(),
             landlocked: at(6, Vec::new()),
             kept: Vec::new(),
             privileges: true,
@@ -226,6 +293,8 @@ mod tests {
         );
         let old = Confined { landlocked: at(3, vec!["TCP"]), ..told.clone() };
         assert!(old.to_string().contains("(Landlock, ABI 3, which does not limit TCP)"), "{old}");
+        let missing = Confined { missing: vec!["/srv/b".into()], ..told.clone() };
+        assert!(missing.to_string().contains("; not in /srv/b, which was not there"), "{missing}");
         let none = Confined {
             landlocked: Landlocked::Not("this kernel has no Landlock"),
             kept: vec!["CAP_SYS_TIME".into()],

@@ -25,7 +25,12 @@ fn a_daemon_has_no_rights_and_goes_on() {
     let state = format!("state = {:?}", dir.join("rate.json"));
     // By name: the threads that look it up are confined too.
     let port = server.address.rsplit_once(':').unwrap().1;
-    let mut setup = Setup::new(&dir, format!("localhost:{port}"));
+    // What it goes on writing, makes in time, and removes at its end.
+    let (record, metrics) = (dir.join("audit"), dir.join("metrics"));
+    let sections = format!(
+        "[audit]\ndirectory = {record:?}\ninterval = \"1s\"\n[metrics]\nlisten = {metrics:?}\n"
+    );
+    let mut setup = Setup { sections: &sections, ..Setup::new(&dir, format!("localhost:{port}")) };
     let text = |setup: &Setup<'_>, state: &str, more: &str| {
         let path = setup.write();
         let text = fs::read_to_string(&path).unwrap();
@@ -81,6 +86,12 @@ fn a_daemon_has_no_rights_and_goes_on() {
     assert_eq!(ended.code(), Some(0), "{}", told());
     // Sockets are removed, and the state is kept, at the end.
     assert!(!dir.join("clock.control").exists() && dir.join("rate.json").exists(), "{}", told());
+    assert!(!metrics.exists(), "{}", told());
+    let lines: String = fs::read_dir(record)
+        .unwrap()
+        .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
+        .collect();
+    assert!(lines.contains("\"stop\""), "{lines}");
 }
 
 #[test]
