@@ -222,7 +222,9 @@ impl Server {
         let mut process = Process::start(command, &dir.join("serve.log"));
         process.expect_output("}\n", SOON);
         let output = process.output();
-        let ready: Value = serde_json::from_str(output.trim()).expect("a line of JSON");
+        // What it says for people comes after that.
+        let line = output.lines().next().expect("a line");
+        let ready: Value = serde_json::from_str(line).expect("a line of JSON");
         let int = |name: &str| ready.get(name).and_then(Value::as_i64).expect("a number");
         Server {
             address: ready.get("listen").and_then(Value::as_str).expect("an address").to_owned(),
