@@ -4,8 +4,8 @@
 //! use truechimer_time::{Count, Period, Span};
 //!
 //! // Counts mean nothing in seconds until a period is applied.
-//! let period = Period::from_hz(2_000_000_000);
-//! let (before, after) = (Count(17), Count(3_000_000_017));
+//! let period = Period::from_hz(1 << 31);
+//! let (before, after) = (Count(17), Count(17 + (3 << 30)));
 //! assert_eq!(period.span(after - before), Span::from_millis(1500));
 //! ```
 //!

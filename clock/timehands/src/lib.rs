@@ -4,8 +4,9 @@
 //! use truechimer_timehands::{HandRing, WORDS};
 //!
 //! let mut ring = HandRing::new();
+//! let (mut writer, ring) = ring.split();
 //! // The words of a hand (`pack`); whoever reads finds these or newer ones, and never waits.
-//! let generation = ring.publish(&[7; WORDS]);
+//! let generation = writer.publish(&[7; WORDS]);
 //! assert_eq!(ring.newest(), Ok((generation, [7; WORDS])));
 //! ```
 //!
