@@ -19,7 +19,7 @@ pub(crate) enum Sandbox {
     /// None: a clock simulator has replaced system calls.
     Simulated,
     /// These.
-    In(Rules, Confined),
+    In(Rules, Box<Confined>),
 }
 
 impl Sandbox {
@@ -30,7 +30,7 @@ impl Sandbox {
             Some(_) if truechimer_counter::is_simulated() => Sandbox::Simulated,
             Some(rules) => {
                 let confined = rules.apply();
-                Sandbox::In(rules, confined)
+                Sandbox::In(rules, Box::new(confined))
             }
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(Sandbox::enter(None).note(), None);
         // Not applied: that would be for good, and for this thread of the tests.
         let confined = std::thread::spawn(|| Rules::service().apply()).join().unwrap();
-        let sandbox = Sandbox::In(plain.clone(), confined);
+        let sandbox = Sandbox::In(plain.clone(), Box::new(confined));
         assert!(sandbox.note().unwrap().starts_with("sandbox: "));
         assert_eq!(sandbox.shut_out(&plain), None);
         let told = sandbox.shut_out(&steered).unwrap();
