@@ -11,6 +11,7 @@ sysconfdir ?= /etc
 # Where scripts/install finds what was built, and puts it.
 PLACES = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sysconfdir="$(sysconfdir)"
 BUILT = "$${CARGO_TARGET_DIR:-target}/release"
+JAVA = "$${CARGO_TARGET_DIR:-target}/java"
 
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
@@ -27,13 +28,14 @@ run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a 
 build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
 	@$(CARGO) build --release $(SHIPPED)
 
-install: ## what 'make build' built, with manual pages, completions, units and configuration (PREFIX, DESTDIR, sysconfdir)
+install: ## what 'make build' built, with manual pages, completions, units and configuration (PREFIX, DESTDIR, sysconfdir); what 'make java' built
 	@$(PLACES) scripts/install $(BUILT)
+	@[ ! -f $(JAVA)/truechimer.jar ] || $(PLACES) scripts/install $(JAVA) java
 
 uninstall: ## remove what 'make install' and 'make c' installed; a configuration that was changed stays
 	@$(PLACES) scripts/install --remove
 
-package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name <address>')
+package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name <address>'), with what 'make java' built
 	@scripts/package $(ARGS)
 
 static: have-cargo ## the command alone, for any Linux of this processor: it needs no library (no groups on Corosync, no 'group exec')
@@ -44,7 +46,7 @@ c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR
 	@$(PLACES) scripts/install $(BUILT) c
 
 java: have-cargo ## the library for Java, truechimer.jar and libtruechimer_java.so, in target/java
-	@CARGO="$(CARGO)" scripts/java "$${CARGO_TARGET_DIR:-target}/java" --release >/dev/null
+	@CARGO="$(CARGO)" scripts/java $(JAVA) --release >/dev/null
 
 python: have-cargo ## the wheel of the module for Python, in target/python/wheels
 	@CARGO="$(CARGO)" scripts/python "$${CARGO_TARGET_DIR:-target}/python" --release >/dev/null

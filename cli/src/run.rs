@@ -83,6 +83,10 @@ pub struct Run {
     /// held against servers. A new epoch begins
     #[arg(long)]
     pub fresh: bool,
+    /// Keep all rights that the process has, rather than give up what it does not need once it has
+    /// started: files by Landlock, capabilities, new privileges ('sandbox' in the configuration)
+    #[arg(long)]
+    pub no_sandbox: bool,
     /// Check the configuration and the files that it names, say what is wrong, and end
     #[arg(long)]
     pub check: bool,
@@ -103,6 +107,7 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
         control: args.control.control,
         replay_log: args.replay_log,
         fresh: args.fresh,
+        sandbox: !args.no_sandbox,
         ..Options::default()
     };
     options.find_config();

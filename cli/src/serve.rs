@@ -5,14 +5,16 @@ mod metrics;
 mod page;
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use truechimer_confine::{Confined, Rules};
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
 pub use args::{Base, Serve};
 
-use truechimer_command::log::Form;
+use truechimer_command::log::{self, Form, Priority};
 use truechimer_command::show::{json, ppb};
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
@@ -44,6 +46,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
+    let sandbox = if args.no_sandbox { None } else { confine(&[], None) };
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -62,9 +65,29 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
         )?;
     }
     out.flush()?;
+    tell_sandbox(sandbox);
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;
     page::tell(&server.tally(), args.json, Form::Bare, out)?;
     Ok(Outcome::Good)
+}
+
+/// Gives up all rights but to read these clock pages and to remove this socket; in words what is left.
+/// Where system calls are a simulator's, nothing.
+fn confine(pages: &[PathBuf], socket: Option<&Path>) -> Option<Confined> {
+    if truechimer_counter::is_simulated() {
+        return None;
+    }
+    let mut rules = Rules::service();
+    pages.iter().for_each(|page| rules.read_folder_of(page));
+    socket.into_iter().for_each(|socket| rules.write_folder_of(socket));
+    Some(rules.apply())
+}
+
+/// Tells what is left of the process's rights, after the line that says where it listens.
+fn tell_sandbox(sandbox: Option<Confined>) {
+    if let Some(sandbox) = sandbox {
+        log::say(Priority::Info, &format!("truechimer: info: {sandbox}"));
+    }
 }
 
 /// A served time that begins now.

@@ -146,6 +146,13 @@ as nobody truechimer run --server 127.0.0.1 --page /tmp/second --control none >/
 second=$!
 ok "who follows it synchronises" as nobody truechimer waitsync --page /tmp/second --timeout 60s
 kill $second
+# What the kernel can do for whoever is under no filter of system calls.
+landlock=$(grep -o 'Landlock, ABI [0-9]*' /opt/work/log/second)
+for unit in truechimer truechimer-serve; do
+    ok "$unit confines itself as far as the kernel can" grep -F "${landlock:-files and programs are not limited}" /opt/work/log/$unit
+done
+[ -z "$landlock" ] || ok "to its own directories" \
+    grep -F 'sandbox: writes only below /run/truechimer, /var/lib/truechimer, starts no program' /opt/work/log/truechimer
 hangs truechimer-serve
 metered truechimer-serve \
     'ExecStart=/usr/local/bin/truechimer serve --clock page --metrics 127.0.0.1:9925\nSocketBindAllow=tcp:9925' \

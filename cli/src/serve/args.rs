@@ -56,6 +56,10 @@ pub struct Serve {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=15))]
     pub stratum: Option<u8>,
+    /// Keep all rights that the process has, rather than give up what it does not need once it
+    /// listens: files by Landlock, capabilities, new privileges
+    #[arg(long)]
+    pub no_sandbox: bool,
     /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use truechimer_metrics::{Listen, Server, unbound as unbound_metrics};
 use truechimer_notify::Service;
 use truechimer_ntp::server::ServerState;
 use truechimer_ntp::{LeapIndicator, RefId};
@@ -15,6 +16,7 @@ use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, 
 use truechimer_timehands::Reference;
 
 use super::{Serve, metrics};
+use truechimer::places;
 use truechimer_command::log::{self, Form, Priority};
 use truechimer_command::show::{json, plain};
 use truechimer_command::{Ended, Failure, Outcome};
@@ -49,12 +51,21 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         .map_err(|BindError { address, why }| Failure::Said(unbound(address, &why)))?;
     let mut exporter = exporter(args)?;
     let addresses = server.addresses().to_vec();
+    let sandbox = if args.no_sandbox {
+        None
+    } else {
+        // A counter that is a device takes rights to be opened, once for the process.
+        drop(clock::open(&args.page));
+        let pages = args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]);
+        super::confine(&pages, args.metrics.as_ref().and_then(Listen::path))
+    };
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     log::begin();
     let form = Form::of(&io::stdout());
     let mut screen = Screen { json: args.json, form, said: None, out };
-    screen.begin(&addresses, exporter.as_ref().map(truechimer_metrics::Server::place))?;
+    screen.begin(&addresses, exporter.as_ref().map(Server::place))?;
     let began = Instant::now();
+    super::tell_sandbox(sandbox);
     let mut behind = Behind { args, addresses: &addresses, known: args.stratum.map(claimed) };
     serving.set_upstream(behind.known);
 
@@ -96,10 +107,10 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
 }
 
 /// Server of metrics, if they are wanted.
-fn exporter(args: &Serve) -> Result<Option<truechimer_metrics::Server>, Failure> {
+fn exporter(args: &Serve) -> Result<Option<Server>, Failure> {
     let Some(listen) = &args.metrics else { return Ok(None) };
-    let server = truechimer_metrics::Server::bind(listen)
-        .map_err(|why| Failure::Said(truechimer_metrics::unbound(listen, &why, "--metrics")))?;
+    let server = Server::bind(listen)
+        .map_err(|why| Failure::Said(unbound_metrics(listen, &why, "--metrics")))?;
     Ok(Some(server))
 }
 

@@ -93,3 +93,8 @@ pub use truechimer_timehands::{
 pub use unix::{UnixNanos, UnixTick, UnixTimer};
 pub use view::View;
 pub use wait::{Side, Tick, Timer, WaitError};
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -84,3 +84,8 @@ pub use machine::{available_clocksources, boot_id, clocksource};
 pub use measure::{Nominal, NominalSource, nominal, resolution};
 pub use read::{clock, is_privileged};
 pub use timex::{Discipline, adjtimex, discipline, timex};
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use truechimer_stamp::pps::Pps;
+use truechimer_timehands::places;
 
 use truechimer_config::{ConfigError, Place, Problem};
 
 use crate::config::Settings;
-use crate::leaps;
 use crate::options::Options;
-use crate::state::Keeping;
+use crate::state::{self, Keeping};
+use crate::{leaps, sys};
 use truechimer_metrics::Listen;
 
 impl Options {
@@ -57,6 +58,7 @@ impl Options {
         {
             warnings.push(format!("the measured rate cannot be kept for the next start: {why}"));
         }
+        warnings.extend(without_folder(&settings));
         Ok((settings, warnings))
     }
 
@@ -85,6 +87,40 @@ impl Options {
     }
 }
 
+/// Warnings of directories that the daemon makes itself, and could not.
+fn without_folder(settings: &Settings) -> Vec<String> {
+    let record = settings.audit.as_ref().and_then(|audit| {
+        let why = never_made(&audit.directory)?;
+        Some(format!("the daemon would run without its record (`[audit] directory`): {why}"))
+    });
+    let page = settings.page.clone().unwrap_or_else(places::for_daemon);
+    let state = match settings.state {
+        Place::Default => state::folder_to_be(&page, &settings.engine),
+        Place::At(_) | Place::None => None,
+    };
+    let state = state.and_then(|folder| never_made(&folder)).map(|why| {
+        format!(
+            "the measured rate cannot be kept for the next start: {why}; name a file with `state`, \
+             or \"none\""
+        )
+    });
+    record.into_iter().chain(state).collect()
+}
+
+/// Why a directory that is made if need be cannot be, or nothing be made in it, as far as this user
+/// can tell.
+fn never_made(folder: &Path) -> Option<String> {
+    // By itself: a link that leads nowhere is in the way.
+    let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok())?;
+    let why = match there.metadata() {
+        Ok(found) if !found.is_dir() => "is no folder".to_owned(),
+        Ok(_) => format!("{} (as this user)", sys::unwritable(there)?),
+        Err(why) => why.to_string(),
+    };
+    let doing = if there == folder { "cannot write in" } else { "cannot make" };
+    Some(format!("{doing} {}: {}: {why}", folder.display(), there.display()))
+}
+
 fn at(place: &Place) -> Option<&Path> {
     match place {
         Place::At(path) => Some(path),
@@ -107,6 +143,7 @@ fn no_folder(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn checked(name: &str, more: &str) -> Result<Vec<String>, String> {
         let folder = std::env::temp_dir().join(format!("truechimer-{name}-{}", std::process::id()));
@@ -163,5 +200,41 @@ mod tests {
         let warnings = checked("relative", "page = \"clock\"\ncontrol = \"none\"").unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with("`page` = \"clock\" depends"), "{warnings:?}");
+    }
+    #[test]
+    fn folders_that_the_daemon_would_make() {
+        let audit = |name: &str, folder: &str| {
+            let text = format!("[audit]\ndirectory = \"{folder}\"");
+            checked(name, &text).unwrap()
+        };
+        assert_eq!(audit("record", "HERE/audit/of/all"), [""; 0]);
+        let [warning] = &audit("norecord", "HERE/c.toml/audit")[..] else {
+            panic!("one thing is wrong")
+        };
+        assert!(warning.contains("without its record (`[audit] directory`): cannot make "));
+        assert!(warning.ends_with("c.toml: is no folder"), "{warning}");
+        let [warning] = &audit("file", "HERE/c.toml")[..] else { panic!("one thing is wrong") };
+        assert!(warning.contains("cannot write in ") && warning.ends_with("c.toml: is no folder"));
+        let shut = std::env::temp_dir().join(format!("truechimer-shut-{}", std::process::id()));
+        fs::create_dir_all(&shut).unwrap();
+        fs::set_permissions(&shut, fs::Permissions::from_mode(0o500)).unwrap();
+        let why = std::thread::scope(|scope| {
+            // Root may write everywhere.
+            let try_it = || {
+                (sys::uid() != 0 || sys::become_user(65_534))
+                    .then(|| never_made(&shut.join("audit")))
+            };
+            scope.spawn(try_it).join().unwrap()
+        });
+        if let Some(why) = why {
+            let why = why.unwrap();
+            assert!(why.starts_with("cannot make ") && why.ends_with("(as this user)"), "{why}");
+        }
+        fs::remove_dir_all(shut).unwrap();
+        let link = std::env::temp_dir().join(format!("truechimer-nowhere-{}", std::process::id()));
+        symlink("not-there", &link).unwrap();
+        let why = never_made(&link.join("audit")).unwrap();
+        fs::remove_file(link).unwrap();
+        assert!(why.contains("No such file"), "{why}");
     }
 }

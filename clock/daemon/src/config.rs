@@ -12,6 +12,7 @@
 //! max-step = "1000s"            # how far servers may move the time without the user's word, or "none"
 //! # min-sources = 2             # how many must agree; 2 if three or more are configured, else 1
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
+//! sandbox = true                # whether to give up all rights that are not needed, once started
 //!
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
@@ -73,6 +74,8 @@ pub use reader::parse;
 /// Everything that the daemon needs to know, checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings {
+    /// The file that all this is read from again, if there is one.
+    pub file: Option<PathBuf>,
     /// Configuration of the engine.
     pub engine: Config,
     /// The counter.
@@ -93,6 +96,8 @@ pub struct Settings {
     pub metrics: Option<Listen>,
     /// The record for `truechimer audit`, if one is wanted.
     pub audit: Option<audit::Wanted>,
+    /// Whether to give up all rights that are not needed, once everything is open.
+    pub sandbox: bool,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -100,6 +105,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
+            file: None,
             engine: Config::default(),
             counter: Choice::Auto,
             page: None,
@@ -110,6 +116,7 @@ impl Default for Settings {
             clockbound: None,
             metrics: None,
             audit: None,
+            sandbox: true,
             fresh: false,
         }
     }
@@ -177,6 +184,8 @@ mod tests {
         assert_eq!(
             settings,
             Settings {
+                file: None,
+                sandbox: true,
                 engine: Config {
                     sources: vec![first, SourceConfig::new("::1"), watched],
                     max_wander: ppm("0.25"),

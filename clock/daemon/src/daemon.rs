@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use truechimer_audit::Kind;
+use truechimer_confine::Rules;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start, Steer};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
@@ -23,9 +24,10 @@ use crate::replay;
 use crate::resolve::Resolver;
 use crate::rtc::Rtc;
 use crate::run::DaemonError;
+use crate::sandbox::Sandbox;
 use crate::state::{self, Keeping, Retry};
 use crate::system_clock::{self, SystemClock};
-use crate::{leaps, sys};
+use crate::{leaps, sandbox, sys};
 
 /// The longest wait, ms: the flags are looked at this often even if a signal came just before
 /// waiting began.
@@ -81,6 +83,7 @@ pub(crate) struct Daemon<'n> {
     events: VecDeque<Event>,
     fds: Vec<sys::pollfd>,
     reload: bool,
+    sandbox: Sandbox,
 }
 
 impl<'n> Daemon<'n> {
@@ -192,6 +195,7 @@ impl<'n> Daemon<'n> {
             events: VecDeque::new(),
             fds: Vec::new(),
             reload: false,
+            sandbox: Sandbox::default(),
             settings,
         };
         daemon.introduce();
@@ -216,8 +220,21 @@ impl<'n> Daemon<'n> {
             daemon.note(Level::Warning, &note);
         }
         daemon.note_leaps(leap_note);
+        // It makes the record's directory, if need be, whose parent is not written any more.
+        daemon.flush_audit();
+        // Everything is open, and what follows starts threads, which inherit it.
+        daemon.sandbox = Sandbox::enter(daemon.wanted());
+        if let Some(text) = daemon.sandbox.note() {
+            daemon.note(Level::Info, &text);
+        }
         daemon.act(actions);
         Ok(daemon)
+    }
+
+    /// Rights that the daemon needs from now on, unless it is to keep all that it has.
+    fn wanted(&self) -> Option<Rules> {
+        let state = self.state.path().into_iter().chain(self.beside.as_deref());
+        self.settings.sandbox.then(|| sandbox::rules(&self.settings, self.page.path(), state))
     }
 
     fn introduce(&mut self) {
@@ -648,6 +665,7 @@ impl<'n> Daemon<'n> {
             ("clockbound", old.clockbound != new.clockbound),
             ("metrics", old.metrics != new.metrics),
             ("audit", old.audit != new.audit),
+            ("sandbox", old.sandbox != new.sandbox),
         ]
         .into_iter()
         .filter_map(|(key, changed)| changed.then_some(key))
@@ -675,6 +693,9 @@ impl<'n> Daemon<'n> {
         let discipline = self.settings.engine.discipline;
         if discipline {
             self.system_clock.configure(true);
+        }
+        if let Some(text) = self.wanted().and_then(|wanted| self.sandbox.shut_out(&wanted)) {
+            self.note(Level::Warning, &text);
         }
         self.note(Level::Info, "the configuration was read again");
         self.read_leaps();
@@ -947,6 +968,7 @@ mod tests {
             control: Place::None,
             state: Place::None,
             leap_file: Place::None,
+            sandbox: false,
             ..Settings::default()
         };
         (directory, Daemon::start(settings, notes).unwrap())

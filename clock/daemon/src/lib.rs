@@ -39,6 +39,7 @@ pub mod replay;
 mod resolve;
 mod rtc;
 mod run;
+mod sandbox;
 mod state;
 mod sys;
 mod system_clock;

@@ -44,6 +44,9 @@ pub struct Options {
     pub leap_file: Option<PathBuf>,
     /// Whether to forget what the clock page and the state say.
     pub fresh: bool,
+    /// Whether the daemon may confine the thread that it runs on, and all that this starts, for good
+    /// (`sandbox` in the file): for a program that is nothing but the daemon.
+    pub sandbox: bool,
 }
 
 impl Options {
@@ -77,6 +80,8 @@ impl Options {
         self.pulses(&mut settings, &mut problems);
         self.places(&mut settings);
         settings.fresh = self.fresh;
+        settings.file.clone_from(&self.config);
+        settings.sandbox &= self.sandbox;
         if problems.is_empty() && settings.engine.sources.is_empty() {
             problems.push(match &self.config {
                 Some(path) if !settings.engine.pps.is_empty() && self.pps.is_empty() => {

@@ -151,6 +151,18 @@ impl By {
         }
     }
 
+    /// Folder that is made where no other is found.
+    fn made(&self) -> Option<&Path> {
+        if self.is_root { Some(&self.system) } else { self.own.as_deref() }
+    }
+
+    /// As [`folder_to_be`].
+    fn folder_to_be(&self) -> Option<&Path> {
+        let elsewhere = self.given.is_some() || self.trial.is_some();
+        let service = !self.is_root && self.system.is_dir();
+        if elsewhere || service { None } else { self.made() }
+    }
+
     fn keeping(self) -> Keeping {
         let file = |folder: &Path| Keeping::In(folder.join(NAME)).if_writable();
         if let Some(given) = &self.given {
@@ -168,17 +180,21 @@ impl By {
                 return system;
             }
         }
-        let folder = if self.is_root { Some(self.system) } else { self.own };
-        let Some(folder) = folder else {
+        let Some(folder) = self.made() else {
             let why = "neither XDG_STATE_HOME nor HOME names a folder (they do not count where the \
                        program's file has capabilities)";
             return Keeping::Cannot(None, why.into());
         };
-        match truechimer_files::make_folder(&folder, 0o755) {
-            Ok(_) => file(&folder),
+        match truechimer_files::make_folder(folder, 0o755) {
+            Ok(_) => file(folder),
             Err(why) => Keeping::Cannot(None, format!("{}: {why}", folder.display())),
         }
     }
+}
+
+/// Folder that a daemon of this user's would make for the state, if nobody has named a place.
+pub(crate) fn folder_to_be(page: &Path, follows: &Config) -> Option<PathBuf> {
+    By::environment(page, follows).folder_to_be().map(Path::to_owned)
 }
 
 /// State that goes with a clock page: beside it, the name ending in `.state`. It says whose word
@@ -498,6 +514,10 @@ mod tests {
         // Not by a trial, which makes no folder either.
         let trial = by(true, false).keeping();
         assert!(matches!(&trial, Keeping::WithPage(why) if why.contains("'state'")), "{trial:?}");
+        let to_be = |is_root, page| by(is_root, page).folder_to_be().map(Path::to_owned);
+        assert_eq!(to_be(true, false), None);
+        assert_eq!(to_be(true, true), Some(all.join("system")));
+        assert_eq!(to_be(false, true), Some(all.join("home/truechimer")));
         assert!(!all.exists());
         assert_eq!(by(false, true).keeping(), kept("home/truechimer"));
         assert_eq!(by(true, true).keeping(), kept("system"));

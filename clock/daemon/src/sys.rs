@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -90,6 +91,13 @@ pub(crate) fn become_user(user: u32) -> bool {
 /// The user that this process acts as.
 pub(crate) fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Why this user, with the rights that it has now, cannot make anything in a directory.
+pub(crate) fn unwritable(folder: &Path) -> Option<io::Error> {
+    use rustix::fs::{Access, AtFlags, CWD, accessat};
+    let wanted = Access::WRITE_OK | Access::EXEC_OK;
+    accessat(CWD, folder, wanted, AtFlags::EACCESS).err().map(Into::into)
 }
 
 /// How much faster the system clock was made to run than at the kernel's nominal rate.

@@ -1,5 +1,14 @@
 //! Time as Truechimer computes it: exact, integer, and with raw and cooked kept apart.
 //!
+//! ```
+//! use truechimer_time::{Count, Period, Span};
+//!
+//! // Counts mean nothing in seconds until a period is applied.
+//! let period = Period::from_hz(1 << 31);
+//! let (before, after) = (Count(17), Count(17 + (3 << 30)));
+//! assert_eq!(period.span(after - before), Span::from_millis(1500));
+//! ```
+//!
 //! * **Raw**: a [`Count`] is one reading of a counter, widened to 64 bits; a [`CountSpan`] is the
 //!   signed distance of two. Neither means anything in seconds until a [`Period`] is applied.
 //! * **Cooked**: an [`Instant`] is a point on a leap-free time scale, a [`Span`] the signed
@@ -30,3 +39,8 @@ pub use instant::Instant;
 pub use rate::{Period, Rate};
 pub use span::Span;
 pub use utc::{Leap, Leaps, Utc};
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,15 @@
 //! The clock as a ring of hands: what the daemon knows, read by anyone at the cost of a few loads.
 //!
+//! ```
+//! use truechimer_timehands::{HandRing, WORDS};
+//!
+//! let mut ring = HandRing::new();
+//! let (mut writer, ring) = ring.split();
+//! // The words of a hand (`pack`); whoever reads finds these or newer ones, and never waits.
+//! let generation = writer.publish(&[7; WORDS]);
+//! assert_eq!(ring.newest(), Ok((generation, [7; WORDS])));
+//! ```
+//!
 //! * A [`Hand`] is everything that turns a count into time, with the bound of the error;
 //!   [`Made`] says when it was made, by the host's own clocks.
 //! * [`Passed`] is how writer and readers tell from those clocks that the counter ran on.
@@ -45,3 +55,8 @@ pub use reference::Reference;
 pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};
 #[cfg(feature = "page")]
 pub use shared_words::SharedWords;
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -109,3 +109,8 @@ fn random_name(of: &OsStr) -> io::Result<std::ffi::OsString> {
     let shown: String = of.to_string_lossy().chars().take(40).collect();
     Ok(format!(".{shown}.{:016x}.new", u64::from_ne_bytes(bytes)).into())
 }
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -107,3 +107,8 @@ pub use truechimer_group::{
     Thread,
 };
 pub use watch::Watcher;
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

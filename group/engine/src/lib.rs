@@ -1,5 +1,15 @@
 //! One clock for a group of replicas: the Consistent Time Service of Zhao, Moser and
 //! Melliar-Smith, as an engine without I/O.
+//!
+//! ```
+//! use truechimer_group::{Engine, Group, Member, Own, Phase};
+//!
+//! let group = Group::new("bank", &[Member(1), Member(2), Member(3)]);
+//! let engine = Engine::new(group, Own::new(Member(1), 1))?;
+//! // More than half of the members have to be there.
+//! assert_ne!(engine.phase(), Phase::Live);
+//! # Ok::<(), truechimer_group::SettingsError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod catching;
@@ -41,3 +51,8 @@ pub use wire::check as check_wire;
 
 #[cfg(test)]
 mod tests;
+
+/// Examples of the page that registries show.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

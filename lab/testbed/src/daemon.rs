@@ -87,9 +87,14 @@ impl<'a> Setup<'a> {
     /// Starts it.
     #[must_use]
     pub fn start(&self) -> Daemon {
-        let log = self.dir.join(&format!("{}.log", self.name));
         // The first command of all waits until Cargo has built the programs.
-        let command = self.command();
+        self.run(self.command())
+    }
+
+    /// Starts it by this command, made of [`Setup::command`].
+    #[must_use]
+    pub fn run(&self, command: Command) -> Daemon {
+        let log = self.dir.join(&format!("{}.log", self.name));
         let started = Instant::now();
         Daemon { process: Process::start(command, &log), page: self.page(), started }
     }
@@ -217,7 +222,9 @@ impl Server {
         let mut process = Process::start(command, &dir.join("serve.log"));
         process.expect_output("}\n", SOON);
         let output = process.output();
-        let ready: Value = serde_json::from_str(output.trim()).expect("a line of JSON");
+        // What it says for people comes after that.
+        let line = output.lines().next().expect("a line");
+        let ready: Value = serde_json::from_str(line).expect("a line of JSON");
         let int = |name: &str| ready.get(name).and_then(Value::as_i64).expect("a number");
         Server {
             address: ready.get("listen").and_then(Value::as_str).expect("an address").to_owned(),

@@ -39,6 +39,7 @@ const TOP: &[&str] = &[
     "max-step",
     "min-sources",
     "likely-confidence",
+    "sandbox",
     "source",
     "system-clock",
     "clockbound",
@@ -128,6 +129,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     reader.wrong("min-sources", value, "must be a whole number from 1 on, as in 2")
                 }
             },
+            "sandbox" => {
+                if let Some(on) = reader.boolean("sandbox", value) {
+                    settings.sandbox = on;
+                }
+            }
             "likely-confidence" => {
                 if let Some(doubt) = likely_doubt(reader, value) {
                     settings.engine.likely_doubt = doubt;

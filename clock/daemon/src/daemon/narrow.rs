@@ -121,6 +121,7 @@ fn with<'n>(
         control: Place::None,
         state: Place::None,
         leap_file: Place::None,
+        sandbox: false,
         ..Settings::default()
     };
     Daemon::of(counter, settings, notes).unwrap()

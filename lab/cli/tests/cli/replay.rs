@@ -296,7 +296,8 @@ fn a_log_tells_how_far_another_estimator_is_from_it() {
         &["serve", "--clock", "system", "--json", "--listen", "127.0.0.1:0"],
     );
     server.wait_for("}\n");
-    let ready: Value = serde_json::from_str(&server.output()).unwrap();
+    let output = server.output();
+    let ready: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
     let mut daemon = daemon(&dir, &[(ready["listen"].as_str().unwrap(), 1)]);
     let page = dir.join("clock");
     assert_eq!(truechimer(&["waitsync", "--page", &page]).code, 0);
