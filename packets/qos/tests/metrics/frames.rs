@@ -24,7 +24,7 @@ pub fn udp(
         .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
         .udp(ports.0, ports.1);
     let mut made = Vec::new();
-    builder.write(&mut made, payload).expect("fits");
+    builder.write_to_vec(&mut made, payload).expect("fits");
     made
 }
 
@@ -34,7 +34,7 @@ pub fn udp6(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
         .ipv6([1; 16], [2; 16], 64)
         .udp(ports.0, ports.1);
     let mut made = Vec::new();
-    builder.write(&mut made, payload).expect("fits");
+    builder.write_to_vec(&mut made, payload).expect("fits");
     made
 }
 
@@ -76,7 +76,7 @@ pub fn tcp(segment: &Segment<'_>) -> Vec<u8> {
     PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
         .ipv4(source, destination, 64)
         .tcp_header(header)
-        .write(&mut made, &vec![7; segment.data])
+        .write_to_vec(&mut made, &vec![7; segment.data])
         .expect("fits");
     made
 }
@@ -96,7 +96,7 @@ pub fn echo(request: bool, sequence: u16) -> Vec<u8> {
         builder.icmpv4_echo_reply(77, sequence)
     };
     let mut made = Vec::new();
-    builder.write(&mut made, &[9; 56]).expect("fits");
+    builder.write_to_vec(&mut made, &[9; 56]).expect("fits");
     made
 }
 

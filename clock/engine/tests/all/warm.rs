@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod world;
-
 use truechimer_engine::{ReasonKind, Saved, SourceStatus};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::Status;
-use world::again::{MS, again, begun, left, off, selections, statuses};
-use world::{HONEST, Server, World, start};
+use crate::world::again::{MS, again, begun, left, off, selections, statuses};
+use crate::world::{HONEST, Server, World, start};
 
 #[test]
 fn the_page_gives_no_vote_to_servers_that_disagree() {

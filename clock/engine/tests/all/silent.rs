@@ -3,15 +3,13 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod world;
-
 use truechimer_engine::{Config, Engine, Event, Start};
 use truechimer_estimators::PUBLISHED;
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Leap, Leaps, Span};
 
-use world::again::{MS, again, begun, left};
-use world::{HONEST, ORIGIN, Server, World, address, config, start};
+use crate::world::again::{MS, again, begun, left};
+use crate::world::{HONEST, ORIGIN, Server, World, address, config, start};
 
 /// Before a leap second, with these servers.
 fn smearing(hosts: &[&str]) -> World {

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod world;
-
 use truechimer_engine::{Config, Event, ReasonKind, SourceStatus, Steer};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Leaps, Span};
 use truechimer_timehands::Status;
 
-use world::{HONEST, Server, World, address, config, start};
+use crate::world::{self, HONEST, Server, World, address, config, start};
 
 #[test]
 fn one_liar_of_three_has_no_say() {

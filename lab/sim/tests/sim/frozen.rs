@@ -11,7 +11,7 @@ use truechimer_sim::figures::{Case, Figure, Record, cases, measure, parse};
 const SEEDS: usize = 5;
 
 fn kept() -> Vec<Record> {
-    parse(include_str!("../frozen/ours-2026-11.jsonl")).unwrap()
+    parse(include_str!("../../frozen/ours-2026-11.jsonl")).unwrap()
 }
 
 #[test]

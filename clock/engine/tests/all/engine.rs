@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod world;
-
 use proptest::prelude::*;
 use truechimer_engine::{
     Action, Config, Engine, Event, HostCheck, SourceId, SourceStatus, Start, Steer, SystemReading,
@@ -14,7 +12,7 @@ use truechimer_time::{
 };
 use truechimer_timehands::{Hand, Status};
 
-use world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
+use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 
 #[test]
 fn it_synchronises_with_the_first_reply_and_gets_better() {

@@ -2,8 +2,6 @@
 //! they cannot be right.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-mod world;
-
 use proptest::prelude::*;
 use truechimer_engine::{
     Engine, Event, HostCheck, PpsConfig, SourceId, SourceReport, SourceStatus,
@@ -11,7 +9,7 @@ use truechimer_engine::{
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Leap, Leaps, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
-use world::{ORIGIN, World, config, start, truth};
+use crate::world::{self, ORIGIN, World, config, start, truth};
 
 const SECOND: i64 = 1_000_000_000;
 /// Delay of the edges' stamps, ns.

@@ -1,13 +1,11 @@
 //! Demands of servers on their clients by kiss codes, obeyed and not for ever, over months.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a test may
 
-mod world;
-
 use std::net::SocketAddr;
 
 use truechimer_engine::{Event, SourceReport};
 use truechimer_time::{Count, Span};
-use world::{HONEST, Server, World, address, config, start};
+use crate::world::{HONEST, Server, World, address, config, start};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;

@@ -308,7 +308,6 @@ fn what_a_scenario_is_stands_by_itself() {
     }
 }
 
-#[path = "files/reference.rs"]
 mod reference;
 
 proptest! {

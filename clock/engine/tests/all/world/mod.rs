@@ -1,7 +1,5 @@
 //! The engine in a made-up network, with the truth at hand.
 
-#![allow(dead_code)]
-
 pub mod again;
 
 use std::collections::BTreeMap;

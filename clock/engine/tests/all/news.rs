@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
-mod world;
-
 use truechimer_engine::{
     Asymmetry, Config, Event, ReasonKind, SourceStatus, Start, Steer, SystemReading,
 };
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leap, Leaps, Span};
 
-use world::again::begun;
-use world::{HONEST, ORIGIN, Server, World, address, config, start};
+use crate::world::again::begun;
+use crate::world::{HONEST, ORIGIN, Server, World, address, config, start};
 
 /// Three servers of which the second is nearest and leads.
 fn three() -> World {

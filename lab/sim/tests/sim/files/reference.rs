@@ -13,7 +13,7 @@ use truechimer_sim::server::{
 use truechimer_sim::system_clock::{Set, SystemClockSpec};
 use truechimer_sim::{AddressSpec, Scenario, ScenarioError, parse_delays};
 
-const REFERENCE: &str = include_str!("../../../../docs/reference/scenarios.md");
+const REFERENCE: &str = include_str!("../../../../../docs/reference/scenarios.md");
 
 fn read(text: &str) -> Result<Scenario, ScenarioError> {
     Scenario::from_toml_with(text, |_| parse_delays("0.001").map_err(|e| e.to_string()))

@@ -1,10 +1,6 @@
 //! Proof that equal events lead to equal hands, to the last bit, on every machine.
 
-extern crate alloc;
-
-mod bed;
-
-use bed::{Bed, STORY, story};
+use crate::bed::{Bed, STORY, story};
 use truechimer_engine::Standard;
 use truechimer_time::Span;
 

@@ -1,0 +1,23 @@
+//! Tests of the engine as its callers see it. One program, as each would have it linked anew; `heap` counts what is
+//! allocated, and is by itself.
+
+extern crate alloc;
+
+#[path = "../bed/mod.rs"]
+mod bed;
+mod world;
+
+mod arbitrary;
+mod continuity;
+mod courtesy;
+mod engine;
+mod estimators;
+mod held;
+mod news;
+mod panic;
+mod pulses;
+mod silent;
+mod sources;
+mod story;
+mod waiting;
+mod warm;

@@ -1,0 +1,26 @@
+//! Tests of whole runs in virtual time. One program, as each would have the engine and all estimators linked anew.
+
+mod absences;
+mod addresses;
+mod adversity;
+mod bounded;
+mod catalogue;
+mod creep;
+mod difference;
+mod drawn;
+mod files;
+mod found;
+mod frozen;
+mod golden;
+mod honest;
+mod intervals;
+mod likely;
+mod same;
+mod several;
+mod shifts;
+mod start;
+mod stubborn;
+mod system_clock;
+mod unlike;
+mod world;
+mod wrong;
