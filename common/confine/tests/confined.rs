@@ -1,5 +1,7 @@
 //! Proof that a confined process cannot do what it should not: each test applies the rules to a
 //! process of its own, which is this program once more.
+// What panics in a test fails it.
+#![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
 use std::io::ErrorKind::PermissionDenied;
@@ -80,9 +82,9 @@ fn files_programs_and_ports() {
     refused(fs::remove_file(&shadow));
     refused(fs::read(folder.join("own/../others/shadow")));
     std::os::unix::fs::symlink(&shadow, own("link")).unwrap_err();
-    refused(fs::read("/root/.profile").or_else(|why| match why.kind() {
-        std::io::ErrorKind::NotFound => Err(PermissionDenied.into()),
-        _ => Err(why),
+    refused(fs::read("/root/.profile").map_err(|why| match why.kind() {
+        std::io::ErrorKind::NotFound => PermissionDenied.into(),
+        _ => why,
     }));
     // No program.
     for program in ["/bin/true", "/usr/bin/true", "/bin/sh"] {
