@@ -4,6 +4,7 @@ use std::path::Path;
 
 use truechimer_audit::{Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Writer};
 
+use crate::headless;
 use crate::support::{Dir, truechimer};
 
 /// 2026-11-27.
