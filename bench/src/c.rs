@@ -11,11 +11,11 @@ use std::ptr;
 use libloading::Library;
 
 /// `truechimer_reading`.
-type Reading = [u64; 9];
+pub type Reading = [u64; 9];
 /// `clockbound_now_result`: earliest, latest, status.
-type Window = [u64; 5];
+pub type Window = [u64; 5];
 /// `clockbound_err`: two numbers, and a text.
-type Failed = [u32; 34];
+pub type Failed = [u32; 34];
 
 type TruechimerOpen = unsafe extern "C" fn(
     *const c_char,
@@ -108,13 +108,11 @@ pub struct TruechimerC<'a> {
 unsafe impl Sync for TruechimerC<'_> {}
 
 impl TruechimerC<'_> {
-    /// Reads it.
+    /// Reads it into this, as a program in C does: a copy afterwards would be a cost of its own.
     #[inline(always)]
-    pub fn now(&self) -> (c_int, Reading) {
-        let mut reading = [0; 9];
+    pub fn now(&self, reading: &mut Reading) -> c_int {
         // SAFETY: the clock is open until this is dropped, and the reading has the size of C's.
-        let error = unsafe { (self.now)(self.clock, &raw mut reading) };
-        (error, reading)
+        unsafe { (self.now)(self.clock, reading) }
     }
 }
 
@@ -139,13 +137,11 @@ pub struct ClockBoundC<'a> {
 unsafe impl Send for ClockBoundC<'_> {}
 
 impl ClockBoundC<'_> {
-    /// Reads it.
+    /// Reads it into these, as [`TruechimerC::now`]; whether it could be read.
     #[inline(always)]
-    pub fn now(&mut self) -> (bool, Window) {
-        let (mut window, mut failed): (Window, Failed) = ([0; 5], [0; 34]);
+    pub fn now(&mut self, window: &mut Window, failed: &mut Failed) -> bool {
         // SAFETY: the context is open until this is dropped, and both places have the size of C's.
-        let told = unsafe { (self.now)(self.context, &raw mut window, &raw mut failed) };
-        (told.is_null(), window)
+        unsafe { (self.now)(self.context, window, failed) }.is_null()
     }
 }
 

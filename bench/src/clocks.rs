@@ -8,7 +8,7 @@ use serde::Serialize;
 use truechimer::Clock;
 use truechimer_counter::Counter;
 
-use crate::c::{ClockBoundC, Libraries, TruechimerC};
+use crate::c::{ClockBoundC, Failed, Libraries, Reading, TruechimerC, Window};
 use crate::stage::Stage;
 
 /// Reads between two looks at whether the time is up.
@@ -173,11 +173,20 @@ impl<'a> Clocks<'a> {
             Peer::TruechimerFenced => repeat(time, || self.fenced.now()),
             Peer::ClockBound => repeat(time, || own.client.now()),
             Peer::TruechimerC => match &self.c {
-                Some((_, clock)) => repeat(time, || clock.now()),
+                Some((_, clock)) => {
+                    let mut reading: Reading = [0; 9];
+                    repeat(time, || (clock.now(black_box(&mut reading)), black_box(&reading).len()))
+                }
                 None => Reads::none(),
             },
             Peer::ClockBoundC => match &mut own.c {
-                Some(client) => repeat(time, || client.now()),
+                Some(client) => {
+                    let (mut window, mut failed): (Window, Failed) = ([0; 5], [0; 34]);
+                    repeat(time, || {
+                        let told = client.now(black_box(&mut window), &mut failed);
+                        (told, black_box(&window).len())
+                    })
+                }
                 None => Reads::none(),
             },
             Peer::Quanta => repeat(time, || self.quanta.now()),

@@ -78,7 +78,8 @@ func (l *leaps) utc(at wide) (unix int64, inserted bool) {
 	return unix, inserted
 }
 
-// instant is the instant of a Unix time: of one that repeats the later.
+// instant is the instant of a Unix time: of a second that is shown twice, in an inserted one, the
+// first; later has the other.
 func (l *leaps) instant(unix int64, fraction uint64) wide {
 	last, next := l.last(), l.next()
 	if seconds := sum(unix, int64(saturated(int64(l.offset())+int64(next.step)))); next.step != 0 && seconds >= next.at {

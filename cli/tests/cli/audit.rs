@@ -4,6 +4,7 @@ use std::path::Path;
 
 use truechimer_audit::{Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Writer};
 
+use crate::headless;
 use crate::support::{Dir, truechimer};
 
 /// 2026-11-27.
@@ -136,6 +137,38 @@ fn a_day_is_accounted_for() {
         (&json["to"], &json["length_ns"]),
         (&"2026-11-28T00:00:00.000000000Z".into(), &(86_400 * SECOND_NS).into())
     );
+}
+
+#[test]
+fn the_page_works_in_a_browser_and_prints() {
+    let Some(browser) = headless::browser() else { return };
+    let folder = headless::Folder::new("audit");
+    let record = folder.0.join("audit");
+    day(&record);
+    let [record, html] =
+        [record, folder.0.join("page.html")].map(|path| path.display().to_string());
+    let day = ["audit", "--record", &record, "--day", "2026-11-27", "--limit", "100us"];
+    let made = truechimer(&[&day[..], &["--html", &html]].concat());
+    assert_eq!((made.code, made.err.as_str()), (0, ""), "{made:?}");
+    for (width, hash) in [(1200, "#light"), (480, "#dark")] {
+        let page = format!("page.html{hash}");
+        let document = headless::open(&browser, &folder, &page, width, &["--dump-dom"]);
+        let told = |name| headless::attribute(&document, name);
+        assert_eq!((told("data-error"), told("data-errors")), (None, Some("0")));
+        assert_eq!((told("data-charts"), told("data-theme")), (Some("1"), Some(&hash[1..])));
+        assert_eq!(document.matches("<canvas").count(), 1, "the bound over time is drawn");
+        assert!(!document.contains("class=\"empty\""), "and shows something");
+        assert!(document.contains("is held off: \"ahead\"") && !document.contains("<b>"));
+    }
+    // On paper nothing is cut off: every event and the last hash are there, over several pages.
+    let paper = folder.0.join("paper.pdf");
+    let print = format!("--print-to-pdf={}", paper.display());
+    headless::open(&browser, &folder, "page.html", 1200, &[&print]);
+    let paper = std::fs::read(&paper).unwrap();
+    assert!(paper.starts_with(b"%PDF-"), "{} bytes", paper.len());
+    let text = String::from_utf8_lossy(&paper);
+    let pages = text.matches("/Type /Page\n").count();
+    assert!((2..=8).contains(&pages), "{pages} pages");
 }
 
 #[test]

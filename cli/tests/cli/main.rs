@@ -6,6 +6,8 @@ mod counters_costs;
 mod counters_list;
 mod errors;
 mod group;
+#[path = "../../../common/report/tests/support/headless.rs"]
+mod headless;
 mod help;
 mod links;
 mod live;

@@ -62,13 +62,22 @@ pub extern "C" fn truechimer_now(
     reading: Option<&mut MaybeUninit<Reading>>,
 ) -> c_int {
     let (Some(clock), Some(reading)) = (clock, reading) else { return TRUECHIMER_E_ARGUMENT };
-    match clock.clock.now() {
-        Ok(now) => {
-            reading.write(give::reading(&now));
-            0
-        }
-        Err(error) => code::of_read(error),
+    if let Some(now) = clock.clock.now_if_usual()
+        && let Some(usual) = give::usual(&now)
+    {
+        reading.write(usual);
+        return 0;
     }
+    now_unusually(clock, reading)
+}
+
+/// Reads it where something is not as usual.
+#[cold]
+#[inline(never)]
+fn now_unusually(clock: &Clock, reading: &mut MaybeUninit<Reading>) -> c_int {
+    answer(Some(clock), Some(reading), |clock| {
+        clock.clock.now().map(|now| give::reading(&now)).map_err(code::of_read)
+    })
 }
 
 /// Reads the time now, never before what an earlier call with this clock gave in any thread: best

@@ -12,22 +12,22 @@ use crate::types::{
     TRUECHIMER_BY_DEVICE, TRUECHIMER_BY_RAW_CLOCK, TRUECHIMER_LEAP_SECOND, TRUECHIMER_LIKELY,
     TRUECHIMER_TAI_KNOWN, Tick, Timer,
 };
-use crate::unix::{FIRST, LAST, three, timespec_of};
+use crate::unix::{FIRST, LAST, Three, three, three_anywhere, timespec_of};
+
+/// A reading as C has it, if it promises something and no leap second is near: nearly all do. It is
+/// written field by field where C wants it; one that is put together elsewhere and copied in wider
+/// pieces than it was written has to wait for the cache.
+#[inline(always)]
+pub(crate) fn usual(from: &truechimer::Reading) -> Option<Reading> {
+    let leaps = from.leaps();
+    let unix = three([from.earliest, from.best, from.latest], &leaps)?;
+    from.status.bound_holds().then(|| with(from, &unix, leaps.known))
+}
 
 #[inline(always)]
-pub(crate) fn reading(from: &truechimer::Reading) -> Reading {
-    let leaps = from.leaps();
-    let [mut earliest, mut latest] = [from.earliest, from.latest];
-    let promised = from.status.bound_holds();
-    if !promised {
-        [earliest, latest] = [from.best; 2];
-    }
-    let mut unix = three([earliest, from.best, latest], &leaps);
-    if !promised {
-        (unix.earliest, unix.latest) = (FIRST, LAST);
-    }
+fn with(from: &truechimer::Reading, unix: &Three, known: bool) -> Reading {
     let leap_second = if unix.leap_second { TRUECHIMER_LEAP_SECOND } else { 0 };
-    let known = if leaps.known { TRUECHIMER_TAI_KNOWN } else { 0 };
+    let known = if known { TRUECHIMER_TAI_KNOWN } else { 0 };
     Reading {
         earliest: unix.earliest,
         best: unix.best,
@@ -38,6 +38,21 @@ pub(crate) fn reading(from: &truechimer::Reading) -> Reading {
         flags: leap_second | known,
         reserved: 0,
     }
+}
+
+/// Any reading as C has it.
+pub(crate) fn reading(from: &truechimer::Reading) -> Reading {
+    let leaps = from.leaps();
+    let promised = from.status.bound_holds();
+    let [mut earliest, mut latest] = [from.earliest, from.latest];
+    if !promised {
+        [earliest, latest] = [from.best; 2];
+    }
+    let mut unix = three_anywhere([earliest, from.best, latest], &leaps);
+    if !promised {
+        (unix.earliest, unix.latest) = (FIRST, LAST);
+    }
+    with(from, &unix, leaps.known)
 }
 
 #[inline(always)]

@@ -25,19 +25,23 @@ pub(crate) struct Three {
     pub leap_second: bool,
 }
 
-/// The Unix times of `earliest <= best <= latest`: the first two rounded down, the last up.
+/// The Unix times of `earliest <= best <= latest`: the first two rounded down, the last up. `None`
+/// where a leap second is so near that it takes more.
 #[inline(always)]
-pub(crate) fn three([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Three {
+pub(crate) fn three([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Option<Three> {
     let after = leaps.last.is_none_or(|leap| earliest.secs() >= leap.at);
     let before = leaps.next.is_none_or(|leap| latest.secs() < leap.at.wrapping_sub(1));
-    if after && before {
+    // Both are worked out: branches would be two of a dozen, and each is nearly always true.
+    (after & before).then(|| {
         let offset = leaps.tai_offset;
-        let ([earliest, best], latest) =
-            ([earliest, best].map(|at| down(at, offset)), up(latest, offset));
-        Three { earliest, best, latest, offset, leap_second: false }
-    } else {
-        three_around_a_leap([earliest, best, latest], leaps)
-    }
+        let [earliest, best] = [earliest, best].map(|at| down(at, offset));
+        Three { earliest, best, latest: up(latest, offset), offset, leap_second: false }
+    })
+}
+
+/// As [`three`], wherever leap seconds are.
+pub(crate) fn three_anywhere(times: [Instant; 3], leaps: &Leaps) -> Three {
+    three(times, leaps).unwrap_or_else(|| three_around_a_leap(times, leaps))
 }
 
 /// Unix times where some of the three are at or before the last leap, or at or after the next.
@@ -136,7 +140,7 @@ mod tests {
             [-2, -1, 0, 37, 1_790_000_000].into_iter().flat_map(|s| fractions.map(|f| (s, f)))
         {
             let at = Instant::new(secs, frac);
-            let three = three([at; 3], &leaps);
+            let three = three_anywhere([at; 3], &leaps);
             let exact = leaps.utc(at).unix_nanos();
             let whole = (u128::from(frac) * 1_000_000_000) as u64 == 0;
             assert_eq!((nanos(three.earliest), nanos(three.best)), (exact, exact));
@@ -153,7 +157,7 @@ mod tests {
         for leaps in around() {
             for from in 0..40 {
                 for to in from..40 {
-                    let said = three([at(from), at((from + to) / 2), at(to)], &leaps);
+                    let said = three_anywhere([at(from), at((from + to) / 2), at(to)], &leaps);
                     let (low, high) = (nanos(said.earliest), nanos(said.latest));
                     assert!(low <= nanos(said.best) && nanos(said.best) <= high);
                     for inside in from..=to {
@@ -175,7 +179,7 @@ mod tests {
     fn a_deleted_second_is_passed_over() {
         let leap = Some(Leap { at: MIDNIGHT + 35, step: -1 });
         let leaps = Leaps { tai_offset: 36, known: true, last: None, next: leap };
-        let said = three([34, 35, 36].map(|s| Instant::new(MIDNIGHT + s, 0)), &leaps);
+        let said = three_anywhere([34, 35, 36].map(|s| Instant::new(MIDNIGHT + s, 0)), &leaps);
         let seconds = [said.earliest, said.best, said.latest].map(|at| at.tv_sec - MIDNIGHT);
         assert_eq!((seconds, said.offset), ([-2, 0, 1], 35));
     }

@@ -149,6 +149,14 @@ impl Clock {
         }
     }
 
+    /// The time now if all is as usual; else [`Clock::now`] has it, or says what is wrong. For
+    /// libraries in other languages: in line, a reading stays in registers until it is converted.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn now_if_usual(&self) -> Option<Reading> {
+        self.quickly(now)
+    }
+
     /// The time now, never before what an earlier call on this `Clock` gave, in any thread: `best`
     /// is in whole nanoseconds and stands still while the clock goes back, or while nothing is
     /// promised.

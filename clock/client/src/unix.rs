@@ -6,7 +6,7 @@ use truechimer_time::{Instant, Leaps, Span};
 
 use crate::clock::Clock;
 use crate::reading::Reading;
-use crate::wait::{Side, Timer, WaitError, later_instant};
+use crate::wait::{Side, Timer, WaitError};
 
 const NANOS: u32 = 1_000_000_000;
 
@@ -67,7 +67,7 @@ impl Clock {
         timeout: Option<Duration>,
     ) -> Result<Reading, WaitError> {
         let fraction = time.fraction(side);
-        self.wait_until(|leaps| later_instant(leaps, time.seconds, fraction), side, timeout)
+        self.wait_until(|leaps| leaps.last_instant(time.seconds, fraction), side, timeout)
     }
 }
 
@@ -99,7 +99,7 @@ impl UnixTimer {
     /// seconds are those of a reading of the clock.
     #[must_use]
     pub fn new(leaps: &Leaps, first: UnixNanos, period_ns: u64, side: Side) -> UnixTimer {
-        let seconds = later_instant(leaps, first.seconds, 0).secs();
+        let seconds = leaps.last_instant(first.seconds, 0).secs();
         UnixTimer { next: UnixNanos { seconds, ..first }, period_ns, side }
     }
 

@@ -158,7 +158,7 @@ impl Clock {
         side: Side,
         timeout: Option<Duration>,
     ) -> Result<Reading, WaitError> {
-        self.wait_until(|leaps| later_instant(leaps, unix, frac), side, timeout)
+        self.wait_until(|leaps| leaps.last_instant(unix, frac), side, timeout)
     }
 
     /// Waits as [`Clock::wait_after`] for a time in UTC, as Unix time: `unix` in seconds and `frac`
@@ -208,16 +208,6 @@ impl Clock {
             }
         }
     }
-}
-
-/// Instant of a Unix time; of the second that is shown twice, before a leap and in it, the later one.
-pub(crate) fn later_instant(leaps: &Leaps, unix: i64, frac: u64) -> Instant {
-    let at = leaps.instant(unix, frac);
-    let twice = [leaps.last, leaps.next]
-        .into_iter()
-        .flatten()
-        .any(|leap| leap.step > 0 && at.secs() == leap.at.saturating_sub(2));
-    if twice { at + Span::from_secs(1) } else { at }
 }
 
 /// Times at even distances, to be waited for one after the other: a timer that keeps to true time and

@@ -11,14 +11,14 @@ pub fn timex() -> libc::timex {
 }
 
 /// Does what the request's `modes` say, which takes a privilege if they say anything, and answers
-/// in it.
+/// in it; returns the state of the clock, from `TIME_OK` to `TIME_ERROR`.
 ///
 /// # Errors
 /// As adjtimex(2).
-pub fn adjtimex(request: &mut libc::timex) -> io::Result<()> {
+pub fn adjtimex(request: &mut libc::timex) -> io::Result<libc::c_int> {
     // SAFETY: the kernel reads and writes one timex.
     let state = unsafe { libc::adjtimex(&raw mut *request) };
-    if state < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if state < 0 { Err(io::Error::last_os_error()) } else { Ok(state) }
 }
 
 /// State of the kernel's clock discipline of `CLOCK_REALTIME`.

@@ -280,7 +280,26 @@ mod tests {
                 "[[source]]\nhost = \"a\"\nnts = true",
                 "t:3: unknown key `nts`; nothing is authenticated",
             ),
+            (
+                "[[source]]\nhost = \"a\"\nport = 1123",
+                "t:3: unknown key `port`; it stands behind the host: host = \"ntp.example.org:123\"",
+            ),
             ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
+            ("[[source]]\nhost = \"a\"\nprefer = true", "`prefer`; no source has more weight than"),
+            ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
+            (
+                "[[source]]\nhost = \"a\"\nkey = 1",
+                "t:3: unknown key `key`; nothing is authenticated",
+            ),
+            ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
+            (
+                "[[source]]\nmode = \"pool\"",
+                "t:2: unknown key `mode`; every [[source]] is one server",
+            ),
+            ("[Time]\nNTP = \"a\"", "t:1: unknown key `Time`; a server is [[source]]"),
+            ("NTP = \"a\"", "t:1: unknown key `NTP`; a server is [[source]]"),
+            ("rtcsync = true", "t:1: unknown key `rtcsync`; the kernel does it where"),
+            ("leapsectz = \"right/UTC\"", "t:1: unknown key `leapsectz`; that is `leap-file`"),
             ("[audit]\ndirectory = \"a\"", "t:2: `directory` = \"a\": must begin with /"),
             ("[audit]\nmax-mb = 9", "t:1: [audit] has no `directory`: add directory = \"/var/lib/"),
             (
@@ -437,7 +456,10 @@ mod tests {
                  \"127.0.0.1:9924\" or \"[::1]:9924\", or a path from / on",
             ),
             ("[metrics]\nlisten = \"run/m\"", "or a path from / on"),
-            ("[metrics]\nport = 9924", "t:2: unknown key `port`; known in [metrics]: listen"),
+            (
+                "[metrics]\nport = 9924",
+                "t:2: unknown key `port`; it stands behind the address: listen = \"127.0.0.1:9924\"",
+            ),
             (
                 "accept-step-after = 3600",
                 "t:1: `accept-step-after` must be a time with its unit in quotes, as in \"1h\"",

@@ -109,23 +109,39 @@ pub(crate) fn kernel_frequency() -> io::Result<Rate> {
 /// Tells the kernel how good its clock is. Its own phase-locked loop is switched off: nobody but
 /// us moves the clock.
 pub(crate) fn tell_kernel(word: &KernelWord) -> io::Result<()> {
-    let micros = |span: Span| (span.as_nanos() / 1000).clamp(0, MAX_ERROR_US) as libc::c_long + 1;
     let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_STATUS | libc::ADJ_MAXERROR | libc::ADJ_ESTERROR;
-    t.status = match (word.max_error, word.leap) {
-        (None, _) => libc::STA_UNSYNC,
-        (_, 1) => libc::STA_INS,
-        (_, -1) => libc::STA_DEL,
-        _ => 0,
-    };
-    t.maxerror = micros(word.max_error.unwrap_or(Span::MAX));
+    (t.status, t.maxerror) = status_and_max_error(word);
     t.esterror = micros(word.estimated_error);
     adjtimex(&mut t)?;
     let Some(tai) = word.tai_offset else { return Ok(()) };
     let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_TAI;
     t.constant = tai.into();
-    adjtimex(&mut t)
+    adjtimex(&mut t).map(drop)
+}
+
+/// Status and `maxerror` that say it. A clock as far off as the kernel can say counts as not
+/// synchronised, at once and not when the kernel's next second begins.
+fn status_and_max_error(word: &KernelWord) -> (libc::c_int, libc::c_long) {
+    let max_error = micros(word.max_error.unwrap_or(Span::MAX));
+    let status = match word.leap {
+        _ if i128::from(max_error) >= MAX_ERROR_US => libc::STA_UNSYNC,
+        1 => libc::STA_INS,
+        -1 => libc::STA_DEL,
+        _ => 0,
+    };
+    (status, max_error)
+}
+
+/// Whether the kernel takes its clock for not synchronised by this word.
+pub(crate) fn is_unsynchronised(word: &KernelWord) -> bool {
+    status_and_max_error(word).0 == libc::STA_UNSYNC
+}
+
+/// In microseconds, rounded up, and at most what the kernel can say.
+fn micros(span: Span) -> libc::c_long {
+    (span.as_nanos() / 1000).saturating_add(1).clamp(0, MAX_ERROR_US) as libc::c_long
 }
 
 /// Makes the system clock run `rate` faster than the kernel's nominal rate, within ±500 ppm.
@@ -133,7 +149,7 @@ pub(crate) fn set_frequency(rate: Rate) -> io::Result<()> {
     let mut t = in_nanoseconds();
     t.modes |= libc::ADJ_FREQUENCY;
     t.freq = frequency(rate) as libc::c_long;
-    adjtimex(&mut t)
+    adjtimex(&mut t).map(drop)
 }
 
 /// Adds `span` to the system clock at once.
@@ -151,7 +167,7 @@ pub(crate) fn step(span: Span) -> io::Result<()> {
             let (tv_sec, tv_nsec) = secs_and_nanos(now.saturating_add(span.as_nanos()));
             Ok(clock_settime(ClockId::Realtime, Timespec { tv_sec, tv_nsec })?)
         }
-        result => result,
+        result => result.map(drop),
     }
 }
 
@@ -204,6 +220,22 @@ mod tests {
         assert_eq!(frequency(Rate::from_ppb(-37_500)), -2_457_600);
         assert_eq!(frequency(Rate(i64::MAX)), 500 << 16);
         assert_eq!(frequency(Rate(i64::MIN)), -(500 << 16));
+    }
+
+    #[test]
+    fn the_kernels_word_is_rounded_up_and_ends_at_16_seconds() {
+        let said = |max_error, leap| {
+            let word =
+                KernelWord { max_error, estimated_error: Span::ZERO, leap, tai_offset: None };
+            status_and_max_error(&word)
+        };
+        assert_eq!(said(Some(Span::from_nanos(30_500)), 0), (0, 31));
+        assert_eq!(said(Some(Span::from_secs(15)), 1), (libc::STA_INS, 15_000_001));
+        assert_eq!(said(Some(Span::from_micros(31)), -1), (libc::STA_DEL, 32));
+        for beyond in [Some(Span::from_secs(16)), Some(Span::MAX), None] {
+            assert_eq!(said(beyond, 1), (libc::STA_UNSYNC, 16_000_000), "{beyond:?}");
+        }
+        assert_eq!(said(Some(Span(i128::MIN)), 0).1, 0);
     }
 
     #[test]

@@ -78,9 +78,10 @@ impl SystemClock {
             }
             Steer::Tell(word) => {
                 let before = self.told.replace(word);
-                if word.max_error.is_none() {
+                if sys::is_unsynchronised(&word) {
+                    let news = !before.is_some_and(|before| sys::is_unsynchronised(&before));
                     let text = "system clock: the kernel takes it for not synchronised";
-                    return Some((Level::Warning, text.into()));
+                    return news.then(|| (Level::Warning, text.into()));
                 }
                 let what = match word.leap {
                     1 => "insert a second at",
@@ -171,6 +172,23 @@ mod tests {
             .collect();
         assert_eq!(told.iter().flatten().count(), 2);
         assert!(!clock.is_steered());
+    }
+
+    #[test]
+    fn that_the_kernel_knows_nothing_is_told_once() {
+        let mut clock = SystemClock::through(|_| Ok(()));
+        clock.configure(true);
+        let mut notes = |max_error| {
+            let word =
+                KernelWord { max_error, estimated_error: Span::ZERO, leap: 0, tai_offset: None };
+            clock.steer(Steer::Tell(word)).map(|(level, _)| level)
+        };
+        let good = Some(Span::from_micros(30));
+        assert_eq!(notes(good), None);
+        assert_eq!(notes(Some(Span::from_secs(20))), Some(Level::Warning), "further than 16 s off");
+        assert_eq!(notes(Some(Span::from_secs(19))), None, "once");
+        assert_eq!(notes(good), None);
+        assert_eq!(notes(None), Some(Level::Warning));
     }
 
     #[test]

@@ -502,7 +502,8 @@ impl Engine {
         let steers = self.servo.reading(&seen, self.config.step, self.config.step_above);
         let stepped = steers.iter().any(|steer| matches!(steer, Steer::Step(_)));
         let offset = if stepped { Span::ZERO } else { system - ours };
-        let word = self.kernel.word(&self.hand, reading.count, offset);
+        let seen = kernel::Seen { offset, drift: self.servo.unknown() };
+        let word = self.kernel.word(&self.hand, reading.count, seen);
         actions.extend(steers.into_iter().chain([word]).map(Action::Steer));
     }
 }

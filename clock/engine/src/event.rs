@@ -265,8 +265,8 @@ pub enum Steer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct KernelWord {
-    /// Bound of |system clock − UTC| now; the kernel lets it grow by 500 ppm. `None`: the clock is
-    /// not synchronised.
+    /// Bound of |system clock − UTC| for the next second; the kernel lets it grow by 500 µs whenever a
+    /// second begins. `None`: the clock is not synchronised.
     pub max_error: Option<Span>,
     /// How far off it probably is.
     pub estimated_error: Span,

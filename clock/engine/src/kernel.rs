@@ -1,7 +1,7 @@
 //! Word to the kernel on the system clock that we steer, for those who ask it (`adjtimex(2)`,
 //! `ntp_gettime(3)`): how far off it may be, that a leap second comes, and TAI − UTC.
 
-use truechimer_time::{Count, Instant, Leap, Leaps, Span};
+use truechimer_time::{Count, Instant, Leap, Leaps, Rate, Span};
 use truechimer_timehands::Hand;
 
 use crate::event::{KernelWord, Steer};
@@ -10,6 +10,9 @@ use crate::event::{KernelWord, Steer};
 const AHEAD: i64 = 12 * 3600;
 /// So long around a leap second, s, the system clock is left to itself.
 const LEAPING: i64 = 2;
+/// The kernel lets its bound grow only where a second of its clock begins. Until then, and so for as
+/// long as this, the word itself has to hold.
+const TURN: Span = Span::from_secs(1);
 
 /// Whether a leap second is about to happen at `now`, or just has.
 pub(crate) fn is_leaping(leaps: &Leaps, now: Instant) -> bool {
@@ -23,8 +26,17 @@ pub(crate) struct Kernel {
     told: bool,
     /// Whether it is to insert a second, or to leave one out.
     armed: bool,
-    /// How far its clock was ahead of ours.
-    offset: Span,
+    /// What was seen of its clock last.
+    seen: Seen,
+}
+
+/// A system clock that was seen beside ours.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// How far it is ahead.
+    pub(crate) offset: Span,
+    /// How fast that may grow by what is not known of its rate.
+    pub(crate) drift: Rate,
 }
 
 impl Kernel {
@@ -33,18 +45,20 @@ impl Kernel {
         self.told
     }
 
-    /// The word about a system clock that is `offset` ahead of `hand` at `count`.
-    pub(crate) fn word(&mut self, hand: &Hand, count: Count, offset: Span) -> Steer {
+    /// The word about a system clock that was `seen` beside `hand` at `count`.
+    pub(crate) fn word(&mut self, hand: &Hand, count: Count, seen: Seen) -> Steer {
         self.told = true;
         let now = hand.time_at(count);
-        let bound = hand.bound_at(count);
-        let off = offset.abs();
+        let statistical = hand.bound_at(count) - hand.path_bound;
+        let bound = hand.bound_at(count + hand.period.counts(TURN));
+        let off = seen.offset.abs();
+        let off_then = off.0.saturating_add(seen.drift.over(TURN).0);
         let soon = |next: &Leap| (1..=AHEAD).contains(&next.at.saturating_sub(now.secs()));
         let leap = hand.leaps.next.filter(soon).map_or(0, |next| next.step);
-        (self.armed, self.offset) = (leap != 0, offset);
+        (self.armed, self.seen) = (leap != 0, seen);
         Steer::Tell(KernelWord {
-            max_error: Some(Span(bound.0.saturating_add(off.0))),
-            estimated_error: Span((bound - hand.path_bound).0.saturating_add(off.0)),
+            max_error: Some(Span(bound.0.saturating_add(off_then))),
+            estimated_error: Span(statistical.0.saturating_add(off.0)),
             leap,
             tai_offset: hand.leaps.known.then(|| hand.leaps.offset_at(now)),
         })
@@ -59,7 +73,7 @@ impl Kernel {
         if !hand.status.bound_holds() {
             return self.nothing();
         }
-        let Steer::Tell(word) = self.word(hand, count, self.offset) else { return None };
+        let Steer::Tell(word) = self.word(hand, count, self.seen) else { return None };
         self.armed = false;
         Some(Steer::Tell(KernelWord { leap: 0, ..word }))
     }

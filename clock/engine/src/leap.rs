@@ -13,17 +13,10 @@ const DAY: i64 = 86_400;
 const SETTLED: i64 = 10;
 
 /// The instant of a server's timestamp that was read as `first`. In an inserted leap second NTP
-/// shows the second before again: of the two readings, the one nearer to `about`.
-pub(crate) fn later_reading(first: Instant, leaps: &Leaps, about: Option<Instant>) -> Instant {
-    let twice = [leaps.last, leaps.next]
-        .into_iter()
-        .flatten()
-        .any(|leap| leap.step > 0 && first.secs() == leap.at.saturating_sub(2));
-    if twice && about.is_some_and(|about| about - first > Span::from_millis(500)) {
-        first + Span::from_secs(1)
-    } else {
-        first
-    }
+/// shows the second before again: of the two showings, the one nearer to `about`.
+pub(crate) fn nearer_showing(first: Instant, leaps: &Leaps, about: Option<Instant>) -> Instant {
+    let late = about.is_some_and(|about| about - first > Span::from_millis(500));
+    leaps.again(first).filter(|_| late).unwrap_or(first)
 }
 
 /// The leap that the servers have announced, if any.

@@ -23,6 +23,10 @@ const SMALL_SECONDS: i64 = 2;
 const LARGE_SECONDS: i64 = 8;
 /// The kernel slews by frequency up to this.
 const LIMIT: Rate = Rate::from_ppb(500_000);
+/// An offset is slewed away no faster: a daemon that is killed meanwhile leaves a clock that strays
+/// more slowly than the kernel's word of its error grows (500 ppm), with something for what is not
+/// known of its own rate.
+const MAX_SLEW: Rate = Rate::from_ppb(450_000);
 /// Share of the newest measurement in the frequency: 1/8.
 const GAIN_SHIFT: u32 = 3;
 /// Readings closer together than this say too little about the rate.
@@ -122,6 +126,11 @@ impl Servo {
         self.measured = self.measured.saturating_add(1);
     }
 
+    /// How fast the clock may gain or lose, beside its slew, until the next reading.
+    pub(crate) fn unknown(&self) -> Rate {
+        if self.measured == 0 { LIMIT } else { SURPRISE }
+    }
+
     /// There is nothing to follow: the slew ends, and the system clock goes on at the frequency
     /// that cancels its own error.
     pub(crate) fn rest(&mut self) -> Option<Steer> {
@@ -145,7 +154,7 @@ fn slew(offset: Span) -> i128 {
     let small = offset.clamp(-SMALL, SMALL);
     let [fast, slow] = [(small, SMALL_SECONDS), (offset - small, LARGE_SECONDS)]
         .map(|(part, seconds)| i128::from(ratio(part, Span::from_secs(seconds)).0));
-    fast + slow
+    (fast + slow).clamp(-i128::from(MAX_SLEW.0), MAX_SLEW.0.into())
 }
 
 /// `part` / `whole`, within twice the limit of what the kernel slews: a gain may be the difference
@@ -266,6 +275,20 @@ mod tests {
             assert!(system.run(90).abs() < Span::from_micros(1), "{}", system.offset);
             let most = system.shown.iter().max().expect("some");
             assert!(*most < Span::from_nanos(100), "{ppb} ppb: overshot by {most}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_left_in_a_slew_strays_less_than_the_kernel_says() {
+        for ppb in [-300_000, -40_000, 0, 40_000, 300_000] {
+            let mut system =
+                System { policy: StepPolicy::Never, ..System::new(Span::from_secs(-3), ppb) };
+            system.frequency = Rate::from_ppb(-ppb);
+            system.run(20);
+            let before = system.offset;
+            system.run(1);
+            let strays = (system.offset - before).abs();
+            assert!(strays < Span::from_micros(455), "{ppb} ppb: {strays} a second");
         }
     }
 

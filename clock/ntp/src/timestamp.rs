@@ -54,8 +54,9 @@ impl Timestamp {
         Timestamp::from_unix(utc.unix, utc.frac)
     }
 
-    /// The leap-free instant of this timestamp; `pivot` as in [`Timestamp::to_unix`]. In the
-    /// second that an inserted leap second makes ambiguous, the later reading.
+    /// The leap-free instant of this timestamp; `pivot` as in [`Timestamp::to_unix`]. Of the
+    /// second that an inserted leap second shows again, the first showing: [`Leaps::again`] has the
+    /// other.
     #[must_use]
     pub fn to_instant(self, pivot: i64, leaps: &Leaps) -> Instant {
         let (secs, frac) = self.to_unix(pivot);

@@ -68,8 +68,9 @@ impl Leaps {
         }
     }
 
-    /// The instant of a Unix time. Unix time repeats in an inserted leap second: the later
-    /// reading (after the leap) is returned.
+    /// The instant of a Unix time. In an inserted leap second Unix time shows the second before it
+    /// again: the first showing is returned, and [`Leaps::again`] has the other. A second that is
+    /// left out has no instant of its own; it counts as the one after it.
     #[must_use]
     pub fn instant(&self, unix: i64, frac: u64) -> Instant {
         for (leap, offset) in [
@@ -83,6 +84,22 @@ impl Leaps {
         }
         let before = self.last.map_or(0, |l| i32::from(l.step));
         Instant::new(unix.saturating_add(i64::from(self.tai_offset.saturating_sub(before))), frac)
+    }
+
+    /// The second showing, within an inserted leap second, of the Unix time of `first`; `None` where
+    /// it is shown once.
+    #[must_use]
+    pub fn again(&self, first: Instant) -> Option<Instant> {
+        let inserted = |leap: Leap| leap.step > 0 && first.secs() == leap.at.saturating_sub(2);
+        let twice = [self.last, self.next].into_iter().flatten().any(inserted);
+        twice.then(|| Instant::new(first.secs().saturating_add(1), first.frac()))
+    }
+
+    /// The instant of a Unix time by which it is surely over: the last one that shows it.
+    #[must_use]
+    pub fn last_instant(&self, unix: i64, frac: u64) -> Instant {
+        let first = self.instant(unix, frac);
+        self.again(first).unwrap_or(first)
     }
 
     /// Leaps once `now` has passed the next one.
@@ -148,15 +165,50 @@ mod tests {
         assert_eq!(leaps.utc(Instant::new(MIDNIGHT + 35, 0)).unix, MIDNIGHT);
     }
 
+    /// Both views of a leap: before it, and after it.
+    fn views(next: Leap) -> [Leaps; 2] {
+        let before = Leaps { next: Some(next), ..BEFORE };
+        [before, before.advanced(Instant::new(next.at, 0))]
+    }
+
+    #[test]
+    fn an_inserted_second_shows_the_one_before_it_twice() {
+        for leaps in views(Leap { at: MIDNIGHT + 37, step: 1 }) {
+            let instants = |unix| {
+                let first = leaps.instant(unix, 7);
+                assert_eq!(first.frac(), 7);
+                let last = leaps.last_instant(unix, 7);
+                assert_eq!(leaps.again(first), (last != first).then_some(last));
+                (first.secs() - MIDNIGHT, last.secs() - MIDNIGHT)
+            };
+            assert_eq!(instants(MIDNIGHT - 2), (34, 34));
+            assert_eq!(instants(MIDNIGHT - 1), (35, 36), "23:59:59 and 23:59:60");
+            assert_eq!(instants(MIDNIGHT), (37, 37));
+            assert_eq!(leaps.again(Instant::new(MIDNIGHT + 36, 7)), None, "the second showing");
+        }
+    }
+
+    #[test]
+    fn a_deleted_second_counts_as_the_one_after_it() {
+        for leaps in views(Leap { at: MIDNIGHT + 35, step: -1 }) {
+            let secs = |unix| (leaps.instant(unix, 7).secs(), leaps.last_instant(unix, 7).secs());
+            assert_eq!(secs(MIDNIGHT - 2), (MIDNIGHT + 34, MIDNIGHT + 34));
+            assert_eq!(secs(MIDNIGHT - 1), (MIDNIGHT + 35, MIDNIGHT + 35), "there is none such");
+            assert_eq!(secs(MIDNIGHT), (MIDNIGHT + 35, MIDNIGHT + 35));
+            assert_eq!(secs(MIDNIGHT + 1), (MIDNIGHT + 36, MIDNIGHT + 36));
+        }
+    }
+
     proptest! {
         #[test]
-        fn unix_time_round_trips_outside_the_leap(s in -10_000i64..10_000, frac: u64) {
-            for leaps in [BEFORE, BEFORE.advanced(Instant::new(MIDNIGHT + 99, 0)), Leaps::default()] {
-                let at = Instant::new(MIDNIGHT + s, frac);
+        fn unix_time_round_trips(s in -10_000i64..10_000, frac: u64, step in 0..2i8) {
+            let at = Instant::new(MIDNIGHT + s, frac);
+            let leap = Leap { at: MIDNIGHT + 36 + i64::from(2 * step - 1), step: 2 * step - 1 };
+            for leaps in views(leap).into_iter().chain([Leaps::default()]) {
                 let utc = leaps.utc(at);
-                if !utc.leap_second && utc.unix != MIDNIGHT {
-                    prop_assert_eq!(leaps.instant(utc.unix, utc.frac), at);
-                }
+                let first = leaps.instant(utc.unix, utc.frac);
+                let shown = if utc.leap_second { leaps.again(first) } else { Some(first) };
+                prop_assert_eq!(shown, Some(at));
             }
         }
     }

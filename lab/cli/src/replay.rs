@@ -1,8 +1,10 @@
 //! `truechimer-lab replay`: the decisions of a daemon once more, or a clock over a file of stamps.
 
+mod drawn;
 mod kind;
 mod log;
 mod stamps;
+mod taken;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -11,8 +13,13 @@ use truechimer_time::{Rate, Span};
 
 use truechimer_sim::replay::Spread;
 
+use truechimer_command::output::{ready, save};
+use truechimer_command::program;
 use truechimer_command::table::{Side, Table};
-use truechimer_command::{Ended, Failure};
+use truechimer_command::{Ended, Failure, Outcome};
+
+use drawn::Drawn;
+use taken::Taken;
 
 use crate::estimator;
 use clap::Args;
@@ -37,6 +44,13 @@ packets: counts when the request left and the reply arrived (Ta, Tf), Unix secon
 (Tb, Te) and by the reference, comments after # or %. docs/reference/stamp-files.md has all of it.
 Where the counter begins again (a reboot) a new epoch begins.
 
+Several estimators, as in --estimator ours,published,pi: one after the other over the same file.
+--report draws them into one HTML page, which needs no network: the clock - the reference, or - a
+client without a filter, or - the log's own clock, and the bounds.
+
+--stamps writes what a log's engine used of one source as a stamp file, to be replayed with other
+tools; the server's times are its own, in UTC.
+
 Rows, by --csv or --json: one for each reply, with the clock as it was once the reply had been
 taken in. An offset or error is the clock - the other, positive = the clock is ahead: 'offset' the
 clock - what a client without a filter believes (the reply took half of the round trip), 'error' -
@@ -52,6 +66,8 @@ Examples:
   truechimer-lab replay --estimator published --csv /var/log/truechimer.replay > published.csv
   truechimer-lab simulate lan --stamps lan.stamps; truechimer-lab replay --settle 7200 lan.stamps
   zcat trace.gz | truechimer-lab replay --hz 2400000000 --json -
+  truechimer-lab replay --estimator ours,published,pi --report day.html day.stamps
+  truechimer-lab replay --stamps day.stamps --source ntp.example.org:123 day.log
 
 Exit status: 0, 1 if a decision is not the same as in the log, or if there was nothing to replay or
 fewer than half of the rows could be used, 2 on an error.")]
@@ -59,9 +75,18 @@ pub struct Replay {
     /// A replay log or a stamp file; - reads standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// With this estimator [default: the log's own; ours for a stamp file]
-    #[arg(long, value_name = "NAME", value_parser = estimator())]
-    pub estimator: Option<Estimator>,
+    /// With these estimators, separated by commas [default: the log's own; ours for a stamp file]
+    #[arg(long, value_name = "NAME", value_parser = estimator(), value_delimiter = ',')]
+    pub estimator: Vec<Estimator>,
+    /// Write plots to FILE, one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Write what a log's engine used of one source to FILE, as a stamp file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["estimator", "csv", "json"])]
+    pub stamps: Option<PathBuf>,
+    /// Whose exchanges --stamps writes, by its name in the log [default: its only source]
+    #[arg(long, value_name = "NAME", requires = "stamps")]
+    pub source: Option<String>,
     /// Print a row per reply, as comma-separated values with a header
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
@@ -112,6 +137,8 @@ struct Job<'a> {
     /// Name by which the user knows the file.
     name: String,
     rows: Rows,
+    /// With this estimator; `None`: the log's own.
+    estimator: Option<Estimator>,
 }
 
 /// Parses the value of `--hz`.
@@ -133,26 +160,77 @@ pub fn run(args: &Replay, out: &mut dyn Write) -> Ended {
         (_, true) => Rows::Json,
         _ => Rows::None,
     };
-    let job = Job { args, name, rows };
+    let chosen: Vec<_> = if args.estimator.is_empty() {
+        vec![None]
+    } else {
+        args.estimator.iter().copied().map(Some).collect()
+    };
+    if chosen.len() > 1 {
+        several(args, standard, rows)?;
+    }
+    for path in [&args.report, &args.stamps].into_iter().flatten() {
+        ready(path)?;
+    }
     // A row at a time would be a system call at a time.
     let mut out = BufWriter::new(out);
-    let ended = if standard {
-        job.replay(io::stdin().lock(), &mut out)
-    } else {
-        let file = File::open(&args.file).map_err(|why| job.failure(why))?;
-        job.replay(BufReader::new(file), &mut out)
-    };
-    // What was found out before an error stands.
-    out.flush()?;
-    ended
+    let mut kept =
+        Kept { taken: args.stamps.as_ref().map(|_| Taken::default()), drawn: Vec::new() };
+    let mut good = true;
+    for (n, estimator) in chosen.into_iter().enumerate() {
+        if n > 0 && !args.json {
+            writeln!(out)?;
+        }
+        let job = Job { args, name: name.clone(), rows, estimator };
+        let ended = if standard {
+            job.replay(io::stdin().lock(), &mut kept, &mut out)
+        } else {
+            let file = File::open(&args.file).map_err(|why| job.failure(why))?;
+            job.replay(BufReader::new(file), &mut kept, &mut out)
+        };
+        // What was found out before an error stands.
+        out.flush()?;
+        good &= ended? == Outcome::Good;
+    }
+    if let Some(path) = &args.report {
+        save(path, &drawn::page(&name, &kept.drawn, &program::line()).render())?;
+    }
+    if let (Some(path), Some(taken)) = (&args.stamps, &kept.taken) {
+        let text = taken.stamp_file(&name, args.source.as_deref())?;
+        save(path, &text)?;
+    }
+    Ok(Outcome::of(good))
+}
+
+/// Finds out what several estimators at a time cannot be.
+fn several(args: &Replay, standard: bool, rows: Rows) -> Result<(), Failure> {
+    if standard {
+        return Err(Failure::new(
+            "--estimator",
+            "standard input can be read only once: name a file",
+        ));
+    }
+    match (rows, args.csv) {
+        (Rows::None, _) => Ok(()),
+        (_, true) => Err(Failure::new("--csv", "takes one estimator at a time")),
+        _ => Err(Failure::new("--json", "prints rows of one estimator at a time: add --summary")),
+    }
+}
+
+/// What a replay leaves for the report and for a stamp file.
+struct Kept {
+    taken: Option<Taken>,
+    drawn: Vec<Drawn>,
 }
 
 impl Job<'_> {
-    fn replay(&self, mut input: impl BufRead, out: &mut dyn Write) -> Ended {
+    fn replay(&self, mut input: impl BufRead, kept: &mut Kept, out: &mut dyn Write) -> Ended {
         let begins = input.fill_buf().map_err(|why| self.failure(why))?;
         match kind::of(begins).map_err(|why| self.failure(why))? {
-            Kind::Log => log::run(self, input, out),
-            Kind::Stamps => stamps::run(self, input, out),
+            Kind::Log => log::run(self, input, kept, out),
+            Kind::Stamps if kept.taken.is_some() => {
+                Err(Failure::new("--stamps", format!("{} is a stamp file already", self.name)))
+            }
+            Kind::Stamps => stamps::run(self, input, kept, out),
         }
     }
 

@@ -17,7 +17,7 @@ const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 /// Largest frequency that the kernel takes, ppm.
 const MOST_PPM: f64 = 500.0;
-/// How fast the kernel's idea of its error grows.
+/// How much the kernel's idea of its error grows each second, s.
 const GROWTH: f64 = 500e-6;
 /// So close to a leap second, s, Unix time is no measure of a clock.
 const LEAPING: i64 = 3;
@@ -95,7 +95,7 @@ pub(crate) struct SystemClock {
     /// Unix time that it showed, ns, and the host's clocks then, ns.
     anchor: (i64, i64),
     frequency: Rate,
-    /// Word that the kernel was told last, and when by the host's clocks, ns.
+    /// Word that the kernel was told last, and what it showed then, Unix ns.
     told: Option<(KernelWord, i64)>,
     /// The midnight, Unix s, and what happens there.
     leap: Option<(i64, i8)>,
@@ -185,7 +185,7 @@ impl SystemClock {
                 } else if !armed {
                     self.leap = Some((midnight, word.leap));
                 }
-                self.told = Some((word, self.anchor.1));
+                self.told = Some((word, self.anchor.0));
             }
         }
     }
@@ -207,7 +207,9 @@ impl SystemClock {
         let frac = Instant::from_nanos(unix.rem_euclid(NANOS).into()).frac();
         let system = leaps.instant(unix.div_euclid(NANOS), frac);
         let bound = self.told.and_then(|(word, then)| {
-            let grown = (self.anchor.1 - then) as f64 * 1e-9 * GROWTH;
+            // The kernel lets it grow where a second of its clock begins.
+            let turns = self.anchor.0.div_euclid(NANOS) - then.div_euclid(NANOS);
+            let grown = turns.max(0) as f64 * GROWTH;
             Some(seconds(word.max_error?) + grown)
         });
         Some(SystemSample {

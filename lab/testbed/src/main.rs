@@ -9,6 +9,7 @@ mod look;
 mod member;
 mod pick;
 mod stamps;
+mod timex;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
@@ -46,6 +47,9 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
            read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
            error, whether its bound held, and each change of status and epoch, as JSON
+       truechimer-testbed timex [REFERENCE SECONDS EVERY_MS]
+           print what node_exporter makes of adjtimex(2); or read it again and again, as ScyllaDB
+           does, and print whether its bound held, and each change of whether it is trusted, as JSON
        truechimer-testbed inject INTERFACE
            send each line of standard input, a frame in hexadecimal, as it is; print the system
            clock before and after each (ns)
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
         ["serve", listen, line] => serve(listen, line),
         ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
         ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
+        ["timex"] => timex::print(),
+        ["timex", reference, seconds, every] => timex::watch(reference, seconds, every),
         ["inject", interface] => inject(interface),
         ["member", group] => member(group),
         ["stranger", group] => stranger(group),

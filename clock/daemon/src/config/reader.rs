@@ -75,22 +75,78 @@ const TABLES: [Table<'_>; 6] = [
     ("[audit]", AUDIT),
 ];
 
-/// Keys that other daemons have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 9] = [
-    (&["server", "servers", "pool", "pools", "peer"], "a server is [[source]] with host = \"…\""),
+/// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
+const FOREIGN: [(&[&str], &str); 20] = [
+    (
+        &["server", "servers", "pool", "pools", "peer", "NTP", "FallbackNTP", "Time"],
+        "a server is [[source]] with host = \"…\"",
+    ),
     (&["address", "hostname"], "that is `host` in [[source]]"),
-    (&["nts", "key", "keys", "keyfile"], "nothing is authenticated here"),
+    (&["mode", "count"], "every [[source]] is one server: leave it out"),
+    (
+        &["nts", "ntsport", "certset", "key", "keys", "keyfile", "autokey"],
+        "nothing is authenticated here",
+    ),
     (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
-    (&["minpoll", "maxpoll"], "that is `poll` in [[source]], in seconds"),
+    (
+        &[
+            "minpoll",
+            "maxpoll",
+            "poll-interval-limits",
+            "initial-poll-interval",
+            "PollIntervalMinSec",
+            "PollIntervalMaxSec",
+        ],
+        "that is `poll` in [[source]], in seconds",
+    ),
+    (
+        &["prefer", "true", "trust", "require"],
+        "no source has more weight than another: a majority decides. One that shall not decide has \
+         noselect = true",
+    ),
+    (&["xleave"], "servers are always asked in the basic mode: leave it out"),
+    (&["version", "extfield"], "the version is always 4: leave it out"),
+    (
+        &[
+            "maxdelay",
+            "maxdelayratio",
+            "maxdelaydevratio",
+            "maxdelayquant",
+            "minsamples",
+            "maxsamples",
+            "filter",
+            "polltarget",
+            "presend",
+            "RootDistanceMaxSec",
+        ],
+        "late packets are weighed by what their path does, not thrown away: leave it out",
+    ),
     (&["refclock"], "a pulse is [[source]] with pps = \"…\"; other reference clocks are not there"),
-    (&["driftfile"], "that is `state`, which is kept by itself"),
+    (&["driftfile", "dumpdir"], "that is `state`, which is kept by itself"),
     (&["makestep"], "that is `step` and `step-above` in [system-clock]"),
-    (&["allow", "deny"], "who may ask is an option of 'truechimer serve'"),
+    (&["maxchange"], "that is `max-step`"),
+    (&["maxclockerror"], "that is `max-wander-ppm`"),
+    (&["leapseclist", "leapsectz", "leapfile"], "that is `leap-file`"),
+    (&["rtcsync"], "the kernel does it where [system-clock] has discipline = true"),
+    (&["hwtimestamp", "interface"], "stamps are the kernel's, of any interface: leave it out"),
+    (&["log", "logdir", "statsdir", "statistics"], "that is `replay-log`"),
+    (
+        &["allow", "deny", "restrict", "local", "broadcast", "ratelimit"],
+        "who is served is an option of 'truechimer serve'",
+    ),
+];
+/// Where the port stands that somebody wants to set by itself.
+const PORTS: [(&str, &str); 2] = [
+    ("[[source]]", "it stands behind the host: host = \"ntp.example.org:123\""),
+    ("[metrics]", "it stands behind the address: listen = \"127.0.0.1:9924\""),
 ];
 
 fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
-    match FOREIGN.iter().find(|(keys, _)| keys.contains(&key)) {
-        Some((_, hint)) => reader.problem(offset, format!("unknown key `{key}`; {hint}")),
+    let port = PORTS.iter().find(|(name, _)| key == "port" && *name == table.0);
+    let foreign = || FOREIGN.iter().find(|(keys, _)| keys.contains(&key));
+    let hint = port.map(|(_, hint)| *hint).or_else(|| foreign().map(|(_, hint)| *hint));
+    match hint {
+        Some(hint) => reader.problem(offset, format!("unknown key `{key}`; {hint}")),
         None => reader.unknown(key, offset, table),
     }
 }
@@ -191,7 +247,7 @@ fn clockbound(
                 Some(_) => reader.wrong("directory", value, "must begin with /"),
                 None => {}
             },
-            other => reader.unknown(other, key.span().start, TABLES[3]),
+            other => unknown(reader, other, key.span().start, TABLES[3]),
         }
     }
     if !table.contains_key("pages") {

@@ -63,6 +63,10 @@ pub struct Heard {
     /// Round trip less the server's residence time: of this exchange, or if it was refused of the
     /// newest that was used.
     pub rtt: Option<Span>,
+    /// The exchange, if it was used: stamps in counts, the server's times leap-free.
+    pub exchange: Option<Exchange>,
+    /// The server's two times in it as UTC.
+    pub server_utc: Option<[Utc; 2]>,
     /// The delays there and back of an exchange that was used, by the published clock: the server's
     /// receive stamp − the departure, and the arrival − the server's transmit stamp.
     pub delays: Option<(Span, Span)>,
@@ -180,6 +184,9 @@ impl Before {
             if after.accepted > before.accepted || refused.is_some() {
                 let exchange = engine.last_exchange(id).filter(|_| refused.is_none());
                 let heard = Heard {
+                    exchange: exchange.copied(),
+                    server_utc: exchange
+                        .map(|x| [x.server_received, x.server_sent].map(|at| hand.leaps.utc(at))),
                     delays: exchange.map(|x| delays(x, hand)),
                     refused,
                     status: after.status,

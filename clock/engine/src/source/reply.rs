@@ -9,7 +9,7 @@ use truechimer_ntp::{Demand, Refusal, Timestamp};
 use truechimer_time::{Count, Span, Stamp};
 
 use super::{Clock, Heard, LeapSmear, Plan, Source};
-use crate::leap::later_reading;
+use crate::leap::nearer_showing;
 use crate::peer::Sample;
 
 /// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
@@ -33,7 +33,7 @@ impl Source {
             Err(refusal) => return Heard::Refused(self.refused(&refusal, received.count)),
         };
         self.recognise(from, received.count, *others);
-        let instant = |t: Timestamp| later_reading(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
+        let instant = |t: Timestamp| nearer_showing(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
         let mut exchange = Exchange {
             sent,
             server_received: instant(reply.receive),

@@ -12,7 +12,8 @@ use truechimer_sim::stamps::Digits;
 use truechimer_time::{Instant, Span, Utc};
 use truechimer_timehands::Status;
 
-use super::{Job, Rows, list, spreads, write_facts};
+use super::drawn::{Against, Drawn};
+use super::{Job, Kept, Rows, list, spreads, write_facts};
 use truechimer_command::show::{json, ppb};
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -69,7 +70,7 @@ impl Compared {
     }
 }
 
-pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
+pub fn run(job: &Job<'_>, input: impl BufRead, kept: &mut Kept, out: &mut dyn Write) -> Ended {
     let args = job.args;
     for (given, option) in [
         (args.hz.is_some(), "--hz"),
@@ -93,8 +94,18 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
         first: None,
         gathered: Gathered::default(),
     };
+    let mut drawn = Drawn::new(job.estimator.map_or("the log's own", Kind::name));
+    let reports = args.report.is_some();
     let mut each = |happened: &Happened| -> io::Result<()> {
         compared.add(happened);
+        if let Some(taken) = &mut kept.taken {
+            taken.add(happened);
+        }
+        if reports && let (What::Reply(heard), Some((at, _))) = (&happened.what, happened.time) {
+            let naive = (Against::Naive, heard.naive_offset());
+            let logged = (Against::Logged, happened.ahead_of_logged());
+            drawn.add(at, [naive, logged], happened.bound);
+        }
         match job.rows {
             Rows::None => Ok(()),
             Rows::Csv => writeln!(out, "{}", csv(happened).map_err(io::Error::other)?),
@@ -104,9 +115,13 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
             }
         }
     };
-    let options = Options { method: args.estimator.map(Kind::method) };
+    let options = Options { method: job.estimator.map(Kind::method) };
     let done = repeat(input, options, &mut each);
     let logged = compared.gathered.spread();
+    if let Ok(summary) = &done {
+        drawn.sum(&[(Against::Logged, logged)], summary.used);
+    }
+    kept.drawn.push(drawn);
     let (answer, good) = match &done {
         Ok(summary) if summary.events == 0 => (Answer::Empty(summary), false),
         Ok(summary) if summary.estimator.is_some() => (Answer::Other { summary, logged }, true),
@@ -149,7 +164,7 @@ fn show(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let name = &job.name;
-    match job.args.estimator {
+    match job.estimator {
         None => writeln!(out, "{name}: every decision is the same to the last bit\n")?,
         Some(other) => {
             let other = other.name();

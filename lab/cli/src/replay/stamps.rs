@@ -10,7 +10,8 @@ use truechimer_sim::replay::{
 };
 use truechimer_time::{Period, Span};
 
-use super::{Job, Rows, list, percent, spreads, write_facts};
+use super::drawn::{Against, Drawn};
+use super::{Job, Kept, Rows, list, percent, spreads, write_facts};
 use truechimer_command::show::{frequency, json};
 use truechimer_command::{Ended, Outcome};
 
@@ -19,10 +20,10 @@ struct Answer<'a> {
     summary: &'a Replayed,
 }
 
-pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
+pub fn run(job: &Job<'_>, input: impl BufRead, kept: &mut Kept, out: &mut dyn Write) -> Ended {
     let args = job.args;
     let options = ReplayOptions {
-        estimator: args.estimator.unwrap_or(OURS),
+        estimator: job.estimator.unwrap_or(OURS),
         nominal: args.hz.map(Period::from_hz),
         stamp_error: args.stamp_error,
         root_distance: args.root_distance,
@@ -34,7 +35,14 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
         writeln!(out, "{CSV_HEADER}")?;
     }
     let mut text = String::new();
+    let mut drawn = Drawn::new(options.estimator.name());
+    let reports = args.report.is_some();
     let mut each = |judged: &Judged| -> io::Result<()> {
+        if reports && let Some(clock) = judged.clock {
+            let reference = (Against::Reference, judged.error());
+            let naive = (Against::Naive, judged.offset());
+            drawn.add(clock.time, [reference, naive], Some(clock.bound));
+        }
         text.clear();
         match job.rows {
             Rows::None => return Ok(()),
@@ -49,6 +57,10 @@ pub fn run(job: &Job<'_>, input: impl BufRead, out: &mut dyn Write) -> Ended {
         Err(ReplayError::Output(error)) => return Err(error.into()),
         Err(why) => return Err(job.failure(why)),
     };
+    let reference = sum.reference.as_ref().and_then(|reference| reference.error);
+    let spread = [(Against::Reference, reference), (Against::Naive, sum.offset)];
+    drawn.sum(&spread, sum.used);
+    kept.drawn.push(drawn);
     let short = short(&sum);
     match job.rows {
         Rows::Csv => {}

@@ -288,6 +288,41 @@ fn seconds_since_1900_are_named() {
 }
 
 #[test]
+fn several_estimators_come_into_one_report() {
+    let dir = Dir::new();
+    let file = dir.write("lan.stamps", stamps());
+    let page = dir.join("replay.html");
+    let shown = lab(&["replay", "--estimator", "ours,published,pi", "--report", &page, &file]);
+    assert_eq!((shown.code, shown.err.as_str()), (0, ""), "{shown:?}");
+    for name in ["ours", "published", "pi"] {
+        assert!(shown.out.contains(&format!("'{name}' over 340 rows")), "{}", shown.out);
+    }
+    let page = std::fs::read_to_string(&page).unwrap();
+    for part in ["The clock - the reference", "without a filter", "Bound", "published", "</html>"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("the clock in the log"), "there is none");
+    let both = ["replay", "--estimator", "ours,pi"];
+    let lines = lab(&[&both[..], &["--json", "--summary", &file]].concat()).out;
+    let names: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["summary"]["estimator"].clone())
+        .collect();
+    assert_eq!(names, ["ours", "pi"]);
+    for (arguments, says) in [
+        (&["--csv", &file][..], "--csv: takes one estimator at a time"),
+        (&["--json", &file], "--json: prints rows of one estimator at a time: add --summary"),
+        (&["-"], "--estimator: standard input can be read only once: name a file"),
+        (&["--report", "/nonexistent/x.html", &file], "/nonexistent/x.html"),
+    ] {
+        let told = lab(&[&both[..], arguments].concat());
+        assert!(told.code == 2 && told.err.contains(says), "{told:?}");
+    }
+    let again = lab(&["replay", "--stamps", &dir.join("again"), &file]);
+    assert!(again.code == 2 && again.err.contains("is a stamp file already"), "{again:?}");
+}
+
+#[test]
 fn a_log_tells_how_far_another_estimator_is_from_it() {
     let dir = Dir::new();
     let mut server = Process::start(
@@ -321,6 +356,26 @@ fn a_log_tells_how_far_another_estimator_is_from_it() {
     assert!(shown.out.lines().skip(1).all(|line| line.chars().count() <= 80), "{}", shown.out);
     let settled = lab(&["replay", "--estimator", "published", "--settle", "999", &log]);
     assert!(settled.out.contains("clock - logged       -"), "{}", settled.out);
+
+    // What it used of its source is a stamp file like any other.
+    let stamps = dir.join("day.stamps");
+    let taken = lab(&["replay", "--stamps", &stamps, &log]);
+    assert_eq!((taken.code, taken.err.as_str()), (0, ""), "{taken:?}");
+    let text = std::fs::read_to_string(&stamps).unwrap();
+    let rows = text.lines().filter(|line| !line.starts_with('#')).count();
+    assert!(text.contains("# nominal-hz: ") && text.contains("# root-distance: "), "{text}");
+    let again = lab(&["replay", "--json", "--summary", &stamps]);
+    let sum: Value = serde_json::from_str(again.out.lines().last().unwrap()).unwrap();
+    let sum = &sum["summary"];
+    assert!(rows >= 4 && sum["rows"] == rows && sum["used"] == rows, "{rows}: {again:?}");
+    assert!(sum["bound"]["median_us"].as_f64().unwrap() < 1e6, "the same machine's clock: {sum}");
+    let wrong = lab(&["replay", "--stamps", &stamps, "--source", "nobody", &log]);
+    assert!(wrong.code == 2 && wrong.err.contains("`nobody` is not in"), "{wrong:?}");
+    let page = dir.join("log.html");
+    let both = lab(&["replay", "--estimator", "ours,published", "--report", &page, &log]);
+    assert_eq!((both.code, both.err.as_str()), (0, ""), "{both:?}");
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("the clock in the log") && !page.contains("the reference"));
 
     // The naive offset is no zero, as that from the only source is.
     let csv = lab(&["replay", "--csv", "--estimator", "published", &log]).out;
