@@ -14,17 +14,16 @@ use arrayvec::ArrayVec;
 use crate::Sample;
 use crate::constants::Constants;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
-use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
+use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
-/// Late packets in a row after which the path may be longer, if they are late by much.
-const FEW: usize = 4;
-/// Exchanges within which a path that changed is not thought to have changed again.
-const SETTLING: u32 = 16;
-/// Exchanges after which a change of the path is told, and how certain it has to be.
-const TOLD_AFTER: u32 = 3;
+/// Certainty at which a change of the path is told, once [`FEW`] exchanges agree.
 const CERTAIN: f64 = 0.99;
+
+/// Exchanges without a proposal after which only the likeliest is left. A queue that hides the floor
+/// from the first exchange on seldom lasts longer.
+const QUIET: usize = 2 * PATIENCE;
 
 /// A day, s.
 const DAY: f64 = 86400.0;
@@ -57,7 +56,7 @@ fn insert(all: &mut Hypotheses, one: Hypothesis) {
 pub struct Events {
     all: Hypotheses,
     /// Exchanges since anything was proposed.
-    quiet: u32,
+    quiet: usize,
 }
 
 /// Innovation of an exchange by one hypothesis, before it takes that in.
@@ -183,7 +182,7 @@ impl Proposal<'_> {
         let large = self.c.record * libm::log(1.0 - by / idle);
         let mut shared = ALIKE.map(|x| x / 2.0);
         shared[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
-        let cost = -libm::log(n) - n / self.c.hidden - large;
+        let cost = -libm::log(n) - n / QUIET as f64 - large;
         self.add(Event::Floor, cost, |law| law.inflate(&shared, by * by));
     }
 
@@ -221,7 +220,7 @@ impl Proposal<'_> {
         let back = self.seen.is_early() || x * x < self.c.early * self.c.early * p;
         let Hypothesis { wander, age, .. } = *self.parent;
         let idle = self.parent.idle(self.c);
-        let calm = wander < idle * idle && f64::from(age) % self.c.patience == 0.0;
+        let calm = wander < idle * idle && (age as usize).is_multiple_of(PATIENCE);
         let maybe = match self.parent.event {
             Event::Server => back,
             Event::Wander => calm,
@@ -315,7 +314,8 @@ impl Events {
     /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
     /// that the path has changed.
     pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {
-        let young = self.all.iter().any(|h| h.event == Event::Path && h.age < SETTLING);
+        // A path that has just changed is not thought to have changed again.
+        let young = self.all.iter().any(|h| h.event == Event::Path && (h.age as usize) < WINDOW);
         let mut new = Hypotheses::new();
         for parent in &mut self.all {
             let seen = Innovation::of(parent, sample, c);
@@ -342,7 +342,7 @@ impl Events {
         let pending = |h: &&Hypothesis| h.event == Event::Path;
         let share: f64 = self.all.iter().filter(pending).map(|h| libm::exp(h.log)).sum();
         let best = self.all.first().filter(pending)?;
-        if share < CERTAIN || best.age < TOLD_AFTER {
+        if share < CERTAIN || (best.age as usize) < FEW - 1 {
             return None;
         }
         let floors = best.filter.now().project(&ALIKE).mean;
@@ -356,7 +356,7 @@ impl Events {
     /// Leaves those that are not out of the question, and lets them be certain together.
     fn prune(&mut self, c: &Constants) {
         let top = self.all[0].log;
-        if f64::from(self.quiet) >= 2.0 * c.patience {
+        if self.quiet >= QUIET {
             self.all.truncate(1);
         }
         // The likeliest stays even if it is no number: the estimator begins again then.
@@ -367,7 +367,7 @@ impl Events {
         };
         if share(|h| h.event == Event::None) > libm::exp(-c.told) * share(|_| true) {
             // What has not shown itself by now has not happened.
-            self.all.retain(|h| h.event == Event::None || f64::from(h.age) < c.patience);
+            self.all.retain(|h| h.event == Event::None || (h.age as usize) < PATIENCE);
         }
         self.merge();
         if let [one] = self.all.as_mut_slice()

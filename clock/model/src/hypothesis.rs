@@ -46,8 +46,12 @@ pub struct Hypothesis {
     pub late: [[f64; 2]; WINDOW],
 }
 
-/// Exchanges that are looked at for whether all were late.
+/// Exchanges in a row that are no chance if all of them say much ...
+pub const FEW: usize = 4;
+/// ... and if all of them say a little.
 pub const WINDOW: usize = 16;
+/// Time for an event to show itself, exchanges. Later it is the law of the delays that is judged.
+pub const PATIENCE: usize = 2 * WINDOW;
 
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
