@@ -40,8 +40,15 @@ pub struct Circumstances {
 /// Hypotheses, the likeliest first.
 type Hypotheses = ArrayVec<Hypothesis, MOST>;
 
-/// Adds one, if it is among the likeliest.
-fn insert(all: &mut Hypotheses, one: Hypothesis) {
+/// Adds one, if it is among the likeliest. Together with another one that differs from it in nothing
+/// that matters it takes one place.
+fn insert(all: &mut Hypotheses, mut one: Hypothesis) {
+    if let Some(k) = all.iter().position(|o| are_alike(o.filter.now(), one.filter.now())) {
+        let other = all.remove(k);
+        let log = either(other.log, one.log);
+        one = if other.log > one.log { other } else { one };
+        one.log = log;
+    }
     let place = all.iter().position(|other| one.log > other.log).unwrap_or(all.len());
     if place < MOST {
         if all.is_full() {
@@ -119,7 +126,7 @@ impl Proposal<'_> {
         child.late = [[0.0; 2]; WINDOW];
         // Whatever else happens, a server that has moved is where it should not be.
         let told = event == Event::None;
-        if !matches!(self.parent.event, Event::Server | Event::Wander) || told {
+        if !self.parent.is_servers() || told {
             child.event = event;
             child.before = FLOORS.map(|i| self.seen.law.x[i]);
         }
@@ -234,15 +241,13 @@ impl Proposal<'_> {
     /// The path has become longer, if this exchange and those before it were all late: four by much,
     /// or more of them by less.
     fn too_late(&mut self) {
-        if self.seen.is_early() {
-            return;
-        }
-        let idle = self.parent.idle(self.c);
+        let idle = [0, 1].map(|d| self.parent.laws[d].idle(self.c));
         for (count, least) in [(FEW, self.c.late), (WINDOW, self.c.less_late)] {
             let before = &self.parent.late[..count - 1];
-            let late =
-                [0, 1].map(|d| before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
-            let each = late.map(|late| if late > least * idle { late } else { 0.0 });
+            let each = [0, 1].map(|d| {
+                let late = before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min);
+                if late > least * idle[d] { late } else { 0.0 }
+            });
             if each[0] + each[1] > 0.0 {
                 let both = each[0] > 0.0 && each[1] > 0.0;
                 self.path(each, both.then_some((each[0] + each[1]) / 2.0));
@@ -308,14 +313,14 @@ impl Events {
     /// Whether it is beyond doubt that the server has moved.
     pub fn has_moved(&self, c: &Constants) -> bool {
         let others = self.all.iter().filter(|h| h.event != Event::Server);
-        others.map(|h| libm::exp(h.log)).sum::<f64>() < libm::exp(-c.hold)
+        // Those that are out of the question may have had as much as that takes.
+        let all = libm::exp(-c.sure) + others.map(|h| libm::exp(h.log)).sum::<f64>();
+        all < libm::exp(-c.hold)
     }
 
     /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
     /// that the path has changed.
     pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {
-        // A path that has just changed is not thought to have changed again.
-        let young = self.all.iter().any(|h| h.event == Event::Path && (h.age as usize) < WINDOW);
         let mut new = Hypotheses::new();
         for parent in &mut self.all {
             let seen = Innovation::of(parent, sample, c);
@@ -324,9 +329,7 @@ impl Events {
                 proposal.too_early(now);
             }
             proposal.undone();
-            if !young {
-                proposal.too_late();
-            }
+            proposal.too_late();
             parent.late.rotate_right(1);
             parent.late[0] = seen.late;
             parent.update(sample, c);
@@ -362,12 +365,18 @@ impl Events {
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
         self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
-        let share = |which: fn(&&Hypothesis) -> bool| -> f64 {
-            self.all.iter().filter(which).map(|h| libm::exp(h.log - top)).sum()
-        };
-        if share(|h| h.event == Event::None) > libm::exp(-c.told) * share(|_| true) {
-            // What has not shown itself by now has not happened.
-            self.all.retain(|h| h.event == Event::None || (h.age as usize) < PATIENCE);
+        // What has not shown itself by now has not happened: no event if nothing explains as much, and
+        // no server's if a path does.
+        let simple: [fn(&Hypothesis) -> bool; 2] =
+            [|h| h.event == Event::None, |h| !h.is_servers()];
+        for is_simple in simple {
+            let share = |all: bool| -> f64 {
+                let some = self.all.iter().filter(|h| all || is_simple(h));
+                some.map(|h| libm::exp(h.log - top)).sum()
+            };
+            if share(false) > libm::exp(-c.told) * share(true) {
+                self.all.retain(|h| is_simple(h) || (h.age as usize) < PATIENCE);
+            }
         }
         self.merge();
         if let [one] = self.all.as_mut_slice()

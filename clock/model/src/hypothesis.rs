@@ -77,6 +77,12 @@ impl Hypothesis {
         }
     }
 
+    /// Whether it is the server whose time is another one.
+    #[must_use]
+    pub fn is_servers(&self) -> bool {
+        matches!(self.event, Event::Server | Event::Wander)
+    }
+
     /// Typical delay of the idle path, s.
     #[must_use]
     pub fn idle(&self, c: &Constants) -> f64 {
