@@ -21,10 +21,10 @@ const SLOTS: usize = 32;
 /// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = 8;
 const NEAR_SECONDS: f64 = NEAR as f64 * SLOT_SECONDS;
-/// Older exchanges, for long baselines only: how long a slot lasts, s, and how many are kept (2.3
-/// hours).
-const OLD_SECONDS: f64 = 512.0;
-const OLD_SLOTS: usize = 16;
+/// Older exchanges, for long baselines only: slots of [`NEAR_SECONDS`] each, and how far back they
+/// reach, s (2.3 hours).
+const OLD_SLOTS: usize = SLOTS / 2;
+pub(crate) const OLD_SECONDS: f64 = OLD_SLOTS as f64 * NEAR_SECONDS;
 
 /// The recent past of which the oscillator promises that its rate stays near the mean, s: 2.8 hours.
 /// Of a mean over more (nobody was heard meanwhile) it may be off by as much more.
@@ -156,7 +156,7 @@ impl CausalRate {
     /// Keeps the best of each longer slot of the old.
     fn retire(&mut self, point: Point, seconds: &impl Fn(Count, Count) -> f64) {
         match (self.old_begun, self.old.back_mut()) {
-            (Some(begun), Some(best)) if seconds(begun, point.at) < OLD_SECONDS => {
+            (Some(begun), Some(best)) if seconds(begun, point.at) < NEAR_SECONDS => {
                 if point.own.width() < best.own.width() {
                     *best = point;
                 }

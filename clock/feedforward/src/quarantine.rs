@@ -13,16 +13,16 @@
 use truechimer_model::Known;
 use truechimer_time::Count;
 
+use crate::ACCEPT_STEP_AFTER;
 use crate::corridor::Corridor;
+use crate::number::seconds;
 use crate::ours::{Measured, Memory};
 
-/// However short the time is that the user wants, so many in a row must agree ...
+/// However short the time is that the user wants, so many in a row must agree: by the known rate, if
+/// the newcomers were restless ...
 const LEAST: u32 = 8;
-/// ... or, at polls so slow that they take longer than this (s), so many.
-const LONG: f64 = 3600.0;
+/// ... or, at polls so slow that they take longer than anybody wants, so many.
 const FEW: u32 = 3;
-/// Newcomers that were restless are called so until so many in a row have agreed by the known rate.
-const CALM: u32 = 8;
 /// Where newcomers and what is known meet at last, because the latter's bound has grown, an
 /// exchange is a newcomer if it is so many standard deviations from where the clock is likely to
 /// have gone, or nearer to the others of them.
@@ -56,7 +56,8 @@ impl Run {
 /// Whether so many in a row that have lasted for so long are believed, if that is to take `wanted`
 /// s.
 pub(crate) fn enough(count: u32, lasted: f64, wanted: f64) -> bool {
-    lasted >= wanted && (count >= LEAST || count >= FEW && lasted >= LONG)
+    let long = seconds(ACCEPT_STEP_AFTER);
+    lasted >= wanted && (count >= LEAST || count >= FEW && lasted >= long)
 }
 
 /// The rate of θ, how far it may be off, and how far the rate of any counter may be.
@@ -198,7 +199,7 @@ impl Quarantine {
 
     /// They agree only by another rate than the known one: they may go anywhere.
     pub(crate) fn restless(&self) -> bool {
-        self.steady.count < self.loose.count.min(CALM)
+        self.steady.count < self.loose.count.min(LEAST)
     }
 
     /// The beginning of the agreement that will be believed first.

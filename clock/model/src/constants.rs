@@ -64,8 +64,6 @@ constants! {
     kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
     stretch: 128.0, "s", "First stretch, whose stamps are worked through again: the rate hardly walks within it.";
     start_worth: 0.5, "1", "Share of what the first stamps say that counts: the law they are read by comes of them.";
-    slow_start: 0.5, "1", "Probability of slow queues from which on the start is theirs.";
-    mix: 0.5, "1", "Share of a mode that is its own below which it takes over from the others.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
     // Events.
     sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
@@ -73,9 +71,8 @@ constants! {
     late: 8.0, "typical delays", "The same above the floor, of four in a row.";
     less_late: 1.0, "typical delays", "The same of sixteen.";
     record: 2.0, "1", "A packet faster than all before it is so by x typical delays with (1 + x) to minus this power.";
-    hidden: 64.0, "exchanges", "A queue that hides the floor from the first exchange on seldom lasts longer.";
     path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
-    server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
+    server: 0.1, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
     wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
     wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
@@ -83,5 +80,4 @@ constants! {
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
     undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";
-    patience: 32.0, "exchanges", "Time for an event to show itself. Later it is the law of the delays that is judged.";
 }

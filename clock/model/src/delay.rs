@@ -24,7 +24,7 @@ const SCALE: [f64; SCALES] = {
     scale
 };
 /// ln 4.
-const LN_STEP: f64 = 1.386_294_361_119_890_6;
+const LN_STEP: f64 = 2.0 * core::f64::consts::LN_2;
 /// A component whose density is e to minus this of another's is left out.
 const NEGLIGIBLE: f64 = 40.0;
 /// Least variance of a stamp, s².

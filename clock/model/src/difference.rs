@@ -13,7 +13,7 @@ pub const INTERVAL: f64 = 1000.0;
 /// Time between two instants, s: a clock that wanders by 10⁻⁹ /√s strays by 0.2 µs from the line.
 const APART: f64 = 120.0;
 /// Instants kept: the oldest is an interval old even just before a new one is made.
-const COPIES: usize = 10;
+const COPIES: usize = (INTERVAL / APART) as usize + 2;
 
 /// θ of an earlier instant.
 #[derive(Clone, Copy, Default, Debug)]

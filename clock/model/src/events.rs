@@ -14,17 +14,16 @@ use arrayvec::ArrayVec;
 use crate::Sample;
 use crate::constants::Constants;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
-use crate::hypothesis::{Event, Hypothesis, WINDOW, sums};
+use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
-/// Late packets in a row after which the path may be longer, if they are late by much.
-const FEW: usize = 4;
-/// Exchanges within which a path that changed is not thought to have changed again.
-const SETTLING: u32 = 16;
-/// Exchanges after which a change of the path is told, and how certain it has to be.
-const TOLD_AFTER: u32 = 3;
+/// Certainty at which a change of the path is told, once [`FEW`] exchanges agree.
 const CERTAIN: f64 = 0.99;
+
+/// Exchanges without a proposal after which only the likeliest is left. A queue that hides the floor
+/// from the first exchange on seldom lasts longer.
+const QUIET: usize = 2 * PATIENCE;
 
 /// A day, s.
 const DAY: f64 = 86400.0;
@@ -41,8 +40,15 @@ pub struct Circumstances {
 /// Hypotheses, the likeliest first.
 type Hypotheses = ArrayVec<Hypothesis, MOST>;
 
-/// Adds one, if it is among the likeliest.
-fn insert(all: &mut Hypotheses, one: Hypothesis) {
+/// Adds one, if it is among the likeliest. Together with another one that differs from it in nothing
+/// that matters it takes one place.
+fn insert(all: &mut Hypotheses, mut one: Hypothesis) {
+    if let Some(k) = all.iter().position(|o| are_alike(o.filter.now(), one.filter.now())) {
+        let other = all.remove(k);
+        let log = either(other.log, one.log);
+        one = if other.log > one.log { other } else { one };
+        one.log = log;
+    }
     let place = all.iter().position(|other| one.log > other.log).unwrap_or(all.len());
     if place < MOST {
         if all.is_full() {
@@ -57,7 +63,7 @@ fn insert(all: &mut Hypotheses, one: Hypothesis) {
 pub struct Events {
     all: Hypotheses,
     /// Exchanges since anything was proposed.
-    quiet: u32,
+    quiet: usize,
 }
 
 /// Innovation of an exchange by one hypothesis, before it takes that in.
@@ -120,7 +126,7 @@ impl Proposal<'_> {
         child.late = [[0.0; 2]; WINDOW];
         // Whatever else happens, a server that has moved is where it should not be.
         let told = event == Event::None;
-        if !matches!(self.parent.event, Event::Server | Event::Wander) || told {
+        if !self.parent.is_servers() || told {
             child.event = event;
             child.before = FLOORS.map(|i| self.seen.law.x[i]);
         }
@@ -183,7 +189,7 @@ impl Proposal<'_> {
         let large = self.c.record * libm::log(1.0 - by / idle);
         let mut shared = ALIKE.map(|x| x / 2.0);
         shared[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
-        let cost = -libm::log(n) - n / self.c.hidden - large;
+        let cost = -libm::log(n) - n / QUIET as f64 - large;
         self.add(Event::Floor, cost, |law| law.inflate(&shared, by * by));
     }
 
@@ -221,7 +227,7 @@ impl Proposal<'_> {
         let back = self.seen.is_early() || x * x < self.c.early * self.c.early * p;
         let Hypothesis { wander, age, .. } = *self.parent;
         let idle = self.parent.idle(self.c);
-        let calm = wander < idle * idle && f64::from(age) % self.c.patience == 0.0;
+        let calm = wander < idle * idle && (age as usize).is_multiple_of(PATIENCE);
         let maybe = match self.parent.event {
             Event::Server => back,
             Event::Wander => calm,
@@ -235,15 +241,13 @@ impl Proposal<'_> {
     /// The path has become longer, if this exchange and those before it were all late: four by much,
     /// or more of them by less.
     fn too_late(&mut self) {
-        if self.seen.is_early() {
-            return;
-        }
-        let idle = self.parent.idle(self.c);
+        let idle = [0, 1].map(|d| self.parent.laws[d].idle(self.c));
         for (count, least) in [(FEW, self.c.late), (WINDOW, self.c.less_late)] {
             let before = &self.parent.late[..count - 1];
-            let late =
-                [0, 1].map(|d| before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min));
-            let each = late.map(|late| if late > least * idle { late } else { 0.0 });
+            let each = [0, 1].map(|d| {
+                let late = before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min);
+                if late > least * idle[d] { late } else { 0.0 }
+            });
             if each[0] + each[1] > 0.0 {
                 let both = each[0] > 0.0 && each[1] > 0.0;
                 self.path(each, both.then_some((each[0] + each[1]) / 2.0));
@@ -309,13 +313,14 @@ impl Events {
     /// Whether it is beyond doubt that the server has moved.
     pub fn has_moved(&self, c: &Constants) -> bool {
         let others = self.all.iter().filter(|h| h.event != Event::Server);
-        others.map(|h| libm::exp(h.log)).sum::<f64>() < libm::exp(-c.hold)
+        // Those that are out of the question may have had as much as that takes.
+        let all = libm::exp(-c.sure) + others.map(|h| libm::exp(h.log)).sum::<f64>();
+        all < libm::exp(-c.hold)
     }
 
     /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
     /// that the path has changed.
     pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {
-        let young = self.all.iter().any(|h| h.event == Event::Path && h.age < SETTLING);
         let mut new = Hypotheses::new();
         for parent in &mut self.all {
             let seen = Innovation::of(parent, sample, c);
@@ -324,9 +329,7 @@ impl Events {
                 proposal.too_early(now);
             }
             proposal.undone();
-            if !young {
-                proposal.too_late();
-            }
+            proposal.too_late();
             parent.late.rotate_right(1);
             parent.late[0] = seen.late;
             parent.update(sample, c);
@@ -342,7 +345,7 @@ impl Events {
         let pending = |h: &&Hypothesis| h.event == Event::Path;
         let share: f64 = self.all.iter().filter(pending).map(|h| libm::exp(h.log)).sum();
         let best = self.all.first().filter(pending)?;
-        if share < CERTAIN || best.age < TOLD_AFTER {
+        if share < CERTAIN || (best.age as usize) < FEW - 1 {
             return None;
         }
         let floors = best.filter.now().project(&ALIKE).mean;
@@ -356,18 +359,24 @@ impl Events {
     /// Leaves those that are not out of the question, and lets them be certain together.
     fn prune(&mut self, c: &Constants) {
         let top = self.all[0].log;
-        if f64::from(self.quiet) >= 2.0 * c.patience {
+        if self.quiet >= QUIET {
             self.all.truncate(1);
         }
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
         self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
-        let share = |which: fn(&&Hypothesis) -> bool| -> f64 {
-            self.all.iter().filter(which).map(|h| libm::exp(h.log - top)).sum()
-        };
-        if share(|h| h.event == Event::None) > libm::exp(-c.told) * share(|_| true) {
-            // What has not shown itself by now has not happened.
-            self.all.retain(|h| h.event == Event::None || f64::from(h.age) < c.patience);
+        // What has not shown itself by now has not happened: no event if nothing explains as much, and
+        // no server's if a path does.
+        let simple: [fn(&Hypothesis) -> bool; 2] =
+            [|h| h.event == Event::None, |h| !h.is_servers()];
+        for is_simple in simple {
+            let share = |all: bool| -> f64 {
+                let some = self.all.iter().filter(|h| all || is_simple(h));
+                some.map(|h| libm::exp(h.log - top)).sum()
+            };
+            if share(false) > libm::exp(-c.told) * share(true) {
+                self.all.retain(|h| is_simple(h) || (h.age as usize) < PATIENCE);
+            }
         }
         self.merge();
         if let [one] = self.all.as_mut_slice()

@@ -46,8 +46,12 @@ pub struct Hypothesis {
     pub late: [[f64; 2]; WINDOW],
 }
 
-/// Exchanges that are looked at for whether all were late.
+/// Exchanges in a row that are no chance if all of them say much ...
+pub const FEW: usize = 4;
+/// ... and if all of them say a little.
 pub const WINDOW: usize = 16;
+/// Time for an event to show itself, exchanges. Later it is the law of the delays that is judged.
+pub const PATIENCE: usize = 2 * WINDOW;
 
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
@@ -71,6 +75,12 @@ impl Hypothesis {
             before,
             late: [[0.0; 2]; WINDOW],
         }
+    }
+
+    /// Whether it is the server whose time is another one.
+    #[must_use]
+    pub fn is_servers(&self) -> bool {
+        matches!(self.event, Event::Server | Event::Wander)
     }
 
     /// Typical delay of the idle path, s.

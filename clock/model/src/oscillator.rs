@@ -109,7 +109,7 @@ impl Oscillator {
             let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];
             self.weights[m] = kept + PRIOR[m] * (c.mode_change * own + c.kind_change * other);
             let own = kept / self.weights[m];
-            if own < c.mix {
+            if own < 0.5 {
                 self.modes[m] = self.modes[m].mixed(own, &all);
             }
         }

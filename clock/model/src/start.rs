@@ -11,14 +11,8 @@ use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, fitted};
 use crate::gaussian::{Gaussian, OFFSET, RATE, Vector, Walks};
-use crate::hypothesis::{Hypothesis, sums};
+use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
-/// Exchanges that are worked through again at most ...
-const MOST: usize = 32;
-/// ... and at least.
-const FEW: usize = 16;
-/// Exchanges that may show a slow queue, at least.
-const FEWEST: usize = 4;
 /// Random walk of the rate after it, 1/√s: quartz in still air.
 const WALK: f64 = 2e-9;
 /// Rounds for each new exchange: the sites are nearly right from the exchange before.
@@ -49,9 +43,9 @@ pub struct Start {
     noise: [f64; 2],
     rtt: f64,
     count: usize,
-    gaps: [f64; MOST],
-    samples: [Sample; MOST],
-    sites: [[Site; 2]; MOST],
+    gaps: [f64; PATIENCE],
+    samples: [Sample; PATIENCE],
+    sites: [[Site; 2]; PATIENCE],
 }
 
 fn tell(law: &mut Gaussian, sum: &Vector, site: Site) {
@@ -75,21 +69,21 @@ impl Start {
             noise,
             rtt,
             count: 0,
-            gaps: [0.0; MOST],
-            samples: [Sample::default(); MOST],
-            sites: [[Site::default(); 2]; MOST],
+            gaps: [0.0; PATIENCE],
+            samples: [Sample::default(); PATIENCE],
+            sites: [[Site::default(); 2]; PATIENCE],
         }
     }
 
     /// Whether enough is known.
     pub fn is_over(&self, c: &Constants) -> bool {
         let time: f64 = self.gaps[..self.count].iter().skip(1).sum();
-        self.count >= MOST || (self.count >= FEW && time > c.stretch)
+        self.count >= PATIENCE || (self.count >= WINDOW && time > c.stretch)
     }
 
     /// Law of the delays as the round trips show it, for a counter of this rate.
     pub fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
-        let mut trips = [0.0; MOST];
+        let mut trips = [0.0; PATIENCE];
         for (trip, sample) in trips.iter_mut().zip(&self.samples[..self.count]) {
             *trip = sample.trip(rate).unwrap_or(0.0);
         }
@@ -103,7 +97,7 @@ impl Start {
 
     /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.
     pub fn take(&mut self, gap: f64, sample: Sample, rate: f64, c: &Constants) -> Hypothesis {
-        if self.count < MOST {
+        if self.count < PATIENCE {
             (self.gaps[self.count], self.samples[self.count]) = (gap, sample);
             self.count += 1;
         }
@@ -139,14 +133,14 @@ impl Start {
     /// and a wide law foretells less well; or where there are no round trips.
     fn filtered(&self, rate: f64, c: &Constants) -> Option<Hypothesis> {
         let round = self.samples[0].trip(0.0).is_some();
-        if round && self.count < FEWEST {
+        if round && self.count < FEW {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt, c);
         let laws = self.noise.map(|noise| Law::new(weights, 0, noise));
         let all = self.filter(laws, c);
-        let slow = !round
-            || all.filter.tide() > c.slow_start && all.log > self.filter(self.laws(rate, c), c).log;
+        let slow =
+            !round || all.filter.tide() > 0.5 && all.log > self.filter(self.laws(rate, c), c).log;
         slow.then_some(all)
     }
 
@@ -164,7 +158,7 @@ impl Start {
 
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.
     fn revisit(&mut self, laws: &[Law; 2], c: &Constants) -> usize {
-        let mut times = [0.0; MOST];
+        let mut times = [0.0; PATIENCE];
         let (mut at, mut n) = (0.0, 0_usize);
         for (time, gap) in times.iter_mut().zip(&self.gaps[..self.count]) {
             at += if n > 0 { *gap } else { 0.0 };
@@ -177,7 +171,7 @@ impl Start {
         let expected = [laws[0].never_below(c), laws[1].never_below(c)];
         let mut law = self.before;
         still(end, 0.0)(&mut law);
-        let sum = |k: usize, d: usize, samples: &[Sample; MOST]| {
+        let sum = |k: usize, d: usize, samples: &[Sample; PATIENCE]| {
             let mut sum = sums(samples[k].duration)[d];
             sum[RATE] += sum[OFFSET] * (times[k] - end);
             sum

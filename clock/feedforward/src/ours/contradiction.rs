@@ -7,7 +7,7 @@ use super::measured::Measured;
 use super::past::{Memory, SHARE};
 use super::promise::{Broken, Promise};
 use super::state::State;
-use super::{FLOOR_NOISE, Ours, RATE_SIGMAS, UNKNOWN_RATE};
+use super::{FLOOR_NOISE, Ours, SIGMAS, UNKNOWN_RATE};
 use crate::causal_rate::{BoundedRate, CausalRate};
 use crate::corridor::Corridor;
 use crate::number::{fraction, seconds, span};
@@ -157,7 +157,7 @@ impl Ours {
         state.corridor = corridor;
         if evidence == Evidence::OtherRate {
             // It is the rate that is not what it was: nothing of it is known any more.
-            known.deviation = rates.unknown / RATE_SIGMAS;
+            known.deviation = rates.unknown / SIGMAS;
             let error = rates.unknown + old.rate.abs();
             self.causal = CausalRate::new(BoundedRate { rate: old.rate, error });
             state.corridor = m.corridor(old.rate, rates.unknown);
@@ -258,7 +258,7 @@ impl Ours {
         let error = rate.error + self.promised_wander(state, m.received);
         let old = state.model.later(self.seconds(state.at, m.received));
         let theta = both.clamp(m.middle(rate.rate));
-        let known = Known { mean: rate.rate, deviation: error / RATE_SIGMAS };
+        let known = Known { mean: rate.rate, deviation: error / SIGMAS };
         self.restart(state, m, theta, known, error);
         self.causal = CausalRate::new(BoundedRate { rate: rate.rate, error });
         state.corridor = both;

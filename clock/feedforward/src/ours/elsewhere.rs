@@ -12,14 +12,12 @@ use super::Ours;
 use super::agreement::Carried;
 use super::likely::Waits;
 use super::measured::Measured;
+use super::past::SHARE;
 use super::state::State;
 use crate::RatePrior;
 use crate::causal_rate::{BoundedRate, CausalRate};
 use crate::corridor::Corridor;
 use crate::number::rate;
-
-/// A word has to be so many times as narrow to tell better.
-const NEARER: f64 = 2.0;
 
 impl Ours {
     /// See [`Estimator::change_server`](crate::Estimator::change_server).
@@ -46,7 +44,7 @@ impl Ours {
         let rtt = m.round_trip(*rate).max(0.0);
         let middle = m.middle(*rate);
         let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };
-        let nearer = NEARER * own.width() < before.width();
+        let nearer = own.width() < SHARE * before.width();
         let theta = nearer.then_some(theta);
         state.model.change(|model| model.begin_path(m.sample(), theta));
         state.excess = rtt / 2.0;

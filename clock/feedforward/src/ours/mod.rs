@@ -43,8 +43,8 @@ use crate::{
     Settings, TimePrior,
 };
 
-/// How many standard deviations of the rate count as a bound.
-const RATE_SIGMAS: f64 = 4.0;
+/// So many standard deviations count as a bound.
+const SIGMAS: f64 = 4.0;
 /// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
 const FLOOR_NOISE: f64 = 0.5e-6;
 /// The model's rate may stray by so many times what the oscillator is promised to stray by at
@@ -177,7 +177,7 @@ impl Ours {
                 Known { mean: theta, deviation: deviation / 2.0 },
                 Known {
                     mean: rate,
-                    deviation: (fraction(self.prior.error) / RATE_SIGMAS).min(FIRST_RATE),
+                    deviation: (fraction(self.prior.error) / SIGMAS).min(FIRST_RATE),
                 },
                 self.constants,
             ),

@@ -14,8 +14,9 @@ use arrayvec::ArrayVec;
 use truechimer_model::States;
 use truechimer_time::Count;
 
+use super::SIGMAS;
 use super::inference::later;
-use crate::causal_rate::BoundedRate;
+use crate::causal_rate::{BoundedRate, OLD_SECONDS};
 use crate::corridor::Corridor;
 
 /// Time between two memories, s, ...
@@ -23,13 +24,12 @@ const EVERY: f64 = 128.0;
 /// ... or, while the oldest is young, this share of its age: what is known of the rate gets better
 /// as fast.
 const OLDER: f64 = 0.125;
-/// Number of memories: 2.3 hours.
-const MOST: usize = 64;
+/// Number of memories: as far back as exchanges are kept for the rate.
+const MOST: usize = (OLD_SECONDS / EVERY) as usize;
 /// A drift may have begun where what is open is narrower than this share of what it mostly is.
 const NARROWER: f64 = 0.75;
-/// A server comes back to where the clock would be within so many standard deviations ...
-const SIGMAS: f64 = 4.0;
-/// ... and within this share of its step: else it might be chance.
+/// A server comes back to where the clock would be within this share of its step: else it might be
+/// chance.
 pub(super) const SHARE: f64 = 0.5;
 
 /// Memory of one count.

@@ -4,7 +4,7 @@ use truechimer_model::States;
 use truechimer_time::Count;
 
 use super::state::State;
-use super::{Ours, RATE_SIGMAS, WANDER_ROOM};
+use super::{Ours, SIGMAS, WANDER_ROOM};
 use crate::causal_rate::{BoundedRate, PAST_SECONDS};
 use crate::number::fraction;
 
@@ -15,7 +15,7 @@ pub(super) const WANDER_SECONDS: f64 = PAST_SECONDS / 2.0;
 impl Ours {
     /// How far the rate is likely to be from the model's, by its own word.
     pub(super) fn likely_slack(&self, now: &States) -> f64 {
-        RATE_SIGMAS * libm::sqrt(now.rate_variance) + fraction(self.settings.max_wander)
+        SIGMAS * libm::sqrt(now.rate_variance) + fraction(self.settings.max_wander)
     }
 
     /// How far the rate may have strayed from what was measured, `stale` seconds after the last
@@ -31,7 +31,7 @@ impl Ours {
         let causal = self.causal.rate();
         let open = (causal.rate - now.rate).abs() + causal.error;
         let most = open + (WANDER_ROOM - 1.0) * fraction(self.settings.max_wander);
-        (RATE_SIGMAS * libm::sqrt(now.rate_variance)).min(most).max(open) + self.wander(stale)
+        (SIGMAS * libm::sqrt(now.rate_variance)).min(most).max(open) + self.wander(stale)
     }
 
     /// Where the rate is `at` a count, but for `max-wander`, by causality and what the oscillator
