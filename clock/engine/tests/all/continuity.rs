@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 use truechimer_engine::{Action, Config, Engine, Event, SourceId, SourceStatus, Start};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
 use truechimer_time::{CountSpan, Leap, Leaps, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::{Hand, Status};
-use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 
 /// A world in which `s1` has been followed for an hour, and the hand that it left.
 fn left() -> (World, Hand) {

@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 
+use crate::world::{HONEST, Server, World, address, config, start};
 use truechimer_engine::{Event, SourceReport};
 use truechimer_time::{Count, Span};
-use crate::world::{HONEST, Server, World, address, config, start};
 
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;

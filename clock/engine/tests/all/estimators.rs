@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::world::{HONEST, Server, World, address, config, start};
 use truechimer_engine::{Engine, SourceStatus};
 use truechimer_estimators::{Kind, NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 use truechimer_time::Span;
 use truechimer_timehands::Status;
-use crate::world::{HONEST, Server, World, address, config, start};
 
 fn world(servers: &[(&str, Server)], kind: Kind) -> World {
     let mut world = World::new(&[], start());

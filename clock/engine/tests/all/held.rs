@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::world::again::{MS, again, begun, left, off, selections, statuses};
+use crate::world::{HONEST, Server, World, config, start};
 use truechimer_engine::{Event, Saved, SourceStatus};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::{Hand, Status};
-use crate::world::again::{MS, again, begun, left, off, selections, statuses};
-use crate::world::{HONEST, Server, World, config, start};
 
 /// A clock that has followed these for an hour, and then for so long while the first of them is so
 /// far off: its last hand.

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::world::again::{MS, again, begun, begun_with, left, off, selections};
+use crate::world::{self, HONEST, ORIGIN, Server, World, address, config, start};
 use truechimer_engine::{
     Config, Engine, Event, HostCheck, ReasonKind, RtcReading, Saved, SourceId, SourceReport,
     SourceStatus, Start,
 };
 use truechimer_time::{Count, CountSpan, Epoch, Span};
 use truechimer_timehands::Status;
-use crate::world::again::{MS, again, begun, begun_with, left, off, selections};
-use crate::world::{self, HONEST, ORIGIN, Server, World, address, config, start};
 
 const TEN_YEARS: Span = Span::from_secs(315_576_000);
 const HOUR: Span = Span::from_secs(3600);

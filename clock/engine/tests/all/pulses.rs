@@ -2,6 +2,7 @@
 //! they cannot be right.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
+use crate::world::{self, ORIGIN, World, config, start, truth};
 use proptest::prelude::*;
 use truechimer_engine::{
     Engine, Event, HostCheck, PpsConfig, SourceId, SourceReport, SourceStatus,
@@ -9,7 +10,6 @@ use truechimer_engine::{
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Leap, Leaps, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
-use crate::world::{self, ORIGIN, World, config, start, truth};
 
 const SECOND: i64 = 1_000_000_000;
 /// Delay of the edges' stamps, ns.

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 use truechimer_engine::Start;
 use truechimer_engine::{Event, SourceConfig};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leap, Rate, Span};
 use truechimer_timehands::{Hand, Status};
-use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 
 #[test]
 fn a_server_that_only_wants_fewer_requests_is_not_waited_for_for_ever() {

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+use crate::world::again::{MS, again, begun, left, off, selections, statuses};
+use crate::world::{HONEST, Server, World, start};
 use truechimer_engine::{ReasonKind, Saved, SourceStatus};
 use truechimer_time::{CountSpan, Span};
 use truechimer_timehands::Status;
-use crate::world::again::{MS, again, begun, left, off, selections, statuses};
-use crate::world::{HONEST, Server, World, start};
 
 #[test]
 fn the_page_gives_no_vote_to_servers_that_disagree() {
