@@ -1,6 +1,5 @@
 //! The engine under any events in any order: nothing panics or overflows, what is published is
 //! sound, nothing grows without limit, and the same events lead to the same decisions.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

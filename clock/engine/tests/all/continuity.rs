@@ -1,7 +1,5 @@
 //! Things that must not be lost: one test for each that could go without another test noticing.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 use truechimer_engine::{Action, Config, Engine, Event, SourceId, SourceStatus, Start};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};

@@ -1,5 +1,4 @@
 //! Demands of servers on their clients by kiss codes, obeyed and not for ever, over months.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a test may
 
 use std::net::SocketAddr;
 

@@ -1,7 +1,5 @@
 //! The engine as a whole, driven through its events with a made-up network and the truth at hand.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use proptest::prelude::*;
 use truechimer_engine::{
     Action, Config, Engine, Event, HostCheck, SourceId, SourceStatus, Start, Steer, SystemReading,

@@ -1,7 +1,5 @@
 //! The engine with each of the estimators.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::world::{HONEST, Server, World, address, config, start};
 use truechimer_engine::{Engine, SourceStatus};
 use truechimer_estimators::{Kind, NTP_PLL, OURS, PI, PUBLISHED, TABLE};

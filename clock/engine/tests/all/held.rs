@@ -1,7 +1,5 @@
 //! Samples held off when a daemon ends, or a configuration changes: they stay so.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::world::again::{MS, again, begun, left, off, selections, statuses};
 use crate::world::{HONEST, Server, World, config, start};
 use truechimer_engine::{Event, Saved, SourceStatus};

@@ -1,6 +1,8 @@
 //! Tests of the engine as its callers see it. One program, as each would have it linked anew; `heap` counts what is
 //! allocated, and is by itself.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
 extern crate alloc;
 
 #[path = "../bed/mod.rs"]

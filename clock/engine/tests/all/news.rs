@@ -1,7 +1,5 @@
 //! News of changes for the user, or a program: once each, and nothing that is not so.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_engine::{
     Asymmetry, Config, Event, ReasonKind, SourceStatus, Start, Steer, SystemReading,
 };

@@ -1,7 +1,5 @@
 //! How far servers may move the time by themselves, and how few of them.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::world::again::{MS, again, begun, begun_with, left, off, selections};
 use crate::world::{self, HONEST, ORIGIN, Server, World, address, config, start};
 use truechimer_engine::{

@@ -1,6 +1,5 @@
 //! Pulses per second: numbered by the servers, selected where they agree with them, refused where
 //! they cannot be right.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use crate::world::{self, ORIGIN, World, config, start, truth};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Servers that fall silent, beside others that answer, lie, smear or are the same machine: whose
 //! word is left, and what is said of it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_engine::{Config, Engine, Event, Start};
 use truechimer_estimators::PUBLISHED;
 use truechimer_ntp::LeapIndicator;

@@ -1,7 +1,5 @@
 //! Sources that lie, refuse, are silent or are the same: who is believed, and what is said of it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_engine::{Config, Event, ReasonKind, SourceStatus, Steer};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Leaps, Span};

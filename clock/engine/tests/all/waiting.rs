@@ -1,7 +1,5 @@
 //! Beginnings and ends: who is waited for, and what happens around a leap second.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 use truechimer_engine::Start;
 use truechimer_engine::{Event, SourceConfig};

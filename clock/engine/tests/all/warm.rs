@@ -1,7 +1,5 @@
 //! A daemon that starts again with the clock page of the last one: what it may promise by that.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use crate::world::again::{MS, again, begun, left, off, selections, statuses};
 use crate::world::{HONEST, Server, World, start};
 use truechimer_engine::{ReasonKind, Saved, SourceStatus};

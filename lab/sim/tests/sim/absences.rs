@@ -1,8 +1,6 @@
 //! Long absences of server or daemon while the oscillator drifts: the promise has to age with them,
 //! and nobody may be locked out when they are over. Each of these once broke it.
 
-#![allow(clippy::unwrap_used)]
-
 use truechimer_sim::{Options, Scenario, Statistics, simulate};
 
 /// The bound held in every second, and at the end the clock is right again.

@@ -1,5 +1,4 @@
 //! Names that lead to other machines: another server, another path, and the clock goes on.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use truechimer_sim::{Options, Run, Sample, Scenario, ServerSpec, find, simulate};
 use truechimer_timehands::Status;

@@ -1,7 +1,6 @@
 //! Adversities of a host, a server or the way between them in the course of the years: each is
 //! survived, within these errors. Errors are |clock − truth| of every second that promises a bound,
 //! and none is beyond its bound but where that is said.
-#![allow(clippy::unwrap_used)]
 
 use truechimer_sim::{Options, Sample, Scenario, find, simulate};
 use truechimer_timehands::Status;

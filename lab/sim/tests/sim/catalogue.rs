@@ -1,8 +1,6 @@
 //! Every scenario that has a name: well formed, found, the same after a trip through its text; and
 //! the bound holds in each in which it has to.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 

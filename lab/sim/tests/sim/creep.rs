@@ -1,6 +1,5 @@
 //! A lone server that is right for a while and then creeps away: for how long, and by how much, the
 //! truth is outside of the bound until it shows. Fixed seeds, so each run is the same every time.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::Mutex;
 

@@ -1,7 +1,5 @@
 //! The difference clock beside a filter that is told everything, on the same stamps. Fixed seeds.
 
-#![allow(clippy::unwrap_used)]
-
 use truechimer_estimators::OURS;
 use truechimer_sim::{Statistics, find, simulate_alike, told};
 

@@ -1,5 +1,4 @@
 //! Estimators on drawn paths: what has to hold on any of them, and the same packets for all.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use truechimer_estimators::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_sim::drawn::{Day, Judged, Technology};

@@ -1,8 +1,6 @@
 //! Scenario files: what is wrong with them is said, with the line and how to mend it; and their
 //! reference, docs/reference/scenarios.md, is true.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use proptest::prelude::*;
 use truechimer_sim::{Scenario, ScenarioError, find};
 

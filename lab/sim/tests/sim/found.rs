@@ -1,6 +1,5 @@
 //! Scenarios that once broke the bound, or left the clock where nobody would have put it: a review
 //! found them.
-#![allow(clippy::unwrap_used)]
 
 use truechimer_sim::{Options, Run, Scenario, find, simulate};
 use truechimer_timehands::Status;

@@ -1,6 +1,5 @@
 //! Figures that were kept of the estimator `ours` as it was before its statistics became a model:
 //! complete, and nothing is lost.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,5 @@
 //! A few runs with limits: fixed seeds, so each is the same every time.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_estimators::{OURS, PUBLISHED};
 use truechimer_sim::{Options, Run, Scenario, Statistics, find, simulate};
 

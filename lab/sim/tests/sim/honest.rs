@@ -1,6 +1,5 @@
 //! Honest servers beside an oscillator that changes: nothing is held against them for it. And a
 //! wrong one on a path that changes as well. Fixed seeds.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::Mutex;
 

@@ -1,8 +1,6 @@
 //! The bound of the difference clock: proved, and hardly more than what the oscillator promises.
 //! Fixed seeds.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_report::sorted;
 use truechimer_sim::{Interval, Options, Sample, Scenario, find, simulate};
 

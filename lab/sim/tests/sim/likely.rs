@@ -1,5 +1,4 @@
 //! The two intervals: how narrow the one is that is promised, and that the likely one is true.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use truechimer_estimators::OURS;
 use truechimer_feedforward::Ours;

@@ -1,5 +1,7 @@
 //! Tests of whole runs in virtual time. One program, as each would have the engine and all estimators linked anew.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
 mod absences;
 mod addresses;
 mod adversity;

@@ -1,7 +1,5 @@
 //! Runs of the same seed are the same; and every estimator sees the same packets.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_estimators::{Kind, NTP_PLL, OURS, PI, PUBLISHED, TABLE};
 use truechimer_sim::{Options, Run, Scenario, find, simulate, simulate_alike, write_stamps};
 

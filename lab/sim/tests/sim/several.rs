@@ -1,8 +1,6 @@
 //! Several servers: a minority that lies is found out and moves nothing, those that agree are
 //! combined, and whoever comes or goes leaves the time where it is.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_engine::SourceStatus;
 use truechimer_sim::{Options, Run, Statistics, find, simulate};
 

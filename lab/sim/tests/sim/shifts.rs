@@ -1,7 +1,5 @@
 //! Changes of route on the LAN: what follows them, and how fast. Fixed seeds.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_estimators::OURS;
 use truechimer_report::rms;
 use truechimer_sim::path::Shift;

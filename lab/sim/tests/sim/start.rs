@@ -1,7 +1,5 @@
 //! The first minutes: how soon a clock is right, and what bursts do to it then. Fixed seeds.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_estimators::OURS;
 use truechimer_sim::path::{Law, Queue, When};
 use truechimer_sim::{PathSpec, Random, Scenario, Statistics, Trace};

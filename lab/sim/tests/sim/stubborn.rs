@@ -1,8 +1,6 @@
 //! One server, and it is wrong; several, and it was the counter; a path of which the user knows
 //! more than stamps can tell. Fixed seeds, so each run is the same every time.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_sim::scenario::Restart;
 use truechimer_sim::server::{Lie, Step};
 use truechimer_sim::{Options, Run, Sample, Scenario, Statistics, find, simulate};

@@ -1,6 +1,5 @@
 //! The system clock, where the daemon steers it: it follows ours closely, comes there without
 //! overshoot, is stepped as configured, and the kernel's word about it is true.
-#![allow(clippy::unwrap_used)]
 
 use truechimer_sim::{Options, SystemSample, Trace, find, simulate};
 

@@ -1,8 +1,6 @@
 //! Several servers at unlike distances, of which the nearest lie: they have no part, move the time
 //! by no more than the others need to tell, and by nothing when they are right again.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_sim::{Options, Run, Statistics, find, simulate};
 
 const HOUR: f64 = 3600.0;

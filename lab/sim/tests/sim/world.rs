@@ -1,7 +1,5 @@
 //! Treatment of packets, sockets, names and daemons by the world.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
 use truechimer_estimators::TABLE;
 use truechimer_sim::path::{Law, Outage, Queue, When};
 use truechimer_sim::scenario::{Change, ResolveSpec, Restart};

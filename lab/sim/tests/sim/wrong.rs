@@ -1,6 +1,5 @@
 //! Lone servers that are wrong, and honest ones: what holds today of `simulate wrong-servers`, by
 //! few seeds. Fixed seeds, so each run is the same every time.
-#![allow(clippy::unwrap_used)]
 
 use truechimer_estimators::{OURS, TABLE};
 use truechimer_sim::wrong::{Case, Outcome, Row, WAYS, Way, cases, recorded, run, run_all};
