@@ -34,7 +34,7 @@ impl Server {
         ];
         let mut process = Process::start(dir, "serve.log", &arguments);
         process.wait_for("}\n");
-        let ready: Value = serde_json::from_str(&process.output()).unwrap();
+        let ready: Value = serde_json::from_str(process.output().lines().next().unwrap()).unwrap();
         Server {
             _process: process,
             address: ready["listen"].as_str().unwrap().into(),
