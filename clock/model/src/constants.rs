@@ -72,7 +72,7 @@ constants! {
     less_late: 1.0, "typical delays", "The same of sixteen.";
     record: 2.0, "1", "A packet faster than all before it is so by x typical delays with (1 + x) to minus this power.";
     path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
-    server: 0.1, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
+    server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
     wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
     wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
     server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
