@@ -39,7 +39,7 @@ pub(crate) fn three([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Op
     })
 }
 
-/// As [`three`], wherever leap seconds are.
+/// Conversion like [`three`], wherever leap seconds are.
 pub(crate) fn three_anywhere(times: [Instant; 3], leaps: &Leaps) -> Three {
     three(times, leaps).unwrap_or_else(|| three_around_a_leap(times, leaps))
 }

@@ -156,7 +156,7 @@ impl By {
         if self.is_root { Some(&self.system) } else { self.own.as_deref() }
     }
 
-    /// As [`folder_to_be`].
+    /// Directory that is to be made, for [`folder_to_be`].
     fn folder_to_be(&self) -> Option<&Path> {
         let elsewhere = self.given.is_some() || self.trial.is_some();
         let service = !self.is_root && self.system.is_dir();

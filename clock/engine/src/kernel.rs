@@ -26,7 +26,7 @@ pub(crate) struct Kernel {
     told: bool,
     /// Whether it is to insert a second, or to leave one out.
     armed: bool,
-    /// What was seen of its clock last.
+    /// Last look at its clock.
     seen: Seen,
 }
 

@@ -12,7 +12,7 @@
 //! eprintln!("{}", rules.apply());
 //! ```
 //!
-//! What the kernel cannot do is left out and said: nothing here is an error, as a clock that runs is
+//! Limits that the kernel lacks are left out and said: nothing here is an error, as a clock that runs is
 //! worth more than one that does not. Files that are open stay open. Both Landlock and capabilities are
 //! a thread's own: threads that are started later inherit them, those that run already keep what they
 //! have.
@@ -156,7 +156,7 @@ fn led_to(path: PathBuf) -> Vec<PathBuf> {
     all
 }
 
-/// The same path without `..`, as far as names tell: of what is not there, nothing else does.
+/// Path without `..`, as far as names tell: of what is not there, nothing else does.
 fn lexically(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

@@ -216,7 +216,7 @@ fn several(args: &Replay, standard: bool, rows: Rows) -> Result<(), Failure> {
     }
 }
 
-/// What a replay leaves for the report and for a stamp file.
+/// Outcome of a replay, for the report and for a stamp file.
 struct Kept {
     taken: Option<Taken>,
     drawn: Vec<Drawn>,

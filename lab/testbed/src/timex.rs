@@ -14,7 +14,7 @@ const NANOS: i64 = 1_000_000_000;
 /// The clock that never goes back is moved towards the system clock by this part of the time at most.
 const SLEW: i64 = 512;
 
-/// What one call of adjtimex(2) says.
+/// Answer to one call of adjtimex(2).
 struct Said {
     state: i32,
     fields: libc::timex,
@@ -97,7 +97,7 @@ struct Seen {
     /// Trusted readings whose interval did not hold the truth.
     broken: u64,
     worst_outside_ns: i64,
-    /// The same of the clock that never goes back.
+    /// Likewise for the clock that never goes back.
     centre_broken: u64,
     centre: Option<(i64, Instant)>,
     /// The largest error of the system clock among trusted readings, ns.

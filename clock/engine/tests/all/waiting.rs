@@ -52,8 +52,8 @@ fn two_liars_of_five_that_answer_early_gain_nothing_by_it() {
     }
 }
 
-#[test]
-fn a_reply_within_the_leap_second_is_no_step() {
+/// Ten minutes before a second is inserted, which the only server announces.
+fn before_a_leap() -> (World, Leap) {
     let midnight = 1_801_440_000;
     let leap = Leap { at: midnight + 1, step: 1 };
     let at = Count((midnight - 600 - ORIGIN) as u64 * 1_000_000_000);
@@ -63,6 +63,12 @@ fn a_reply_within_the_leap_second_is_no_step() {
     let mut c = config(&["s1"]);
     c.sources = vec![SourceConfig { poll: 1, ..SourceConfig::new("s1") }];
     world.event(Event::Configure(c));
+    (world, leap)
+}
+
+#[test]
+fn a_reply_within_the_leap_second_is_no_step() {
+    let (mut world, _) = before_a_leap();
     world.run(700);
     world.assert_true();
     let refused = &world.engine.report(world.now).sources[0].refused;
@@ -71,15 +77,7 @@ fn a_reply_within_the_leap_second_is_no_step() {
 
 #[test]
 fn a_server_that_is_a_little_ahead_does_not_call_the_leap_off() {
-    let midnight = 1_801_440_000;
-    let leap = Leap { at: midnight + 1, step: 1 };
-    let at = Count((midnight - 600 - ORIGIN) as u64 * 1_000_000_000);
-    let mut world = World::new(&[], Start { at, ..start() });
-    world.leaps.next = Some(leap);
-    world.servers.insert(address("s1"), Server { leap: LeapIndicator::Insert, ..HONEST });
-    let mut c = config(&["s1"]);
-    c.sources = vec![SourceConfig { poll: 1, ..SourceConfig::new("s1") }];
-    world.event(Event::Configure(c));
+    let (mut world, leap) = before_a_leap();
     world.run(598);
     world.server("s1").leap = LeapIndicator::None;
     world.run(100);

@@ -43,7 +43,7 @@ use crate::{
     Settings, TimePrior,
 };
 
-/// So many standard deviations count as a bound.
+/// Standard deviations that count as a bound.
 const SIGMAS: f64 = 4.0;
 /// Noise of a measurement that nothing else explains: clock reads, interrupt entry, s.
 const FLOOR_NOISE: f64 = 0.5e-6;

@@ -50,7 +50,7 @@ struct Point {
     bound: Option<Span>,
 }
 
-/// What one estimator did.
+/// Run of one estimator.
 #[derive(Debug)]
 pub struct Drawn {
     name: String,
