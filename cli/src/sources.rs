@@ -321,6 +321,10 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         ),
         ("refused", refusals(&source.refused)),
     ];
+    if source.nts {
+        lines
+            .push(("proven", "by NTS: replies without proof of who made them are not used".into()));
+    }
     if let Some(Asymmetry { by, error }) = source.asymmetry {
         lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
     }

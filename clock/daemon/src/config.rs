@@ -19,6 +19,7 @@
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
+//! nts = false                   # true: it proves who it is (RFC 8915); a port is then that of the key exchange, 4460
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
 //!
@@ -36,6 +37,9 @@
 //! # [clockbound]                # pages that clients of ClockBound read
 //! # pages = ["shm1"]            # "shm1" for clients 3.x; "shm0" (2.x) and "shm" (1.x) need discipline = true
 //! # directory = "/run/clockbound"   # where clients look, as /var/run/clockbound
+//!
+//! [nts]
+//! # ca = "/etc/ssl/own.pem"      # authorities of servers' certificates; those of the system unless set
 //!
 //! [metrics]
 //! # listen = "127.0.0.1:9924"   # where OpenMetrics are served: an address with a port, or a path; not unless set
@@ -90,6 +94,8 @@ pub struct Settings {
     pub state: Place,
     /// The list of leap seconds.
     pub leap_file: Place,
+    /// Authorities that servers' certificates are by; `None`: those of the system.
+    pub nts_ca: Option<PathBuf>,
     /// The pages for clients of ClockBound, if any are wanted.
     pub clockbound: Option<Wanted>,
     /// Where metrics are served, if they are wanted.
@@ -113,6 +119,7 @@ impl Default for Settings {
             replay_log: None,
             state: Place::Default,
             leap_file: Place::Default,
+            nts_ca: None,
             clockbound: None,
             metrics: None,
             audit: None,
@@ -185,6 +192,7 @@ mod tests {
             settings,
             Settings {
                 file: None,
+                nts_ca: None,
                 sandbox: true,
                 engine: Config {
                     sources: vec![first, SourceConfig::new("::1"), watched],

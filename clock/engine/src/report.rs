@@ -101,6 +101,9 @@ pub struct SourceReport {
     /// from before.
     #[serde(default)]
     pub holdover: bool,
+    /// Whether its replies prove who made them, by Network Time Security.
+    #[serde(default)]
+    pub nts: bool,
     /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
     /// Seconds between requests.

@@ -30,6 +30,7 @@ impl Source {
         }
         SourceReport {
             address: self.address(),
+            nts: self.config.nts,
             poll: self.schedule.interval(),
             retry: self.schedule.retry().map(|due| filter.span(due - at).max(Span::ZERO)),
             stratum: reply.map(|r| r.stratum),
