@@ -192,6 +192,8 @@ pub struct Reason {
 pub enum ReasonKind {
     /// Unreachable: its name cannot be looked up.
     NoAddress,
+    /// Unreachable: no keys can be had of it, without which nothing is asked (NTS).
+    NoKeys,
     /// Unreachable: nothing usable came in answer to its requests.
     NoReply,
     /// Unreachable: it refuses service (`DENY`, `RSTR`).

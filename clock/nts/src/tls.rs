@@ -91,6 +91,9 @@ fn tls_error(why: &rustls::Error) -> Failed {
             "the server's certificate is by an authority that is not known here (`ca` names a file of others)"
                 .into()
         }
+        InvalidCertificate(Bad::BadSignature) => {
+            "the server's certificate was not made by the authority of that name that is known here".into()
+        }
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "the server's certificate is for another name".into()
         }
