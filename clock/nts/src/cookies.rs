@@ -30,19 +30,19 @@ impl std::fmt::Debug for Cookies {
 
 /// A request that was protected with keys of ours.
 #[derive(Debug)]
-pub struct Opened<'a> {
+pub struct Opened {
     keys: Keys,
-    unique: &'a [u8],
+    unique: Vec<u8>,
     wanted: usize,
 }
 
 /// A request that is not answered as it asks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Closed<'a> {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Closed {
     /// Why.
     pub refusal: Refusal,
     /// Unique identifier to be sent back with the kiss code `NTSN`; `None` if nothing is to be sent.
-    pub nak: Option<&'a [u8]>,
+    pub nak: Option<Vec<u8>>,
 }
 
 impl Cookies {
@@ -122,7 +122,7 @@ impl Cookies {
     ///
     /// # Errors
     /// Why it is not answered, and whether its client should be told that its cookie is unknown.
-    pub fn open<'a>(&self, request: &'a [u8]) -> Result<Opened<'a>, Closed<'a>> {
+    pub fn open(&self, request: &[u8]) -> Result<Opened, Closed> {
         let closed = |refusal| Closed { refusal, nak: None };
         let (mut unique, mut cookie, mut wanted) = (None, None, 0usize);
         for field in Fields::of_packet(request) {
@@ -143,14 +143,14 @@ impl Cookies {
                 AUTHENTICATOR => {
                     let unique = unique.ok_or(closed(Refusal::NotOurs))?;
                     let cookie = cookie.ok_or(closed(Refusal::NoCookie))?;
-                    let nak = Closed { refusal: Refusal::NoCookie, nak: Some(unique) };
-                    let keys = self.eat(cookie).ok_or(nak)?;
+                    let nak = |refusal| Closed { refusal, nak: Some(unique.to_vec()) };
+                    let keys = self.eat(cookie).ok_or_else(|| nak(Refusal::NoCookie))?;
                     let about = request.get(..start).ok_or(closed(Refusal::Malformed))?;
                     let (nonce, sealed) = field::sealed(body).ok_or(closed(Refusal::Malformed))?;
-                    let forged = Closed { refusal: Refusal::Forged, nak: Some(unique) };
-                    keys.to_server.open(nonce, about, sealed).ok_or(forged)?;
+                    let proven = keys.to_server.open(nonce, about, sealed);
+                    proven.ok_or_else(|| nak(Refusal::Forged))?;
                     let wanted = (wanted + 1).min(COOKIES);
-                    return Ok(Opened { keys, unique, wanted });
+                    return Ok(Opened { keys, unique: unique.to_vec(), wanted });
                 }
                 _ => {}
             }
@@ -164,7 +164,7 @@ impl Cookies {
     pub fn protect(
         &self,
         header: &[u8; HEADER],
-        to: &Opened<'_>,
+        to: &Opened,
         random: &mut dyn FnMut(&mut [u8]),
     ) -> Vec<u8> {
         let mut text = Vec::new();
@@ -172,7 +172,7 @@ impl Cookies {
             field::push(&mut text, COOKIE, &self.bake(&to.keys, random));
         }
         let mut packet = header.to_vec();
-        field::push(&mut packet, UNIQUE, to.unique);
+        field::push(&mut packet, UNIQUE, &to.unique);
         let mut nonce = vec![0; to.keys.aead.nonce_len()];
         random(&mut nonce);
         let sealed = to.keys.to_client.seal(&nonce, &packet, &text);

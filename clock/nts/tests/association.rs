@@ -100,7 +100,7 @@ fn keys_go_out_of_use_after_two_others() {
             Ok(_) => assert!(turn < 3),
             Err(Closed { refusal, nak }) => {
                 assert_eq!((turn, refusal), (3, Refusal::NoCookie));
-                assert_eq!(nak, Some(&request[52..84]));
+                assert_eq!(nak.as_deref(), Some(&request[52..84]));
             }
         }
         server.rotate(&mut random);

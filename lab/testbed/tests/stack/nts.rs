@@ -14,6 +14,7 @@ use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 
 use crate::number;
+use crate::serve::{Chain, Client};
 
 /// Lines for a chronyd that serves NTS, and keeps its keys in a folder.
 fn served(by: &Certificates, keys: &Path, more: &str) -> String {
@@ -122,4 +123,51 @@ fn who_cannot_prove_itself_is_never_believed() {
         assert_eq!(source["status"], "unreachable", "{source:#}");
         ends(&mut daemon);
     }
+}
+
+/// What is served is proven to clients of both makes, also after the server has begun anew.
+#[test]
+fn our_server_proves_itself_to_chronyd_and_to_us() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let keys = dir.join("cookie-keys");
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (certificate, key, keys) = (path(&by.certificate), path(&by.key), path(&keys));
+    let options = ["--allow", "192.0.2.0/24", "--nts-cert", &certificate, "--nts-key", &key]
+        .into_iter()
+        .chain(["--nts-cookie-keys", &keys])
+        .collect::<Vec<_>>();
+    let mut chain = Chain::start(&net.server, &dir, &options);
+    let authority = by.authority.display();
+    let lines =
+        format!("server 192.0.2.1 nts minpoll 0 maxpoll 0 iburst\nntstrustedcerts {authority}\n");
+    let Some(mut chrony) = or_skip(Client::of(&net.client, &dir, &lines)) else { return };
+    let sections = proven("192.0.2.1", &by.authority);
+    let setup = Setup {
+        name: "follower",
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let follows = |daemon: &mut Daemon, more: i64| {
+        let before = daemon.source_when(|source| source["accepted"].is_i64());
+        let before = number(&before, "accepted");
+        daemon.source_when(|source| number(source, "accepted") >= before + more)
+    };
+    let source = follows(&mut daemon, 5);
+    assert_eq!(source["refused"].as_object().map(serde_json::Map::len), Some(0), "{source:#}");
+    // Selected (*), and its keys are by NTS.
+    chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    chrony.expect(&["authdata"], |said| said.contains("NTS"));
+    // The cookies are good for the server that comes after it.
+    chain.restart(&net.server, &dir, &options);
+    let source = follows(&mut daemon, 5);
+    let refused = &source["refused"];
+    assert!(refused["unauthentic"].is_null() && refused["unprotected"].is_null(), "{source:#}");
+    chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    let tally = chain.ends();
+    assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
 }
