@@ -143,6 +143,16 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_proves_itself_has_another_port_unless_it_is_given() {
+        let text = "source = [{ host = \"a\", nts = true }, { host = \"a:9\", nts = true }, { host = \"a\" }]\n\
+                    [nts]\nca = \"/ca.pem\"";
+        let settings = parse(text, "t").unwrap();
+        let ports: Vec<_> = settings.engine.sources.iter().map(|s| (s.nts, s.port)).collect();
+        assert_eq!(ports, [(true, 4460), (true, 9), (false, 123)]);
+        assert_eq!(settings.nts_ca, Some(PathBuf::from("/ca.pem")));
+    }
+
+    #[test]
     fn the_example_in_the_documentation_is_good() {
         let text: String = include_str!("config.rs")
             .lines()
@@ -285,8 +295,17 @@ mod tests {
                 "t:1: unknown key `server`; a server is [[source]] with host = \"…\"",
             ),
             (
-                "[[source]]\nhost = \"a\"\nnts = true",
-                "t:3: unknown key `nts`; nothing is authenticated",
+                "[[source]]\nhost = \"a\"\nntsport = 4461",
+                "t:3: unknown key `ntsport`; with nts = true the port of the key exchange stands behind",
+            ),
+            (
+                "[[source]]\nhost = \"a\"\nkey = 5",
+                "t:3: unknown key `key`; there are no symmetric keys here",
+            ),
+            ("[[source]]\nhost = \"a\"\nnts = 1", "t:3: `nts` must be true or false, not integer"),
+            (
+                "[[source]]\nhost = \"a\"\n[nts]\nca = \"own.pem\"",
+                "t:4: `ca` = \"own.pem\": must begin with /",
             ),
             (
                 "[[source]]\nhost = \"a\"\nport = 1123",
