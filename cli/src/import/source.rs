@@ -23,7 +23,7 @@ const NEEDLESS: [&str; 12] = [
     "pps",
 ];
 /// Options of that kind that have a value.
-const NEEDLESS_VALUES: [&str; 18] = [
+const NEEDLESS_VALUES: [&str; 17] = [
     "maxpoll",
     "polltarget",
     "minsamples",

@@ -298,10 +298,6 @@ mod tests {
                 "[[source]]\nhost = \"a\"\nntsport = 4461",
                 "t:3: unknown key `ntsport`; with nts = true the port of the key exchange stands behind",
             ),
-            (
-                "[[source]]\nhost = \"a\"\nkey = 5",
-                "t:3: unknown key `key`; there are no symmetric keys here",
-            ),
             ("[[source]]\nhost = \"a\"\nnts = 1", "t:3: `nts` must be true or false, not integer"),
             (
                 "[[source]]\nhost = \"a\"\n[nts]\nca = \"own.pem\"",
@@ -316,7 +312,7 @@ mod tests {
             ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
             (
                 "[[source]]\nhost = \"a\"\nkey = 1",
-                "t:3: unknown key `key`; nothing is authenticated",
+                "t:3: unknown key `key`; there are no symmetric keys here",
             ),
             ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
             (
