@@ -76,6 +76,8 @@ struct Found {
     hosts: Vec<String>,
     /// Keys of `[system-clock]`.
     system_clock: Vec<Part>,
+    /// Keys of `[nts]`.
+    nts: Vec<Part>,
     /// Options of `truechimer serve`.
     serve: Vec<String>,
     /// Directives that have no counterpart.
@@ -87,6 +89,13 @@ struct Found {
 impl Found {
     fn lose(&mut self, line: &Line, why: impl Into<String>) {
         self.lost.push(Left { from: line.shown(), why: why.into() });
+    }
+
+    fn nts(&mut self, line: &Line, text: String) {
+        if !self.nts.is_empty() {
+            return self.lose(line, "one file of authorities: put them together");
+        }
+        self.nts.push(Part { from: line.shown(), lines: vec![text] });
     }
 
     fn top(&mut self, line: &Line, text: String) {
@@ -115,6 +124,10 @@ impl Found {
              # discipline = true\n",
         );
         parts(&mut text, &self.system_clock, "");
+        if !self.nts.is_empty() {
+            text.push_str("\n[nts]\n");
+        }
+        parts(&mut text, &self.nts, "");
         if !self.serve.is_empty() {
             let options = self.serve.join(" ");
             text.push_str(&format!(

@@ -46,7 +46,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
-    let sandbox = if args.no_sandbox { None } else { confine(&[], None) };
+    let sandbox = if args.no_sandbox { None } else { confine(&[], std::iter::empty()) };
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -71,15 +71,15 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// Gives up all rights but to read these clock pages and to remove this socket; in words what is left.
+/// Gives up all rights but to read these clock pages and to write where these files are; in words what is left.
 /// Where system calls are a simulator's, nothing.
-fn confine(pages: &[PathBuf], socket: Option<&Path>) -> Option<Confined> {
+fn confine<'a>(pages: &[PathBuf], written: impl Iterator<Item = &'a Path>) -> Option<Confined> {
     if truechimer_counter::is_simulated() {
         return None;
     }
     let mut rules = Rules::service();
     pages.iter().for_each(|page| rules.read_folder_of(page));
-    socket.into_iter().for_each(|socket| rules.write_folder_of(socket));
+    written.for_each(|path| rules.write_folder_of(path));
     Some(rules.apply())
 }
 

@@ -43,7 +43,7 @@ source, if anything is.
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 status is one of the words above; reason says why, null if there is nothing to say:
-  kind            unreachable: no-address, no-reply, kiss-code; unselectable: noselect,
+  kind            unreachable: no-address, no-keys, no-reply, kiss-code; unselectable: noselect,
                   same-server, leap-smear; candidate: waiting (for other servers),
                   no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of
@@ -321,6 +321,10 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         ),
         ("refused", refusals(&source.refused)),
     ];
+    if source.nts {
+        lines
+            .push(("proven", "by NTS: replies without proof of who made them are not used".into()));
+    }
     if let Some(Asymmetry { by, error }) = source.asymmetry {
         lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
     }

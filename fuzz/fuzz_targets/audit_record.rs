@@ -7,8 +7,9 @@ use truechimer_audit::{Account, Hash, Scan, Time, file_name};
 /// A header with its hash, as a daemon writes it.
 fn beginning() -> Vec<u8> {
     let zeros = "0".repeat(64);
-    let content =
-        format!("{{\"record\":{{\"format\":1,\"file\":1,\"version\":\"0\",\"previous\":\"{zeros}\"}}");
+    let content = format!(
+        "{{\"record\":{{\"format\":1,\"file\":1,\"version\":\"0\",\"previous\":\"{zeros}\"}}"
+    );
     let hash = Hash::none().next(content.as_bytes());
     format!("{content},\"hash\":\"{hash}\"}}\n").into_bytes()
 }
@@ -43,6 +44,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert_eq!(account.recorded_ns() + silent, account.length_ns());
         let share = account.shares(&[1_000])[0];
         assert!(share.within_ns <= account.bounded_ns());
-        let _ = (account.worst(), account.percentile_ns(99), account.by_status(), account.sources());
+        let _ =
+            (account.worst(), account.percentile_ns(99), account.by_status(), account.sources());
     }
 });

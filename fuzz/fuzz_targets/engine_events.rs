@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, PpsConfig, SourceConfig, SourceId,
-    Start, Steer, SystemReading,
+    Action, Config, Engine, Event, HostCheck, PpsConfig, SourceConfig, SourceId, Start, Steer,
+    SystemReading,
 };
 use truechimer_estimators::TABLE;
 use truechimer_ntp::server::{ServerState, respond};
@@ -72,7 +72,7 @@ impl World {
     fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Resolve { source, host, port } => {
+                Action::Resolve { source, host, port, .. } => {
                     let address = SocketAddr::new(host.parse().expect("an address"), port);
                     let result = Ok(vec![address]);
                     self.happens(Event::Resolved { source, result });
@@ -181,7 +181,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 world.happens(Event::Reply { source, from: server, sent, received, packet });
             }
             5..=8 => world.happens(Event::Timer),
-            9 => world.happens(Event::Undelivered { source, error: "unreachable".into() }),
+            9 => world.happens(match input.byte() % 3 {
+                0 => Event::Undelivered { source, error: "unreachable".into() },
+                1 => Event::Unauthentic { source, error: "no proof".into() },
+                _ => Event::Unprotected { source, error: "no keys".into() },
+            }),
             10 => {
                 let check = HostCheck {
                     count: world.at,

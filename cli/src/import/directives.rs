@@ -56,27 +56,22 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 8] = [
+const LOST: [(&[&str], &str); 10] = [
     (
         &[
-            "keyfile",
             "ntsdumpdir",
-            "ntsservercert",
-            "ntsserverkey",
-            "ntstrustedcerts",
             "ntsrefresh",
             "ntsrotate",
-            "ntsport",
             "maxntsconnections",
-            "ntsntpserver",
             "ntsratelimit",
             "nosystemcert",
-            "nocerttimecheck",
             "ntsaeads",
-            "ntsca",
         ],
-        "nothing is authenticated here",
+        "cookies are kept beside the state, and 'truechimer serve' has --nts-cookie-keys; authorities are \
+         either the system's or those of [nts] ca",
     ),
+    (&["ntsntpserver", "nocerttimecheck", "ntsca"], "there is nothing like it"),
+    (&["keyfile"], "there are no symmetric keys here"),
     (
         &["hwtimestamp", "hwtstimeout", "ptpport", "ptpdomain"],
         "packets are stamped by the kernel, not by the card",
@@ -135,6 +130,21 @@ pub(super) fn take(line: &Line, found: &mut Found) {
                 found.top(line, format!("max-step = \"{seconds}s\""));
             }
             _ => found.lose(line, "max-step: must be 1s to 7d"),
+        },
+        "ntstrustedcerts" => match line.rest().last() {
+            Some(path) => found.nts(line, format!("ca = {}", quoted(path))),
+            None => found.lose(line, "names no file"),
+        },
+        "ntsservercert" | "ntsserverkey" | "ntsport" => match first {
+            Some(value) => {
+                let option = match line.name() {
+                    "ntsservercert" => "--nts-cert",
+                    "ntsserverkey" => "--nts-key",
+                    _ => "--nts-port",
+                };
+                found.serve.push(format!("{option} {value}"));
+            }
+            None => found.lose(line, "has no value"),
         },
         "leapseclist" => match first {
             Some(path) => found.top(line, format!("leap-file = {}", quoted(path))),

@@ -23,7 +23,7 @@ const NEEDLESS: [&str; 12] = [
     "pps",
 ];
 /// Options of that kind that have a value.
-const NEEDLESS_VALUES: [&str; 18] = [
+const NEEDLESS_VALUES: [&str; 17] = [
     "maxpoll",
     "polltarget",
     "minsamples",
@@ -40,7 +40,6 @@ const NEEDLESS_VALUES: [&str; 18] = [
     "minstratum",
     "extfield",
     "maxunreach",
-    "ntsport",
     "certset",
 ];
 
@@ -53,7 +52,8 @@ pub(super) fn server(line: &Line, found: &mut Found) {
         return found.lose(line, "symmetric mode is not there: name it as a server if it is one");
     }
     let mut keys = Vec::new();
-    let (mut port, mut most, mut minpoll, mut maxpoll) = (None, OF_POOL, None, None);
+    let (mut port, mut nts_port, mut most) = (None, None, OF_POOL);
+    let (mut minpoll, mut maxpoll) = (None, None);
     let mut options = options.iter().map(|word| word.to_ascii_lowercase());
     while let Some(option) = options.next() {
         let mut number = || options.next().and_then(|value| value.parse::<f64>().ok());
@@ -65,12 +65,15 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                     "offline: chronyd does not ask it before it is told to; nor does the daemon",
                 );
             }
-            "nts" | "key" => {
-                let _ = if option == "key" { number() } else { None };
-                let why = format!(
-                    "{option}: nothing is authenticated here: whoever is on the path can answer for it"
+            "nts" => keys.push("nts = true".to_owned()),
+            "ntsport" => nts_port = number().map(|port| port as u32),
+            "key" => {
+                let _ = number();
+                found.lose(
+                    line,
+                    "key: there are no symmetric keys here: whoever is on the path can answer for it, \
+                     unless it has NTS (nts = true)",
                 );
-                found.lose(line, why);
             }
             "port" => port = number().map(|port| port as u32),
             "maxsources" => most = number().map_or(OF_POOL, |n| n.clamp(1.0, 16.0) as u32),
@@ -85,6 +88,10 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                 format!("no option is known here by the name {}", super::printable(name)),
             ),
         }
+    }
+    // Of a server that proves itself the key exchange says where it is.
+    if keys.iter().any(|key| key.starts_with("nts")) {
+        port = nts_port;
     }
     // 16 s, as the daemon has it, unless all that is allowed is above or below.
     let poll = minpoll.filter(|poll| *poll > 4).or(maxpoll.filter(|poll| *poll < 4));

@@ -54,14 +54,11 @@ fn a_pool_is_several_servers_where_that_is_known() {
 
 #[test]
 fn authentication_is_not_lost_in_silence() {
-    has(
-        "server a nts iburst",
-        &["host = \"a\"", "c:1: server a nts iburst\n#     nts: nothing is authenticated"],
-    );
-    has("server a key 25", &["#     key: nothing is authenticated"]);
+    has("server a nts iburst", &["host = \"a\"\nnts = true"]);
+    has("server a key 25", &["#     key: there are no symmetric keys"]);
     has(
         "keyfile /k",
-        &["# Not carried over:\n# c:1: keyfile /k\n#     nothing is authenticated here"],
+        &["# Not carried over:\n# c:1: keyfile /k\n#     there are no symmetric keys here"],
     );
 }
 

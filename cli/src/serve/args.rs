@@ -1,10 +1,11 @@
 //! The options of `truechimer serve`.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use truechimer_serve::{Listen, MOST_THREADS, Prefix};
+use truechimer_serve::{Listen, MOST_THREADS, NTS_PORT, NtsSettings, Prefix};
 use truechimer_time::{Rate, Span};
 
 use truechimer_command::Failure;
@@ -86,6 +87,21 @@ pub struct Serve {
     /// Answer in basic mode only
     #[arg(long, help_heading = OF_PAGE)]
     pub no_interleaved: bool,
+    /// Prove who answers to those who ask for it (NTS): the certificate, and those between it and an
+    /// authority, in PEM
+    #[arg(long, value_name = "FILE", requires = "nts_key", help_heading = OF_PAGE)]
+    pub nts_cert: Option<PathBuf>,
+    /// The key to that certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "nts_cert", help_heading = OF_PAGE)]
+    pub nts_key: Option<PathBuf>,
+    /// TCP port of the exchange of keys [default: 4460]
+    #[arg(long, value_name = "PORT", requires = "nts_cert", help_heading = OF_PAGE)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..))]
+    pub nts_port: Option<u16>,
+    /// Keep the keys of cookies in this file from start to start, so that clients need no new
+    /// exchange then
+    #[arg(long, value_name = "FILE", requires = "nts_cert", help_heading = OF_PAGE)]
+    pub nts_cookie_keys: Option<PathBuf>,
     /// Print what became of all requests every so many seconds, and not only at the end
     #[arg(long, value_name = "S", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -155,6 +171,7 @@ impl Serve {
             ("--burst", self.burst.is_some()),
             ("--threads", self.threads.is_some()),
             ("--no-interleaved", self.no_interleaved),
+            ("--nts-cert", self.nts_cert.is_some()),
             ("--report", self.report.is_some()),
             ("--metrics", self.metrics.is_some()),
             ("--page", self.page.page.is_some()),
@@ -175,6 +192,13 @@ impl Serve {
             )));
         }
         Ok(())
+    }
+
+    /// Settings of a server that proves who it is, if it is to.
+    pub fn nts(&self) -> Option<NtsSettings> {
+        let (chain, key) = self.nts_cert.clone().zip(self.nts_key.clone())?;
+        let (kept, port) = (self.nts_cookie_keys.clone(), self.nts_port.unwrap_or(NTS_PORT));
+        Some(NtsSettings { chain, key, kept, port })
     }
 
     /// The one address of the embedded server.

@@ -65,6 +65,8 @@ fn of_requests(tally: &Tally) -> Vec<Family> {
             [
                 ("kissed", tally.kissed),
                 ("limited", tally.limited),
+                ("nts", tally.nts_refused),
+                ("nts_nak", tally.nts_naks),
                 ("denied", tally.denied),
                 ("short", tally.short),
                 ("mode", tally.mode),

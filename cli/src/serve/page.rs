@@ -12,7 +12,9 @@ use truechimer_metrics::{Listen, Server, unbound as unbound_metrics};
 use truechimer_notify::Service;
 use truechimer_ntp::server::ServerState;
 use truechimer_ntp::{LeapIndicator, RefId};
-use truechimer_serve::{Access, BindError, PageServer, Rate, Responder, Serving, Tally, Upstream};
+use truechimer_serve::{
+    Access, BindError, Nts, PageServer, Rate, Responder, Serving, Tally, Upstream,
+};
 use truechimer_timehands::Reference;
 
 use super::{Serve, metrics};
@@ -49,6 +51,15 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     );
     let server = PageServer::bind(&args.listens(), args.threads.unwrap_or(1).into(), responder)
         .map_err(|BindError { address, why }| Failure::Said(unbound(address, &why)))?;
+    let server = match args.nts() {
+        None => server,
+        Some(settings) => {
+            let nts = Nts::new(&settings).map_err(Failure::Said)?;
+            let unbound =
+                |BindError { address, why }| Failure::Said(unbound_exchange(address, &why));
+            server.prove(nts).map_err(unbound)?
+        }
+    };
     let mut exporter = exporter(args)?;
     let addresses = server.addresses().to_vec();
     let sandbox = if args.no_sandbox {
@@ -57,7 +68,9 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         // A counter that is a device takes rights to be opened, once for the process.
         drop(clock::open(&args.page));
         let pages = args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]);
-        super::confine(&pages, args.metrics.as_ref().and_then(Listen::path))
+        let written =
+            [args.metrics.as_ref().and_then(Listen::path), args.nts_cookie_keys.as_deref()];
+        super::confine(&pages, written.into_iter().flatten())
     };
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     log::begin();
@@ -112,6 +125,13 @@ fn exporter(args: &Serve) -> Result<Option<Server>, Failure> {
     let server = Server::bind(listen)
         .map_err(|why| Failure::Said(unbound_metrics(listen, &why, "--metrics")))?;
     Ok(Some(server))
+}
+
+/// Why the port of the key exchange cannot be had, and what to do about it.
+fn unbound_exchange(address: SocketAddr, why: &io::Error) -> String {
+    format!(
+        "cannot exchange keys (NTS) on TCP {address}: {why}; choose another port with --nts-port"
+    )
 }
 
 /// Why an address cannot be had, and what to do about it.

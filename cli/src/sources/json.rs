@@ -14,6 +14,8 @@ pub(super) struct Json<'a> {
     name: &'a str,
     /// Whether it is a pulse per second, and no server.
     pulse: bool,
+    /// Whether its replies prove who made them (NTS).
+    nts: bool,
     address: Option<String>,
     status: SourceStatus,
     /// Why it has that.
@@ -133,6 +135,7 @@ impl Json<'_> {
         Json {
             name: &source.name,
             pulse: source.is_pulse,
+            nts: source.nts,
             address: source.address.map(|a| a.to_string()),
             status: source.status,
             reason: reason.map(ReasonJson::of),

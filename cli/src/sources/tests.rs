@@ -8,6 +8,7 @@ pub fn source() -> SourceReport {
     SourceReport {
         name: "ntp.example.org:123".into(),
         is_pulse: false,
+        nts: false,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
         reason: None,

@@ -19,6 +19,7 @@
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
+//! nts = false                   # true: it proves who it is (RFC 8915); a port is then that of the key exchange, 4460
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
 //!
@@ -36,6 +37,9 @@
 //! # [clockbound]                # pages that clients of ClockBound read
 //! # pages = ["shm1"]            # "shm1" for clients 3.x; "shm0" (2.x) and "shm" (1.x) need discipline = true
 //! # directory = "/run/clockbound"   # where clients look, as /var/run/clockbound
+//!
+//! [nts]
+//! # ca = "/etc/ssl/own.pem"      # authorities of servers' certificates; those of the system unless set
 //!
 //! [metrics]
 //! # listen = "127.0.0.1:9924"   # where OpenMetrics are served: an address with a port, or a path; not unless set
@@ -90,6 +94,8 @@ pub struct Settings {
     pub state: Place,
     /// The list of leap seconds.
     pub leap_file: Place,
+    /// Authorities that servers' certificates are by; `None`: those of the system.
+    pub nts_ca: Option<PathBuf>,
     /// The pages for clients of ClockBound, if any are wanted.
     pub clockbound: Option<Wanted>,
     /// Where metrics are served, if they are wanted.
@@ -113,6 +119,7 @@ impl Default for Settings {
             replay_log: None,
             state: Place::Default,
             leap_file: Place::Default,
+            nts_ca: None,
             clockbound: None,
             metrics: None,
             audit: None,
@@ -133,6 +140,16 @@ mod tests {
 
     fn ppm(text: &str) -> Rate {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_server_that_proves_itself_has_another_port_unless_it_is_given() {
+        let text = "source = [{ host = \"a\", nts = true }, { host = \"a:9\", nts = true }, { host = \"a\" }]\n\
+                    [nts]\nca = \"/ca.pem\"";
+        let settings = parse(text, "t").unwrap();
+        let ports: Vec<_> = settings.engine.sources.iter().map(|s| (s.nts, s.port)).collect();
+        assert_eq!(ports, [(true, 4460), (true, 9), (false, 123)]);
+        assert_eq!(settings.nts_ca, Some(PathBuf::from("/ca.pem")));
     }
 
     #[test]
@@ -185,6 +202,7 @@ mod tests {
             settings,
             Settings {
                 file: None,
+                nts_ca: None,
                 sandbox: true,
                 engine: Config {
                     sources: vec![first, SourceConfig::new("::1"), watched],
@@ -277,8 +295,13 @@ mod tests {
                 "t:1: unknown key `server`; a server is [[source]] with host = \"…\"",
             ),
             (
-                "[[source]]\nhost = \"a\"\nnts = true",
-                "t:3: unknown key `nts`; nothing is authenticated",
+                "[[source]]\nhost = \"a\"\nntsport = 4461",
+                "t:3: unknown key `ntsport`; with nts = true the port of the key exchange stands behind",
+            ),
+            ("[[source]]\nhost = \"a\"\nnts = 1", "t:3: `nts` must be true or false, not integer"),
+            (
+                "[[source]]\nhost = \"a\"\n[nts]\nca = \"own.pem\"",
+                "t:4: `ca` = \"own.pem\": must begin with /",
             ),
             (
                 "[[source]]\nhost = \"a\"\nport = 1123",
@@ -289,7 +312,7 @@ mod tests {
             ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
             (
                 "[[source]]\nhost = \"a\"\nkey = 1",
-                "t:3: unknown key `key`; nothing is authenticated",
+                "t:3: unknown key `key`; there are no symmetric keys here",
             ),
             ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
             (

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use truechimer_audit::Kind;
 use truechimer_confine::Rules;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
-use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start, Steer};
+use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, SourceId, Start, Steer};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
@@ -19,9 +19,10 @@ use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
+use crate::nts::Nts;
 use crate::pulses::Pulses;
 use crate::replay;
-use crate::resolve::Resolver;
+use crate::resolve::{Found, Resolver};
 use crate::rtc::Rtc;
 use crate::run::DaemonError;
 use crate::sandbox::Sandbox;
@@ -58,6 +59,7 @@ pub(crate) struct Daemon<'n> {
     host: Host,
     clock_set: Option<ClockSet>,
     net: Net,
+    nts: Nts,
     pulses: Pulses,
     resolver: Resolver,
     system_clock: SystemClock,
@@ -163,6 +165,7 @@ impl<'n> Daemon<'n> {
         system_clock.configure(settings.engine.discipline);
         let started = start.at;
         let (engine, actions) = Engine::new(settings.engine.clone(), start);
+        let nts = Nts::new(&settings, state.path());
         let mut daemon = Daemon {
             notes,
             counter,
@@ -175,6 +178,7 @@ impl<'n> Daemon<'n> {
             host: Host::new(counter, nominal.period, lapses),
             clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
+            nts,
             pulses: Pulses::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
@@ -294,14 +298,15 @@ impl<'n> Daemon<'n> {
             self.check()?;
         }
         if replies {
-            let events = self.net.receive(sockets);
+            let mut events = self.net.receive(sockets);
+            events.iter_mut().for_each(|event| self.nts.check(event));
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();
             self.events.extend(events.into_iter().filter(|event| !still || !has_counts(event)));
         }
         self.look_for_edges(now)?;
-        while let Some(event) = self.resolver.answer() {
-            self.events.push_back(event);
+        while let Some((source, found)) = self.resolver.answer() {
+            self.found(source, found);
         }
         self.events.extend(self.rtc.as_mut().and_then(|rtc| rtc.look(now, self.nominal)));
         self.drain();
@@ -523,17 +528,20 @@ impl<'n> Daemon<'n> {
 
     fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Resolve { source, host, port } => {
-                self.events.extend(self.resolver.begin(source, &host, port));
-            }
+            Action::Resolve { source, host, port, nts } => self.resolve(source, (&host, port), nts),
             Action::Send { source, to, packet } => {
-                self.events.extend(self.net.send(source, &to, &packet));
+                let event = match self.nts.protect(source, &packet) {
+                    Ok(packet) => self.net.send(source, &to, &packet),
+                    Err(error) => Some(Event::Unprotected { source, error }),
+                };
+                self.events.extend(event);
             }
             Action::Watch { source, path } => {
                 self.events.extend(self.pulses.watch(source, &path));
             }
             Action::Close { source } => {
                 self.net.close(source);
+                self.nts.close(source);
                 self.pulses.close(source);
             }
             Action::Publish(hand) => self.publish(&hand),
@@ -554,6 +562,38 @@ impl<'n> Daemon<'n> {
             }
             Action::Note { level, text } => self.note(level, &text),
         }
+    }
+
+    /// Looks a server up; one that is to prove itself, by an exchange of keys, unless those of the daemon
+    /// before will do.
+    fn resolve(&mut self, source: SourceId, (host, port): (&str, u16), nts: bool) {
+        let answer = if !nts {
+            self.nts.close(source);
+            self.resolver.begin(source, (host, port), None)
+        } else if let Some(kept) = self.nts.kept(host, port) {
+            Some((source, Ok(kept)))
+        } else {
+            match self.nts.exchange() {
+                Ok(exchange) => self.resolver.begin(source, (host, port), Some(exchange)),
+                Err(why) => Some((source, Err(why))),
+            }
+        };
+        if nts {
+            self.nts.expect(source);
+        }
+        if let Some((source, found)) = answer {
+            self.found(source, found);
+        }
+    }
+
+    fn found(&mut self, source: SourceId, found: Result<Found, String>) {
+        let result = found.map(|found| {
+            if let Some(session) = found.session {
+                self.nts.begin(source, session);
+            }
+            found.addresses
+        });
+        self.events.push_back(Event::Resolved { source, result });
     }
 
     fn publish(&mut self, hand: &Hand) {
@@ -676,6 +716,8 @@ impl<'n> Daemon<'n> {
         }
         let difference = audit::difference(&self.settings.engine, &new.engine);
         self.record(Kind::Configuration, |_| format!("read again: {difference}"));
+        self.nts.configure(&new);
+        self.settings.nts_ca = new.nts_ca;
         self.settings.leap_file = new.leap_file;
         self.settings.engine = new.engine;
         if let Some(pages) = &mut self.clockbound {
@@ -741,6 +783,7 @@ impl<'n> Daemon<'n> {
     /// Saves what is worth it; `false` if nothing is yet, or it could not be.
     fn save(&mut self) -> bool {
         let Some(path) = self.state.path() else { return true };
+        let kept = self.nts.save();
         let now = self.counter.read();
         let Some(saved) = self.engine.saved(now) else { return false };
         let attempt = state::save(path, &saved);
@@ -748,6 +791,9 @@ impl<'n> Daemon<'n> {
         self.retry = retry;
         if let Some((level, text)) = note {
             self.note(level, &text);
+        }
+        if let Some(why) = kept {
+            self.note(Level::Warning, &why);
         }
         attempt.is_ok()
     }

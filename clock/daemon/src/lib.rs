@@ -32,6 +32,11 @@ mod host;
 mod leaps;
 mod metrics;
 mod net;
+#[cfg(feature = "nts")]
+mod nts;
+#[cfg(not(feature = "nts"))]
+#[path = "nts/without.rs"]
+mod nts;
 mod options;
 mod pulses;
 mod ratio;

@@ -385,6 +385,7 @@ mod tests {
         SourceReport {
             name: name.into(),
             is_pulse: false,
+            nts: false,
             address: Some("192.0.2.7:123".parse().unwrap()),
             status: SourceStatus::Selected,
             reason: Some(Reason {

@@ -12,8 +12,8 @@ use crate::sys::{POLLIN, POLLNVAL, pollfd};
 /// A request has one answer, perhaps a few copies of it. After this many datagrams or errors the
 /// rest is left to the kernel to drop: the next request goes out from another port anyway.
 const MAX_HEARD: u32 = 64;
-/// Room for an NTP packet with a few extension fields. The rest of a longer one is cut off.
-const BUFFER: usize = 1024;
+/// Room for an NTP packet with the extension fields of NTS. The rest of a longer one is cut off.
+const BUFFER: usize = 2048;
 
 /// All sockets, and what it takes to stamp what goes through them.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{PpsConfig, SourceConfig};
+use truechimer_engine::{NTP_PORT, PpsConfig, SourceConfig};
 
 use truechimer_config::{ConfigError, Place, Problem, printable};
 
@@ -128,11 +128,13 @@ impl Options {
         let mut seen = Vec::new();
         for text in &self.servers {
             match config::host_and_port(text) {
-                Ok(server) if seen.contains(&server) => {
-                    let why = format!("{} is there twice", printable(text));
-                    problems.push(Problem::option("--server", &why));
-                }
                 Ok((host, port)) => {
+                    let port = port.unwrap_or(NTP_PORT);
+                    if seen.contains(&(host.clone(), port)) {
+                        let why = format!("{} is there twice", printable(text));
+                        problems.push(Problem::option("--server", &why));
+                        continue;
+                    }
                     seen.push((host.clone(), port));
                     let source = SourceConfig { port, ..SourceConfig::new(host) };
                     let sources = &mut settings.engine.sources;

@@ -99,6 +99,12 @@ pub(crate) fn rules<'a>(
             rules.read_folder_of(path);
         }
     }
+    for source in settings.engine.sources.iter().filter(|source| source.nts) {
+        rules.connect(source.port);
+    }
+    if let Some(path) = &settings.nts_ca {
+        rules.read_folder_of(path);
+    }
     if settings.engine.discipline {
         rules.keep(CapabilitySet::SYS_TIME);
     }

@@ -478,6 +478,7 @@ mod tests {
             poll: 16,
             burst: true,
             asymmetry: None,
+            nts: false,
             no_select: false,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }

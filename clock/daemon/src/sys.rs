@@ -56,8 +56,8 @@ pub(crate) fn await_clock_set(timer: &OwnedFd) -> io::Result<()> {
 }
 
 /// Fills `bytes` with unpredictable ones.
-pub(crate) fn random(bytes: &mut [u8; 32]) -> io::Result<()> {
-    // So few come all at once.
+pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
+    // Up to 256 come all at once.
     retry_on_intr(|| getrandom(&mut bytes[..], GetRandomFlags::empty()))?;
     Ok(())
 }

@@ -13,6 +13,8 @@ use crate::report::ReasonKind;
 pub(crate) enum Cause {
     /// Its name cannot be looked up.
     NoAddress,
+    /// No keys could be had of it (NTS).
+    NoKeys,
     /// Nothing usable came in answer to its requests, or seconds.
     NoReply,
     /// Refuses service.
@@ -58,6 +60,7 @@ impl Cause {
     pub(crate) fn kind(&self) -> ReasonKind {
         match self {
             Cause::NoAddress => ReasonKind::NoAddress,
+            Cause::NoKeys => ReasonKind::NoKeys,
             Cause::NoReply => ReasonKind::NoReply,
             Cause::KissCode => ReasonKind::KissCode,
             Cause::Stale(_) | Cause::TimedOut(_) => ReasonKind::Stale,
@@ -103,6 +106,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::NoAddress => f.write_str("its name cannot be looked up"),
+            Cause::NoKeys => f.write_str("no keys can be had of it (NTS)"),
             Cause::NoReply => f.write_str("nothing usable has come from it"),
             Cause::KissCode => f.write_str("it refuses service"),
             Cause::Stale(age) => write!(f, "nothing usable from it for {age}"),

@@ -15,6 +15,8 @@ pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
 pub const DEFAULT_POLL: u32 = 16;
 /// The NTP port.
 pub const NTP_PORT: u16 = 123;
+/// The TCP port of the key exchange of NTS.
+pub const NTS_PORT: u16 = 4460;
 
 /// Configuration of the engine. All of it can change at run time ([`crate::Event::Configure`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -87,7 +89,7 @@ fn default_step_above() -> Span {
 pub struct SourceConfig {
     /// A name or an address, without a port.
     pub host: String,
-    /// The UDP port.
+    /// The UDP port; with `nts` the TCP port of the key exchange.
     pub port: u16,
     /// Seconds between requests, within [`POLL_RANGE`].
     pub poll: u32,
@@ -96,6 +98,10 @@ pub struct SourceConfig {
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
+    /// Whether requests and replies are protected by Network Time Security (RFC 8915): `port` is then the
+    /// one of the key exchange, and what carries no proof is never used.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub nts: bool,
     /// Asked and shown only, with no vote and no part in the time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
@@ -174,6 +180,7 @@ impl SourceConfig {
             poll: DEFAULT_POLL,
             burst: true,
             asymmetry: None,
+            nts: false,
             no_select: false,
         }
     }

@@ -259,6 +259,19 @@ impl Engine {
                     note(actions, Level::Warning, text);
                 }
             }
+            Event::Unprotected { source, error } => {
+                if let Some(source) = self.source(*source)
+                    && let Some(trouble) = source.unprotected(error, at)
+                {
+                    let text = format!("{}: {trouble}", source.name());
+                    note(actions, Level::Info, text);
+                }
+            }
+            Event::Unauthentic { source, error } => {
+                if let Some(source) = self.source(*source) {
+                    source.unauthentic(error);
+                }
+            }
             Event::Edge { source, sequence, stamp } => {
                 let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
                 let rate = self.known_rate();

@@ -111,7 +111,8 @@ pub enum Event {
         /// Its addresses, or why there are none.
         result: Result<Vec<SocketAddr>, String>,
     },
-    /// A datagram came on a source's socket. Nothing in it has been checked.
+    /// A datagram came on a source's socket. Nothing in it has been checked, but who made it if the
+    /// source has keys: then this is its header alone.
     Reply {
         /// On whose socket.
         source: SourceId,
@@ -129,6 +130,20 @@ pub enum Event {
         /// On whose socket.
         source: SourceId,
         /// Error of the operating system.
+        error: String,
+    },
+    /// A datagram came on a source's socket that does not prove who made it, though it should.
+    Unauthentic {
+        /// On whose socket.
+        source: SourceId,
+        /// What is wrong with it, for people.
+        error: String,
+    },
+    /// A request could not be protected: the source needs new keys, which [`Action::Resolve`] brings.
+    Unprotected {
+        /// For which source.
+        source: SourceId,
+        /// Why, for people.
         error: String,
     },
     /// A pulse has come.
@@ -211,8 +226,12 @@ pub enum Action {
         source: SourceId,
         /// A name or an address, never with a port.
         host: String,
-        /// The port to put into the addresses.
+        /// The port to put into the addresses; with `nts` that of the key exchange.
         port: u16,
+        /// Exchange keys with it first: it says itself where its NTP server is. What is sent to that
+        /// from then on is to be protected, and what comes is to be proven.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        nts: bool,
     },
     /// Send `packet` from a fresh socket (random port), replacing the source's socket.
     Send {

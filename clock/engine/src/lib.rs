@@ -36,7 +36,7 @@ mod steer;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
-    NTP_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+    NTP_PORT, NTS_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
 pub use engine::Engine;
 pub use event::{

@@ -214,6 +214,7 @@ impl Peer {
             reason: None,
             weight: self.trust.weight(),
             holdover: estimate.is_some_and(|e| self.is_stale(e, at)),
+            nts: false,
             reach: self.tally.reach,
             poll: self.filter.poll(),
             retry: None,

@@ -101,6 +101,9 @@ pub struct SourceReport {
     /// from before.
     #[serde(default)]
     pub holdover: bool,
+    /// Whether its replies prove who made them, by Network Time Security.
+    #[serde(default)]
+    pub nts: bool,
     /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
     /// Seconds between requests.
@@ -189,6 +192,8 @@ pub struct Reason {
 pub enum ReasonKind {
     /// Unreachable: its name cannot be looked up.
     NoAddress,
+    /// Unreachable: no keys can be had of it, without which nothing is asked (NTS).
+    NoKeys,
     /// Unreachable: nothing usable came in answer to its requests.
     NoReply,
     /// Unreachable: it refuses service (`DENY`, `RSTR`).

@@ -128,7 +128,8 @@ impl Source {
 
     /// Whether `config` is for the same server.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
-        (&self.config.host, self.config.port) == (&config.host, config.port)
+        let SourceConfig { host, port, nts, .. } = config;
+        (&self.config.host, self.config.port, self.config.nts) == (host, *port, *nts)
     }
 
     /// Takes over another configuration without forgetting anything; a server that is lost is

@@ -77,6 +77,11 @@ impl Responder {
         }
     }
 
+    /// Who may ask.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
     /// Decides about a datagram that arrived from `from` at `receive` by the clock that `state`
     /// describes. `now` is in ns, by a clock that does not go back.
     ///

@@ -16,6 +16,8 @@ pub(crate) struct Lag {
     first: Least,
     /// Time of each further packet of the same call on average, counts.
     further: Least,
+    /// To prove a reply, counts.
+    proof: Least,
 }
 
 impl Lag {
@@ -29,6 +31,16 @@ impl Lag {
         if packets >= MANY {
             self.further.add(took.0 / packets as i64);
         }
+    }
+
+    /// A reply was proven within `took`.
+    pub fn proven(&mut self, took: CountSpan) {
+        self.proof.add(took.0);
+    }
+
+    /// How long it takes to prove a reply, at the least.
+    pub fn of_proof(&self) -> CountSpan {
+        CountSpan(self.proof.get().unwrap_or(0))
     }
 
     /// How long after the reading packet `i` of a call leaves, at the least: 0 while too little is

@@ -23,6 +23,11 @@ mod face;
 mod lag;
 mod limit;
 mod load;
+#[cfg(feature = "nts")]
+mod nts;
+#[cfg(not(feature = "nts"))]
+#[path = "nts/without.rs"]
+mod nts;
 mod server;
 mod serving;
 mod sys;
@@ -36,6 +41,7 @@ pub use answer::{Answer, Kind, Outcome, Responder, Sent, transmit};
 pub use clock::{Sandwich, ServedClock};
 pub use limit::Rate;
 pub use load::{Load, Measured};
+pub use nts::{Nts, PORT as NTS_PORT, Settings as NtsSettings};
 pub use server::{DEFAULT_STRATUM, Running, Server};
 pub use serving::{BindError, Listen, MOST_THREADS, PageServer, Serving};
 pub use tally::Tally;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,6 +14,7 @@ use truechimer_time::{Count, Period, Span};
 
 use crate::answer::Responder;
 use crate::face::Face;
+use crate::nts::Nts;
 use crate::sys::{self, Manner};
 use crate::tally::{Counters, Tally};
 use crate::upstream::Upstream;
@@ -58,12 +59,15 @@ impl std::error::Error for BindError {}
 pub struct PageServer {
     sockets: Vec<Vec<(std::net::UdpSocket, SocketAddr)>>,
     addresses: Vec<SocketAddr>,
+    /// Where keys are exchanged, if they are.
+    exchange: Vec<TcpListener>,
     shared: Arc<Shared>,
 }
 
 /// State that all threads of a server have in common.
 pub(crate) struct Shared {
     pub responder: Responder,
+    pub nts: OnceLock<Arc<Nts>>,
     pub clock: OnceLock<Clock>,
     pub stop: AtomicBool,
     upstream: Mutex<Option<Upstream>>,
@@ -120,12 +124,24 @@ impl PageServer {
         }
         let shared = Arc::new(Shared {
             responder,
+            nts: OnceLock::new(),
             clock: OnceLock::new(),
             stop: AtomicBool::new(false),
             upstream: Mutex::new(None),
             origin: Instant::now(),
         });
-        Ok(PageServer { sockets, addresses, shared })
+        Ok(PageServer { sockets, addresses, exchange: Vec::new(), shared })
+    }
+
+    /// Proves who it is to those who ask for it, and exchanges keys at its addresses.
+    ///
+    /// # Errors
+    /// If the port of the exchange cannot be had.
+    pub fn prove(mut self, nts: Nts) -> Result<PageServer, BindError> {
+        let bound = nts.bind(&self.addresses);
+        self.exchange = bound.map_err(|(address, why)| BindError { address, why })?;
+        let _ = self.shared.nts.set(Arc::new(nts));
+        Ok(self)
     }
 
     /// Where it listens.
@@ -148,6 +164,15 @@ impl PageServer {
             let mut worker = Worker::new(sockets, shared, counters).map_err(io::Error::other)?;
             let thread = thread::Builder::new().name(format!("ntp-{i}"));
             serving.threads.push(thread.spawn(move || worker.run())?);
+        }
+        if let Some(nts) = self.shared.nts.get().cloned() {
+            let (shared, listeners) = (Arc::clone(&self.shared), self.exchange);
+            let ntp = self.addresses.first().map_or(0, SocketAddr::port);
+            let thread = thread::Builder::new().name("nts".into());
+            serving.threads.push(thread.spawn(move || {
+                let stop = || shared.stop.load(Ordering::Relaxed);
+                nts.run(&listeners, ntp, shared.responder.access(), &stop)
+            })?);
         }
         Ok(serving)
     }
@@ -196,6 +221,7 @@ impl Serving {
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         self.counters.iter().for_each(|counters| counters.add_to(&mut tally));
+        self.shared.nts.get().into_iter().for_each(|nts| nts.add_to(&mut tally));
         tally
     }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::{mem, ptr};
 
@@ -14,9 +15,8 @@ use crate::control::{self, Said, Via};
 
 /// Datagrams received, or sent, with one call.
 pub(crate) const BATCH: usize = 32;
-/// Bytes kept of a datagram: more than the header, so that one from the error queue fits with all
-/// its frames around it.
-const ROOM: usize = 256;
+/// Bytes kept of a datagram, and at most sent: a request with all that NTS adds to it.
+const ROOM: usize = 1280;
 /// Where in a packet the transmit timestamp begins.
 const TRANSMIT: usize = 40;
 
@@ -152,7 +152,8 @@ impl Received {
 
 /// Packets to send.
 pub(crate) struct Outgoing {
-    bytes: Box<[[u8; HEADER_LEN]; BATCH]>,
+    bytes: Box<[[u8; ROOM]; BATCH]>,
+    sizes: [usize; BATCH],
     names: Box<[Name; BATCH]>,
     controls: Box<[(ControlBytes, usize); BATCH]>,
     len: usize,
@@ -161,7 +162,8 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub fn new() -> Outgoing {
         Outgoing {
-            bytes: Box::new([[0; HEADER_LEN]; BATCH]),
+            bytes: Box::new([[0; ROOM]; BATCH]),
+            sizes: [HEADER_LEN; BATCH],
             names: Box::new([Name::room(); BATCH]),
             controls: Box::new([(ControlBytes([0; 192]), 0); BATCH]),
             len: 0,
@@ -189,11 +191,29 @@ impl Outgoing {
         if let (Some(bytes), Some(name), Some((control, len))) =
             (self.bytes.get_mut(i), self.names.get_mut(i), self.controls.get_mut(i))
         {
-            *bytes = packet;
             *name = Name::from(to);
             *len = control::write(&mut control.0, via, stamp);
+            let header = bytes.first_chunk_mut::<HEADER_LEN>();
+            header.into_iter().for_each(|header| *header = packet);
+            self.sizes.iter_mut().skip(i).take(1).for_each(|size| *size = HEADER_LEN);
             self.len += 1;
         }
+    }
+
+    /// Puts these bytes in the place of packet `i`; none that are too many.
+    pub fn replace(&mut self, i: usize, packet: &[u8]) {
+        if let (Some(bytes), Some(size)) = (self.bytes.get_mut(i), self.sizes.get_mut(i)) {
+            let room = bytes.get_mut(..packet.len());
+            *size = room.map_or(0, |room| {
+                room.copy_from_slice(packet);
+                packet.len()
+            });
+        }
+    }
+
+    /// The header of packet `i`.
+    pub fn header(&self, i: usize) -> Option<&[u8; HEADER_LEN]> {
+        self.bytes.get(i)?.first_chunk()
     }
 
     /// Puts in when packet `i` leaves.
@@ -206,15 +226,24 @@ impl Outgoing {
 
     /// Sends all; how many were not taken by the system.
     pub fn send(&mut self, socket: &UdpSocket) -> usize {
+        self.send_some(0..self.len, socket)
+    }
+
+    /// Sends packet `i` alone, likewise.
+    pub fn send_only(&mut self, i: usize, socket: &UdpSocket) -> usize {
+        self.send_some(i..i + 1, socket)
+    }
+
+    fn send_some(&mut self, which: Range<usize>, socket: &UdpSocket) -> usize {
         // SAFETY: null pointers and lengths of 0 make valid headers and buffers of no room.
         let (mut iovecs, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
             unsafe { (mem::zeroed(), mem::zeroed()) };
         let parts = self.bytes.iter_mut().zip(self.names.iter_mut()).zip(self.controls.iter_mut());
-        for ((((bytes, name), (control, len)), iovec), header) in
-            parts.zip(&mut iovecs).zip(&mut headers)
+        for (((((bytes, name), (control, len)), size), iovec), header) in
+            parts.zip(&self.sizes).zip(&mut iovecs).zip(&mut headers)
         {
             iovec.iov_base = bytes.as_mut_ptr().cast();
-            iovec.iov_len = HEADER_LEN;
+            iovec.iov_len = *size;
             let header = &mut header.msg_hdr;
             header.msg_name = name.as_mut_ptr().cast();
             header.msg_namelen = name.len;
@@ -226,7 +255,7 @@ impl Outgoing {
             }
         }
         let mut failed = 0;
-        let mut left = headers.get_mut(..self.len).unwrap_or_default();
+        let mut left = headers.get_mut(which).unwrap_or_default();
         while !left.is_empty() {
             // SAFETY: each of the headers points to a name, one iovec and control messages, which
             // are valid for the lengths beside them until after the call, and which the kernel

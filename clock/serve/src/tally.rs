@@ -49,6 +49,16 @@ tally! {
     version3
     /// Of those, in version 4.
     version4
+    /// Of those, with proof of who answers (NTS).
+    nts
+    /// Told that their cookie is unknown (NTS).
+    nts_naks
+    /// Dropped, as what they show is no proof (NTS).
+    nts_refused
+    /// Exchanges of keys (NTS).
+    nts_exchanges
+    /// Exchanges of keys that came to nothing (NTS).
+    nts_exchanges_refused
     /// Told to ask less often.
     kissed
     /// Dropped, as their sender asks too often.

@@ -18,6 +18,7 @@ use crate::answer::{Kind, Outcome, Sent, transmit};
 use crate::arrivals::Arrivals;
 use crate::face::{Face, stamped_by};
 use crate::lag::Lag;
+use crate::nts::{Opened, Protected};
 use crate::serving::Shared;
 use crate::sys::{self, BATCH, Outgoing, Received};
 use crate::tally::{Counters, add, count};
@@ -42,6 +43,10 @@ pub(crate) struct Worker {
     kind: CounterKind,
     received: Received,
     outgoing: Outgoing,
+    /// Replies that prove who made them, each with its receive timestamp, whether it is of basic mode,
+    /// and the proof.
+    proven: Outgoing,
+    proofs: Vec<(Timestamp, bool, Opened)>,
     /// Of each packet to be sent: its receive timestamp, whether it is of basic mode, and to whom
     /// it may have to be told again.
     answers: Vec<(Timestamp, bool, Option<Sent>)>,
@@ -86,6 +91,8 @@ impl Worker {
             kind,
             received: Received::new(),
             outgoing: Outgoing::new(),
+            proven: Outgoing::new(),
+            proofs: Vec::new(),
             answers: Vec::with_capacity(BATCH),
             awaited: Vec::with_capacity(AWAITED),
             lag: Lag::default(),
@@ -181,6 +188,7 @@ impl Worker {
         let now = self.shared.now();
         self.decide(i, &face, &state, latest, now);
         self.send(i, &face, now);
+        self.send_proven(i, &face);
         got
     }
 
@@ -189,6 +197,8 @@ impl Worker {
         let (tally, shared) = (&*self.counters, &*self.shared);
         self.outgoing.clear();
         self.answers.clear();
+        self.proven.clear();
+        self.proofs.clear();
         let Some(place) = self.sockets.get_mut(i) else { return };
         for datagram in self.received.iter() {
             count(&tally.received);
@@ -243,12 +253,36 @@ impl Worker {
             }
             // A socket of one address has no other to send from.
             let via = datagram.said.via.filter(|_| place.wildcard);
+            let packet = answer.packet.encode();
+            let nts = shared.nts.get();
+            match nts.map_or(Protected::Plain, |nts| nts.look(datagram.bytes, receive)) {
+                Protected::Plain => {}
+                Protected::Opened(opened) => {
+                    count(&tally.nts);
+                    self.proven.push(packet, &from, via, false);
+                    let basic = answer.kind == Kind::Basic;
+                    self.proofs.push((answer.packet.receive_timestamp, basic, opened));
+                    continue;
+                }
+                Protected::Nak(packet) => {
+                    count(&tally.nts_naks);
+                    let i = self.outgoing.len();
+                    self.outgoing.push(answer.packet.encode(), &from, via, false);
+                    self.outgoing.replace(i, &packet);
+                    self.answers.push((answer.packet.receive_timestamp, false, None));
+                    continue;
+                }
+                Protected::Refused => {
+                    count(&tally.nts_refused);
+                    continue;
+                }
+            }
             let sample = self.outgoing.len() == 0 && now.wrapping_sub(self.sampled) >= SAMPLED;
             let stamp = sample || answer.remember.is_some();
             if sample {
                 self.sampled = now;
             }
-            self.outgoing.push(answer.packet.encode(), &from, via, stamp);
+            self.outgoing.push(packet, &from, via, stamp);
             let receive = answer.packet.receive_timestamp;
             self.answers.push((receive, answer.kind == Kind::Basic, answer.remember));
             if stamp {
@@ -293,6 +327,31 @@ impl Worker {
         if stamped {
             // They are there by now as a rule.
             self.departures(i, face);
+        }
+    }
+
+    /// Reads the clock for each reply that is to be proven, puts that into it, proves it and sends it.
+    fn send_proven(&mut self, i: usize, face: &Face) {
+        let Some(place) = self.sockets.get(i) else { return };
+        let Some(nts) = self.shared.nts.get() else { return };
+        for (i, (receive, basic, opened)) in self.proofs.iter().enumerate() {
+            let counter = self.arrivals.counter();
+            let read = counter.read();
+            let ready = read + self.lag.of_proof();
+            if *basic {
+                let at = face.timestamp(ready + self.lag.of(0));
+                self.proven.set_transmit(i, transmit(at, *receive));
+            }
+            let Some(header) = self.proven.header(i) else { return };
+            let packet = nts.protect(header, opened);
+            self.proven.replace(i, &packet);
+            self.lag.proven(counter.read() - read);
+            // It must not leave before it says so: that was the least of late, and no promise.
+            while !counter.read().at_or_after(ready) {
+                std::hint::spin_loop();
+            }
+            let failed = self.proven.send_only(i, &place.socket);
+            add(&self.counters.unsent, failed as u64);
         }
     }
 

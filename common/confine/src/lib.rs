@@ -107,6 +107,13 @@ impl Rules {
         add(&mut self.devices, path.to_owned());
     }
 
+    /// Allows to connect to this TCP port.
+    pub fn connect(&mut self, port: u16) {
+        if !self.tcp.contains(&port) {
+            self.tcp.push(port);
+        }
+    }
+
     /// Keeps these capabilities, as far as the process has them.
     pub fn keep(&mut self, capabilities: CapabilitySet) {
         self.keep |= capabilities;
@@ -124,6 +131,8 @@ impl Rules {
         let mut all: Vec<String> = read.map(|path| format!("reading {}", path.display())).collect();
         all.extend(write.map(|path| format!("writing in {}", path.display())));
         all.extend(devices.map(|path| format!("devices in {}", path.display())));
+        let tcp = other.tcp.iter().filter(|port| !self.tcp.contains(port));
+        all.extend(tcp.map(|port| format!("TCP port {port}")));
         all.extend(capabilities::names(other.keep - self.keep));
         all
     }

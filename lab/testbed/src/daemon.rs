@@ -61,7 +61,8 @@ impl<'a> Setup<'a> {
     /// Writes the configuration; a running daemon reads it again at SIGHUP.
     pub fn write(&self) -> PathBuf {
         let page = self.page();
-        let mut text = format!("page = {page:?}\nstate = \"none\"\n{}\n", self.settings);
+        let state = if self.settings.contains("state = ") { "" } else { "state = \"none\"\n" };
+        let mut text = format!("page = {page:?}\n{state}{}\n", self.settings);
         for server in &self.servers {
             let _ = writeln!(text, "[[source]]\nhost = {server:?}\npoll = {}", self.poll);
         }

@@ -2,6 +2,7 @@
 //! the host's.
 //!
 //! * [`namespace`]: two hosts joined by a wire, as network namespaces; root is not needed.
+//! * [`certificates`]: an authority and a server's certificate by it.
 //! * [`chrony`]: chronyd serving the host's time on one of them.
 //! * [`ring`]: a Corosync ring of several nodes on this machine.
 //! * [`exchange`]: one question to an NTP server, judged by the host's clock.
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod binary;
+pub mod certificates;
 pub mod chrony;
 pub mod daemon;
 pub mod exchange;

@@ -2,13 +2,11 @@
 
 use std::net::Ipv6Addr;
 
-use truechimer_engine::NTP_PORT;
-
 use truechimer_config::printable;
 
-/// Takes `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT` apart; the port is 123 if none is
-/// given. Names are only checked for what can never be one.
-pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), String> {
+/// Takes `HOST`, `HOST:PORT`, `IPV6`, `[IPV6]` or `[IPV6]:PORT` apart; the port is `None` if none
+/// is given. Names are only checked for what can never be one.
+pub(crate) fn host_and_port(text: &str) -> Result<(String, Option<u16>), String> {
     let text = text.trim();
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("the closing ] is missing")?;
@@ -37,15 +35,11 @@ pub(crate) fn host_and_port(text: &str) -> Result<(String, u16), String> {
     if !is_ipv6(host) && !is_name(host) {
         return Err(format!("`{}` is neither a name nor an address", printable(host)));
     }
-    let port = match port {
-        None => NTP_PORT,
-        Some(port) => port
-            .parse()
-            .ok()
-            .filter(|p| *p != 0)
-            .ok_or_else(|| format!("port `{}` must be 1 to 65535", printable(port)))?,
+    let number = |port: &str| {
+        let number = port.parse().ok().filter(|number| *number != 0);
+        number.ok_or_else(|| format!("port `{}` must be 1 to 65535", printable(port)))
     };
-    Ok((host.into(), port))
+    Ok((host.into(), port.map(number).transpose()?))
 }
 
 /// An IPv6 address, with or without a zone (`fe80::1%eth0`).
@@ -68,15 +62,15 @@ mod tests {
     #[test]
     fn servers_are_taken_apart() {
         for (text, host, port) in [
-            ("ntp.example.org", "ntp.example.org", 123),
-            ("ntp.example.org:1123", "ntp.example.org", 1123),
-            (" 192.0.2.7 ", "192.0.2.7", 123),
-            ("192.0.2.7:65535", "192.0.2.7", 65535),
-            ("2001:db8::1", "2001:db8::1", 123),
-            ("[2001:db8::1]", "2001:db8::1", 123),
-            ("[::1]:1123", "::1", 1123),
-            ("fe80::1%eth0", "fe80::1%eth0", 123),
-            ("[fe80::1%eth0]:99", "fe80::1%eth0", 99),
+            ("ntp.example.org", "ntp.example.org", None),
+            ("ntp.example.org:1123", "ntp.example.org", Some(1123)),
+            (" 192.0.2.7 ", "192.0.2.7", None),
+            ("192.0.2.7:65535", "192.0.2.7", Some(65535)),
+            ("2001:db8::1", "2001:db8::1", None),
+            ("[2001:db8::1]", "2001:db8::1", None),
+            ("[::1]:1123", "::1", Some(1123)),
+            ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("[fe80::1%eth0]:99", "fe80::1%eth0", Some(99)),
         ] {
             assert_eq!(host_and_port(text), Ok((host.to_owned(), port)), "{text}");
         }

@@ -2,7 +2,9 @@
 
 use truechimer_clockbound::Layout;
 use truechimer_config::{ConfigError, DeTable, DeValue, Reader, Table, Value, printable, whole};
-use truechimer_engine::{Asymmetry, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy};
+use truechimer_engine::{
+    Asymmetry, NTP_PORT, NTS_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+};
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
@@ -45,12 +47,14 @@ const TOP: &[&str] = &[
     "clockbound",
     "metrics",
     "audit",
+    "nts",
 ];
 const SOURCE: &[&str] = &[
     "host",
     "poll",
     "burst",
     "noselect",
+    "nts",
     "asymmetry",
     "asymmetry-error",
     "pps",
@@ -60,23 +64,26 @@ const SOURCE: &[&str] = &[
 ];
 /// Which of a source's keys are for a pulse, and which for a server.
 const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
-const OF_SERVER: &[&str] = &["host", "poll", "burst", "noselect", "asymmetry", "asymmetry-error"];
+const OF_SERVER: &[&str] =
+    &["host", "poll", "burst", "noselect", "nts", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory"];
 const METRICS: &[&str] = &["listen"];
+const NTS: &[&str] = &["ca"];
 const AUDIT: &[&str] = &["directory", "interval", "max-mb"];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 6] = [
+const TABLES: [Table<'_>; 7] = [
     ("the top of the file", TOP),
     ("[[source]]", SOURCE),
     ("[system-clock]", SYSTEM_CLOCK),
     ("[clockbound]", CLOCKBOUND),
     ("[metrics]", METRICS),
     ("[audit]", AUDIT),
+    ("[nts]", NTS),
 ];
 
 /// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 20] = [
+const FOREIGN: [(&[&str], &str); 21] = [
     (
         &["server", "servers", "pool", "pools", "peer", "NTP", "FallbackNTP", "Time"],
         "a server is [[source]] with host = \"…\"",
@@ -84,8 +91,13 @@ const FOREIGN: [(&[&str], &str); 20] = [
     (&["address", "hostname"], "that is `host` in [[source]]"),
     (&["mode", "count"], "every [[source]] is one server: leave it out"),
     (
-        &["nts", "ntsport", "certset", "key", "keys", "keyfile", "autokey"],
-        "nothing is authenticated here",
+        &["ntsport", "ntstrustedcerts", "certset"],
+        "with nts = true the port of the key exchange stands behind the host, and `ca` in [nts] names a \
+         file of authorities",
+    ),
+    (
+        &["key", "keys", "keyfile", "autokey"],
+        "there are no symmetric keys here: a server that has NTS proves itself with nts = true",
     ),
     (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
     (
@@ -209,6 +221,10 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     reader.problem(value.span().start, "`metrics` must be a table: write [metrics]")
                 }
             },
+            "nts" => match value.get_ref().as_table() {
+                Some(table) => settings.nts_ca = nts(reader, table),
+                None => reader.problem(value.span().start, "`nts` must be a table: write [nts]"),
+            },
             "audit" => match value.get_ref().as_table() {
                 Some(table) => settings.audit = audit(reader, table, value.span().start),
                 None => {
@@ -297,6 +313,22 @@ fn metrics(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Listen> {
         }
     }
     listen
+}
+
+/// Authorities of servers that prove who they are, if not those of the system.
+fn nts(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<std::path::PathBuf> {
+    let mut authorities = None;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "ca" => match reader.path("ca", value) {
+                Some(path) if path.is_absolute() => authorities = Some(path),
+                Some(_) => reader.wrong("ca", value, "must begin with /"),
+                None => {}
+            },
+            other => unknown(reader, other, key.span().start, TABLES[6]),
+        }
+    }
+    authorities
 }
 
 /// The record for `truechimer audit`, if one is wanted.
@@ -462,14 +494,14 @@ fn span(
 
 fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<SourceConfig> {
     let mut source = SourceConfig::new("");
-    let mut named = false;
+    let (mut named, mut port) = (false, None);
     let mut declared = (None, None);
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "host" => {
                 named = true;
-                if let Some((host, port)) = reader.text_of("host", value, host_and_port) {
-                    (source.host, source.port) = (host, port);
+                if let Some((host, given)) = reader.text_of("host", value, host_and_port) {
+                    (source.host, port) = (host, given);
                 }
             }
             "poll" => match whole(value).map(check_poll) {
@@ -487,6 +519,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
             "noselect" => {
                 source.no_select = reader.boolean("noselect", value).unwrap_or(source.no_select);
             }
+            "nts" => source.nts = reader.boolean("nts", value).unwrap_or(source.nts),
             "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
             other if OF_PPS.contains(&other) => reader.problem(
                 key.span().start,
@@ -505,6 +538,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
         }
         _ => {}
     }
+    source.port = port.unwrap_or(if source.nts { NTS_PORT } else { NTP_PORT });
     if !named {
         reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
     }

@@ -109,7 +109,7 @@ fn log_of(end: u64, silent: Range<u64>, events: Vec<(u64, Event)>) -> String {
     };
     while now < end * SECOND {
         match bench.wanted.pop_front() {
-            Some(Action::Resolve { source, host, port }) => {
+            Some(Action::Resolve { source, host, port, .. }) => {
                 let result = Ok(vec![(host.parse::<std::net::IpAddr>().unwrap(), port).into()]);
                 bench.feed(now, Event::Resolved { source, result });
             }

@@ -11,6 +11,7 @@ use truechimer_time::Count;
 
 use super::Source;
 use super::schedule::{CHANCE, Due, MISSES_PER_ADDRESS, Plan};
+use crate::config::SourceConfig;
 use crate::event::{Action, Level};
 use crate::hold_off;
 
@@ -25,8 +26,8 @@ impl Source {
         match self.schedule.due(at) {
             Some(Due::LookUp) => {
                 self.schedule.plan = Plan::Resolving;
-                let (host, port) = (self.config.host.clone(), self.config.port);
-                actions.push(Action::Resolve { source: self.peer.id, host, port });
+                let SourceConfig { host, port, nts, .. } = self.config.clone();
+                actions.push(Action::Resolve { source: self.peer.id, host, port, nts });
             }
             Some(Due::Poll) => self.poll(at, random, actions),
             Some(Due::Leave) => self.turned_away(at, random),
@@ -114,6 +115,25 @@ impl Source {
         }
     }
 
+    /// A request could not be protected: new keys, at once if a server has proven itself with the
+    /// last ones, else less and less often. Returns the trouble if it is new.
+    pub(crate) fn unprotected(&mut self, error: &str, at: Count) -> Option<String> {
+        let wait = if self.resolver.looked_up { self.resolver.wait_longer() } else { 0 };
+        self.peer.tally.refuse("unprotected");
+        self.schedule.undelivered();
+        self.look_up(self.schedule.after(at, wait));
+        self.peer.note_trouble(error.to_owned())
+    }
+
+    /// A datagram that proves nothing. Anybody can send it: it is shown where there is nothing better
+    /// to show, and not worth a line in the log.
+    pub(crate) fn unauthentic(&mut self, error: &str) {
+        self.peer.tally.refuse("unauthentic");
+        if self.peer.tally.reach == 0 {
+            self.peer.trouble = Some(error.to_owned().into());
+        }
+    }
+
     pub(super) fn look_up(&mut self, at: Count) {
         (self.schedule.misses, self.resolver.looked_up) = (0, true);
         if let Some(association) = &mut self.association {
@@ -146,7 +166,8 @@ impl Source {
         };
         self.schedule.silence = self.schedule.silence.max(CHANCE);
         self.schedule.is_not_awaited();
-        let trouble = format!("cannot look up {}: {failure}", self.config.host);
+        let doing = if self.config.nts { "no keys from" } else { "cannot look up" };
+        let trouble = format!("{doing} {}: {failure}", self.config.host);
         self.peer.trouble = Some(trouble.into());
         self.peer.tally.refuse("unresolvable");
         let wait = self.schedule.after(at, self.resolver.wait());

@@ -156,7 +156,7 @@ impl Source {
 
     /// The server answers who asks this often.
     fn served(&mut self, from: SocketAddr) {
-        self.resolver.looked_up = false;
+        self.resolver.served();
         if let Some(interval) = self.schedule.served(from) {
             self.peer.filter.set_poll(interval);
         }

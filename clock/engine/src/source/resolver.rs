@@ -56,8 +56,20 @@ impl Resolver {
     /// The look-up found these. Only a name whose addresses have all failed is looked up again:
     /// they begin anew.
     pub(super) fn found(&mut self, addresses: Vec<SocketAddr>) {
-        (self.wait, self.failure) = (RETRY.0, None);
+        self.failure = None;
         self.addresses = addresses;
+    }
+
+    /// A server of these addresses served us: the next look-up is another matter.
+    pub(super) fn served(&mut self) {
+        (self.looked_up, self.wait) = (false, RETRY.0);
+    }
+
+    /// How long to wait before the next look-up, s; twice as long before the one after it.
+    pub(super) fn wait_longer(&mut self) -> u32 {
+        let wait = self.wait;
+        self.wait = (wait * 2).min(RETRY.1);
+        wait
     }
 
     /// Whether the last look-up failed.
@@ -72,7 +84,7 @@ impl Resolver {
 
     /// The look-up failed. Returns why, if that is new.
     pub(super) fn failed(&mut self, failure: String) -> Option<String> {
-        self.wait = (self.wait * 2).min(RETRY.1);
+        self.wait_longer();
         let new = self.failure.as_ref() != Some(&failure);
         self.failure = Some(failure);
         self.failure.clone().filter(|_| new)

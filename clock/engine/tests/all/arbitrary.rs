@@ -141,6 +141,8 @@ fn other() -> impl Strategy<Value = Event> {
             source,
             error: format!("error {n}"),
         }),
+        1 => id().prop_map(|source| Event::Unauthentic { source, error: "no proof".into() }),
+        1 => id().prop_map(|source| Event::Unprotected { source, error: "no keys".into() }),
         1 => (id(), addresses).prop_map(|(source, all)| Event::Resolved { source, result: Ok(all) }),
         1 => id().prop_map(|source| Event::Resolved { source, result: Err("no".into()) }),
         1 => rtc().prop_map(Event::Rtc),

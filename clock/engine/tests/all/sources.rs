@@ -2,7 +2,7 @@
 
 use truechimer_engine::{Config, Event, ReasonKind, SourceStatus, Steer};
 use truechimer_ntp::LeapIndicator;
-use truechimer_time::{Leaps, Span};
+use truechimer_time::{Count, Leaps, Span};
 use truechimer_timehands::Status;
 
 use crate::world::{self, HONEST, Server, World, address, config, start};
@@ -538,4 +538,49 @@ fn whoever_is_not_used_says_why_in_one_word() {
         (Unreachable, Some(NoAddress)),
     ];
     assert_eq!(later[2..], rest, "{later:?}");
+}
+
+/// A source whose requests cannot be protected is looked up again, at once after it was served, and
+/// then less and less often; what proves nothing does nothing.
+#[test]
+fn keys_that_are_of_no_use_are_fetched_anew_with_patience() {
+    let mut world = World::new(&["s1"], start());
+    let mut proven = config(&["s1"]);
+    proven.sources[0].nts = true;
+    world.event(Event::Configure(proven));
+    world.run(60);
+    let source = *world.hosts.keys().last().unwrap();
+    let before = world.engine.report(world.now);
+    for _ in 0..100 {
+        world.event(Event::Unauthentic { source, error: "forged".into() });
+    }
+    let after = world.engine.report(world.now);
+    assert_eq!(after.sources[0].refused["unauthentic"], 100);
+    assert_eq!(after.hand, before.hand);
+    assert_eq!(after.sources[0].trouble, None, "anybody can send these");
+    // Keys are there for the asking, and none of them is any good.
+    world.server("s1").up = false;
+    let looked_up = |world: &World| {
+        let resolved = |(_, event): &&(Count, Event)| matches!(event, Event::Resolved { .. });
+        world.log.iter().filter(resolved).count()
+    };
+    let (mut sent, mut waits) = (world.sent.len(), Vec::new());
+    for _ in 0..8 {
+        while world.sent.len() == sent {
+            world.run(1);
+        }
+        sent = world.sent.len();
+        let (known, mut waited) = (looked_up(&world), 0);
+        world.event(Event::Unprotected { source, error: "no cookies".into() });
+        while looked_up(&world) == known {
+            assert!(waited < 4000, "{waits:?}");
+            world.run(1);
+            waited += 1;
+        }
+        waits.push(waited);
+    }
+    assert!(waits[0] <= 1 && waits.windows(2).all(|pair| pair[0] <= pair[1]), "{waits:?}");
+    assert!((64..=130).contains(&waits[7]), "twice as long each time: {waits:?}");
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[0].refused["unprotected"], 8);
 }

@@ -25,7 +25,7 @@ const SECOND: &str = "192.0.2.77";
 
 /// A source, a daemon that follows it, and a server of the daemon's clock, all in one namespace.
 pub struct Chain {
-    _daemon: Daemon,
+    daemon: Daemon,
     _source: Process,
     server: Process,
 }
@@ -46,12 +46,31 @@ impl Chain {
         source.expect_output("serving on", SOON);
         let setup = Setup { network: Some(network), ..Setup::new(dir, "127.0.0.1:11123") };
         let daemon = setup.start();
-        let mut command = network.command(binary::truechimer());
-        command.args(["serve", "--clock", "page", "--page"]).arg(&daemon.page).args(options);
-        let mut server = Process::start(command, &dir.join("server.log"));
-        server.expect_output("Z synchronised: stratum 11", SOON);
-        Chain { _daemon: daemon, _source: source, server }
+        let server = served(network, dir, &daemon, options);
+        Chain { daemon, _source: source, server }
     }
+
+    /// Ends the server and starts another one.
+    pub fn restart(&mut self, network: &Namespace, dir: &temp::Dir, options: &[&str]) {
+        self.ends();
+        self.server = served(network, dir, &self.daemon, options);
+    }
+
+    /// Ends the server; what it said.
+    pub fn ends(&mut self) -> String {
+        self.server.signal(Signal::Term);
+        assert!(self.server.wait(SOON).is_some(), "the server does not end");
+        self.server.output()
+    }
+}
+
+/// A server of the daemon's clock that is synchronised.
+fn served(network: &Namespace, dir: &temp::Dir, daemon: &Daemon, options: &[&str]) -> Process {
+    let mut command = network.command(binary::truechimer());
+    command.args(["serve", "--clock", "page", "--page"]).arg(&daemon.page).args(options);
+    let mut server = Process::start(command, &dir.join("server.log"));
+    server.expect_output("Z synchronised: stratum 11", SOON);
+    server
 }
 
 /// Asks a server from within `network`; the last word if it does not answer for a while.
@@ -83,7 +102,7 @@ fn assert_within(said: &Value, ahead_ns: i64) -> (i64, i64) {
 }
 
 /// A client of another make, at the far end of the wire.
-struct Client {
+pub struct Client {
     process: Process,
     dir: PathBuf,
 }
@@ -91,6 +110,15 @@ struct Client {
 impl Client {
     /// chronyd with `-x`: its own idea of time is followed, and the system's left alone.
     fn chronyd(network: &Namespace, dir: &temp::Dir) -> Result<Client, Lacking> {
+        let servers = format!(
+            "server {SERVER} minpoll 0 maxpoll 0 xleave iburst\n\
+             server {SERVER_V6} minpoll 0 maxpoll 0 iburst\n"
+        );
+        Client::of(network, dir, &servers)
+    }
+
+    /// Likewise, of the servers in these lines.
+    pub fn of(network: &Namespace, dir: &temp::Dir, servers: &str) -> Result<Client, Lacking> {
         chrony::installed()?;
         let own = dir.join("client");
         std::fs::create_dir(&own).expect("a folder can be made");
@@ -98,9 +126,7 @@ impl Client {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(&own, private).expect("the folder is ours");
         let text = format!(
-            "server {SERVER} minpoll 0 maxpoll 0 xleave iburst\n\
-             server {SERVER_V6} minpoll 0 maxpoll 0 iburst\n\
-             allow 127.0.0.1\ncmdport 0\nbindcmdaddress {}\nuser root\npidfile {}\n",
+            "{servers}allow 127.0.0.1\ncmdport 0\nbindcmdaddress {}\nuser root\npidfile {}\n",
             own.join("socket").display(),
             own.join("pid").display()
         );
@@ -120,7 +146,7 @@ impl Client {
     }
 
     /// Waits until chronyc's answer is as wanted.
-    fn expect(&mut self, arguments: &[&str], wanted: impl Fn(&str) -> bool) -> String {
+    pub fn expect(&mut self, arguments: &[&str], wanted: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + SOON;
         loop {
             let said = self.chronyc(arguments);

@@ -1,0 +1,268 @@
+//! Network Time Security (RFC 8915): the key exchange over TCP, and the keys that cookies are made with.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::rand::{GetRandomFlags, getrandom};
+use truechimer_files::{Durable, Entry};
+use truechimer_ntp::server;
+use truechimer_ntp::{HEADER_LEN, Log2, Packet, RefId, Timestamp};
+pub(crate) use truechimer_nts::Opened;
+use truechimer_nts::tls::{self, Failed};
+use truechimer_nts::{Closed, Cookies, Refusal, nak};
+
+use crate::access::Access;
+use crate::tally::Tally;
+
+/// TCP port of the key exchange.
+pub const PORT: u16 = truechimer_nts::exchange::PORT;
+/// The longest that an exchange may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Exchanges at a time: whoever comes beyond that is turned away.
+const MOST: usize = 32;
+/// How late a request to stop may be seen.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long cookies are made with one key. They are good for two such times at least.
+const ROTATION: Duration = Duration::from_secs(86_400);
+/// The kiss code of a server that does not know a cookie (§5.7).
+const NTSN: RefId = RefId(*b"NTSN");
+/// The largest file of keys, bytes.
+const MAX_FILE: u64 = 4096;
+
+/// Settings of a server that proves who it is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its certificate, and those between it and an authority, in PEM.
+    pub chain: PathBuf,
+    /// The key to it, in PEM.
+    pub key: PathBuf,
+    /// Where the keys of cookies are kept from start to start; `None`: clients fetch new cookies after each.
+    pub kept: Option<PathBuf>,
+    /// The port of the key exchange.
+    pub port: u16,
+}
+
+/// What a server needs to prove who it is.
+pub struct Nts {
+    server: tls::Server,
+    cookies: RwLock<Cookies>,
+    kept: Option<PathBuf>,
+    port: u16,
+    exchanges: AtomicU64,
+    refused: AtomicU64,
+    at_work: AtomicUsize,
+}
+
+impl fmt::Debug for Nts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nts").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
+fn random(bytes: &mut [u8]) {
+    // Up to 256 come all at once, and none fail once the system has begun to have any.
+    while getrandom(&mut *bytes, GetRandomFlags::empty()).is_err() {
+        thread::sleep(PATIENCE);
+    }
+}
+
+/// Treatment of a request by its extension fields.
+#[derive(Debug)]
+pub(crate) enum Protected {
+    /// None of NTS: as any other.
+    Plain,
+    /// To be answered with this proof.
+    Opened(Opened),
+    /// To be answered with this packet: its cookie is unknown.
+    Nak(Vec<u8>),
+    /// Not to be answered.
+    Refused,
+}
+
+impl Nts {
+    /// Reads certificate, key and the keys that were kept.
+    ///
+    /// # Errors
+    /// If they cannot be used, in words for the user.
+    pub fn new(settings: &Settings) -> Result<Nts, String> {
+        let server = tls::Server::new(&settings.chain, &settings.key)
+            .map_err(|why| format!("NTS: {why}"))?;
+        let kept = settings.kept.as_deref().map(load).transpose()?.flatten();
+        let cookies = kept.unwrap_or_else(|| Cookies::new(&mut random));
+        let nts = Nts {
+            server,
+            cookies: RwLock::new(cookies),
+            kept: settings.kept.clone(),
+            port: settings.port,
+            exchanges: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            at_work: AtomicUsize::new(0),
+        };
+        nts.keep().map_err(|why| {
+            let path = nts.kept.as_deref().unwrap_or(Path::new("")).display();
+            format!("NTS: keys cannot be kept in {path}: {why}")
+        })?;
+        Ok(nts)
+    }
+
+    /// Keeps the keys of cookies for the next start, where nobody else reads them.
+    fn keep(&self) -> io::Result<()> {
+        let Some(path) = &self.kept else { return Ok(()) };
+        let bytes = self.cookies.read().unwrap_or_else(PoisonError::into_inner).bytes();
+        let mut new = Entry::at(path)?.replace(0o600)?;
+        new.write_all(&bytes)?;
+        new.commit(Durable::No)
+    }
+
+    /// Sets the keys of cookies that are a day old aside for others.
+    fn rotate(&self) -> io::Result<()> {
+        self.cookies.write().unwrap_or_else(PoisonError::into_inner).rotate(&mut random);
+        self.keep()
+    }
+
+    /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.
+    pub(crate) fn look(&self, request: &[u8], receive: Timestamp) -> Protected {
+        let Some((header, [_, ..])) = Packet::decode(request) else { return Protected::Plain };
+        let cookies = self.cookies.read().unwrap_or_else(PoisonError::into_inner);
+        match cookies.open(request) {
+            Ok(opened) => Protected::Opened(opened),
+            // A message authentication code, or fields of other kinds.
+            Err(Closed { refusal: Refusal::Unprotected | Refusal::Malformed, .. }) => {
+                Protected::Plain
+            }
+            Err(Closed { nak: Some(unique), .. }) => {
+                let kiss = server::kiss(&header, receive, NTSN, Log2(0));
+                Protected::Nak(nak(&kiss.encode(), &unique))
+            }
+            Err(_) => Protected::Refused,
+        }
+    }
+
+    /// The reply with this header, with proof.
+    pub(crate) fn protect(&self, header: &[u8; HEADER_LEN], to: &Opened) -> Vec<u8> {
+        let cookies = self.cookies.read().unwrap_or_else(PoisonError::into_inner);
+        cookies.protect(header, to, &mut random)
+    }
+
+    /// Binds the key exchange to these addresses' hosts.
+    pub(crate) fn bind(
+        &self,
+        addresses: &[SocketAddr],
+    ) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
+        let mut listeners = Vec::new();
+        let mut addresses: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+        addresses.dedup();
+        for address in addresses {
+            let address = SocketAddr::new(address, self.port);
+            let listener = listen(&address).map_err(|why| (address, why))?;
+            listeners.push(listener);
+        }
+        Ok(listeners)
+    }
+
+    /// Answers exchanges until told to stop, each on a thread of its own. `ntp` is the port of the NTP server.
+    pub(crate) fn run(
+        self: &Arc<Nts>,
+        listeners: &[TcpListener],
+        ntp: u16,
+        access: &Access,
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        let mut rotation = Instant::now() + ROTATION;
+        let mut ready = vec![truechimer_stamp::Ready::default(); listeners.len()];
+        while !stop() {
+            truechimer_stamp::any(listeners.iter().map(AsFd::as_fd), &mut ready, PATIENCE)?;
+            for listener in listeners {
+                match listener.accept() {
+                    Ok((stream, from)) => self.take(stream, from, ntp, access),
+                    Err(why) if why.kind() == ErrorKind::WouldBlock => {}
+                    // Out of descriptors, say: those that are open end within seconds.
+                    Err(_) => thread::sleep(PATIENCE),
+                }
+            }
+            if Instant::now() >= rotation {
+                rotation += ROTATION;
+                // Cookies made meanwhile are good all the same, until the next start.
+                let _ = self.rotate();
+            }
+        }
+        Ok(())
+    }
+
+    fn take(self: &Arc<Nts>, stream: TcpStream, from: SocketAddr, ntp: u16, access: &Access) {
+        let more = self.at_work.fetch_add(1, Ordering::Relaxed) < MOST;
+        let nts = Arc::clone(self);
+        let answer = move || {
+            let bake = |keys: &_| {
+                let cookies = nts.cookies.read().unwrap_or_else(PoisonError::into_inner);
+                tls::batch(&cookies, keys, &mut random)
+            };
+            let answered = stream
+                .set_nonblocking(false)
+                .map_err(Failed::from)
+                .and_then(|()| nts.server.answer(stream, LIMIT, ntp, &bake));
+            let counter = if matches!(answered, Ok(true)) { &nts.exchanges } else { &nts.refused };
+            counter.fetch_add(1, Ordering::Relaxed);
+            nts.at_work.fetch_sub(1, Ordering::Relaxed);
+        };
+        let allowed = more && access.allows(from.ip());
+        let thread = thread::Builder::new().name("nts-ke".into());
+        if !allowed || thread.spawn(answer).is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.at_work.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds what became of exchanges.
+    pub(crate) fn add_to(&self, tally: &mut Tally) {
+        tally.nts_exchanges += self.exchanges.load(Ordering::Relaxed);
+        tally.nts_exchanges_refused += self.refused.load(Ordering::Relaxed);
+    }
+}
+
+/// A socket for connections to `address`, without waiting for them.
+fn listen(address: &SocketAddr) -> io::Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = net::socket_with(family, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, true)?;
+    }
+    net::bind(&fd, address)?;
+    net::listen(&fd, MOST as i32)?;
+    Ok(TcpListener::from(fd))
+}
+
+/// Keys that were kept; `None` if none were.
+fn load(path: &Path) -> Result<Option<Cookies>, String> {
+    let say = |why: &dyn fmt::Display| format!("NTS: the keys in {}: {why}", path.display());
+    let mut bytes = Vec::new();
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    let file = match file {
+        Ok(file) => file,
+        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(why) => return Err(say(&why)),
+    };
+    let status = file.metadata().map_err(|why| say(&why))?;
+    let uid = rustix::process::geteuid().as_raw();
+    if !status.is_file() || ![0, uid].contains(&status.uid()) || status.mode() & 0o077 != 0 {
+        return Err(say(&"must be a file of this user's that nobody else can read (mode 0600)"));
+    }
+    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|why| say(&why))?;
+    let cookies = Cookies::from_bytes(&bytes);
+    cookies
+        .map(Some)
+        .ok_or_else(|| say(&"not what this server writes: remove the file, or name another"))
+}

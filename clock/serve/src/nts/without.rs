@@ -1,0 +1,83 @@
+//! A server that was built without Network Time Security, and proves nothing to anybody.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use truechimer_ntp::{HEADER_LEN, Timestamp};
+
+use crate::access::Access;
+use crate::tally::Tally;
+
+/// TCP port of the key exchange.
+pub const PORT: u16 = 4460;
+
+/// Settings of a server that proves who it is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Its certificate, and those between it and an authority, in PEM.
+    pub chain: PathBuf,
+    /// The key to it, in PEM.
+    pub key: PathBuf,
+    /// Where the keys of cookies are kept from start to start.
+    pub kept: Option<PathBuf>,
+    /// The port of the key exchange.
+    pub port: u16,
+}
+
+/// What a server needs to prove who it is, and nobody has here.
+#[derive(Debug)]
+pub enum Nts {}
+
+/// Proof that nobody has asked for.
+#[derive(Debug)]
+pub(crate) enum Opened {}
+
+#[derive(Debug)]
+#[allow(dead_code)] // as the other has them
+pub(crate) enum Protected {
+    Plain,
+    Opened(Opened),
+    Nak(Vec<u8>),
+    Refused,
+}
+
+impl Nts {
+    /// Says that there is none.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn new(_: &Settings) -> Result<Nts, String> {
+        Err("this program was built without NTS".into())
+    }
+
+    pub(crate) fn look(&self, _: &[u8], _: Timestamp) -> Protected {
+        match *self {}
+    }
+
+    pub(crate) fn protect(&self, _: &[u8; HEADER_LEN], _: &Opened) -> Vec<u8> {
+        match *self {}
+    }
+
+    pub(crate) fn bind(
+        &self,
+        _: &[SocketAddr],
+    ) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
+        match *self {}
+    }
+
+    pub(crate) fn run(
+        self: &Arc<Nts>,
+        _: &[TcpListener],
+        _: u16,
+        _: &Access,
+        _: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
+        match **self {}
+    }
+
+    pub(crate) fn add_to(&self, _: &mut Tally) {
+        match *self {}
+    }
+}

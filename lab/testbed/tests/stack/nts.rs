@@ -1,0 +1,173 @@
+//! Servers that prove who they are (NTS, RFC 8915): chronyd as the server.
+
+use std::path::Path;
+use std::time::Duration;
+
+use truechimer::Status;
+use truechimer_testbed::certificates::Certificates;
+use truechimer_testbed::chrony::Chronyd;
+use truechimer_testbed::daemon::{Daemon, SOON, Setup};
+use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::namespace::Pair;
+use truechimer_testbed::process::Signal;
+use truechimer_testbed::temp;
+use truechimer_testbed::truth::Truth;
+
+use crate::number;
+use crate::serve::{Chain, Client};
+
+/// Lines for a chronyd that serves NTS, and keeps its keys in a folder.
+fn served(by: &Certificates, keys: &Path, more: &str) -> String {
+    std::fs::create_dir_all(keys).unwrap();
+    let Certificates { certificate, key, .. } = by;
+    let (certificate, key, keys) = (certificate.display(), key.display(), keys.display());
+    format!("ntsservercert {certificate}\nntsserverkey {key}\nntsdumpdir {keys}\n{more}")
+}
+
+/// A source that proves itself, by this authority.
+fn proven(host: &str, authority: &Path) -> String {
+    format!("[[source]]\nhost = {host:?}\nnts = true\npoll = 1\n[nts]\nca = {authority:?}\n")
+}
+
+fn ends(daemon: &mut Daemon) {
+    daemon.process.signal(Signal::Term);
+    assert!(daemon.process.wait(SOON).is_some(), "it does not end");
+}
+
+#[test]
+fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let keys = dir.join("keys");
+    let Some(mut server) = or_skip(Chronyd::start(&net.server, &dir, &served(&by, &keys, "")))
+    else {
+        return;
+    };
+    let sections = proven("192.0.2.1", &by.authority);
+    let state = format!("state = {:?}", dir.join("state.json"));
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        settings: &state,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(20));
+    println!("{}", watch.summary());
+    let source = daemon.source();
+    assert_eq!(source["nts"], true, "{source:#}");
+    assert!(number(&source, "accepted") > 5, "{source:#}");
+    assert_eq!(number(&source, "timeouts"), 0, "{source:#}");
+    assert_eq!(source["address"], "192.0.2.1:123", "{source:#}");
+    ends(&mut daemon);
+    // No exchange is possible now, and none is needed: the server knows the cookies by the keys it has kept.
+    server.stop();
+    drop(server);
+    let elsewhere = served(&by, &keys, "ntsport 4461\n");
+    let Some(mut server) = or_skip(Chronyd::start(&net.server, &dir, &elsewhere)) else { return };
+    let mut daemon = setup.start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run_until_status(Status::Synchronised, SOON);
+    let source = daemon.source();
+    assert!(source["refused"].as_object().is_some_and(serde_json::Map::is_empty), "{source:#}");
+    // Another key: the cookies are unknown, and new ones are fetched by themselves.
+    server.stop();
+    drop(server);
+    let anew = served(&by, &dir.join("others"), "");
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &anew)) else { return };
+    let before = number(&daemon.source(), "accepted");
+    let source = daemon.source_when(|source| {
+        source["refused"]["unprotected"].as_i64() > Some(0)
+            && number(source, "accepted") > before + 3
+    });
+    let refused = &source["refused"];
+    assert!(number(refused, "unauthentic") > 0, "{refused:#}");
+    watch.run(Duration::from_secs(5));
+    println!("{}", watch.summary());
+}
+
+#[test]
+fn who_cannot_prove_itself_is_never_believed() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let Some(other) = or_skip(Certificates::make(&dir, "other", "192.0.2.1")) else { return };
+    let lines = served(&by, &dir.join("keys"), "");
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    for (name, host, authority, why) in [
+        ("issuer", "192.0.2.1", &other.authority, "by an authority that is not known here"),
+        ("name", "[2001:db8::1]", &by.authority, "certificate is for another name"),
+        ("port", "192.0.2.1:123", &by.authority, "refused"),
+    ] {
+        let sections = proven(host, authority);
+        let setup = Setup {
+            name,
+            network: Some(&net.client),
+            servers: Vec::new(),
+            sections: &sections,
+            ..Setup::new(&dir, "")
+        };
+        let mut daemon = setup.start();
+        let source = daemon.source_when(|source| {
+            source["trouble"].as_str().is_some_and(|trouble| trouble.contains(why))
+        });
+        assert_eq!(
+            (number(&source, "requests"), number(&source, "accepted")),
+            (0, 0),
+            "{source:#}"
+        );
+        assert_eq!(source["status"], "unreachable", "{source:#}");
+        ends(&mut daemon);
+    }
+}
+
+/// What is served is proven to clients of both makes, also after the server has begun anew.
+#[test]
+fn our_server_proves_itself_to_chronyd_and_to_us() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let keys = dir.join("cookie-keys");
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (certificate, key, keys) = (path(&by.certificate), path(&by.key), path(&keys));
+    let options = ["--allow", "192.0.2.0/24", "--nts-cert", &certificate, "--nts-key", &key]
+        .into_iter()
+        .chain(["--nts-cookie-keys", &keys])
+        .collect::<Vec<_>>();
+    let mut chain = Chain::start(&net.server, &dir, &options);
+    let authority = by.authority.display();
+    let lines =
+        format!("server 192.0.2.1 nts minpoll 0 maxpoll 0 iburst\nntstrustedcerts {authority}\n");
+    let Some(mut chrony) = or_skip(Client::of(&net.client, &dir, &lines)) else { return };
+    let sections = proven("192.0.2.1", &by.authority);
+    let setup = Setup {
+        name: "follower",
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let follows = |daemon: &mut Daemon, more: i64| {
+        let before = daemon.source_when(|source| source["accepted"].is_i64());
+        let before = number(&before, "accepted");
+        daemon.source_when(|source| number(source, "accepted") >= before + more)
+    };
+    let source = follows(&mut daemon, 5);
+    assert_eq!(source["refused"].as_object().map(serde_json::Map::len), Some(0), "{source:#}");
+    // Selected (*), and its keys are by NTS.
+    chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    chrony.expect(&["authdata"], |said| said.contains("NTS"));
+    // The cookies are good for the server that comes after it.
+    chain.restart(&net.server, &dir, &options);
+    let source = follows(&mut daemon, 5);
+    let refused = &source["refused"];
+    assert!(refused["unauthentic"].is_null() && refused["unprotected"].is_null(), "{source:#}");
+    chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    let tally = chain.ends();
+    assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
+}
