@@ -48,14 +48,20 @@ const PREFIX: &str = "/dev/vmclock";
 /// Path of the machine's device: `$TRUECHIMER_VMCLOCK` if that is set, else `/dev/vmclock0`.
 #[must_use]
 pub fn place() -> PathBuf {
-    named().unwrap_or_else(|| format!("{PREFIX}0").into())
+    chosen().unwrap_or_else(|| format!("{PREFIX}0").into())
 }
 
-/// Path of the device with this number: `$TRUECHIMER_VMCLOCK` if that is set, else `/dev/vmclockN`;
-/// `None` for [`ELSEWHERE`] if nobody says where that is.
+/// Path that `$TRUECHIMER_VMCLOCK` names, if it is set and counts.
 #[must_use]
-pub fn place_of(number: u16) -> Option<PathBuf> {
-    named().or_else(|| (number != ELSEWHERE).then(|| format!("{PREFIX}{number}").into()))
+pub fn chosen() -> Option<PathBuf> {
+    let chosen = || env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    if is_privileged() { None } else { chosen().map(PathBuf::from) }
+}
+
+/// Path of the device with this number: `/dev/vmclockN`, or `None` for [`ELSEWHERE`].
+#[must_use]
+pub fn path_of(number: u16) -> Option<PathBuf> {
+    (number != ELSEWHERE).then(|| format!("{PREFIX}{number}").into())
 }
 
 /// Number of the device with this path, or [`ELSEWHERE`].
@@ -64,11 +70,6 @@ pub fn number_of(path: &Path) -> u16 {
     let digits = path.to_str().and_then(|path| path.strip_prefix(PREFIX));
     let number = digits.filter(|digits| !digits.starts_with('+')).and_then(|d| d.parse().ok());
     number.filter(|number| *number < ELSEWHERE).unwrap_or(ELSEWHERE)
-}
-
-fn named() -> Option<PathBuf> {
-    let named = || env::var_os(VARIABLE).filter(|path| !path.is_empty());
-    if is_privileged() { None } else { named().map(PathBuf::from) }
 }
 
 /// A vmclock device, open to be read.
