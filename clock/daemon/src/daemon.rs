@@ -17,6 +17,7 @@ use crate::clockbound::{self, ClockBound};
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
+use crate::hypervisor::Hypervisor;
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
 use crate::pulses::Pulses;
@@ -111,6 +112,9 @@ impl<'n> Daemon<'n> {
             _ => {}
         }
         let page = PageWriter::create(page)?;
+        // Before the first count: what it says later is said of that.
+        let (hypervisor, hypervisor_note) = Hypervisor::open(&settings.vmclock);
+        let marker = hypervisor.as_ref().map(Hypervisor::marker);
         if counter.kind() == CounterKind::Raw {
             // Cut short by a signal or not at all: nothing depends on it but simulators.
             let _ = sys::poll(&mut [], FIRST_WAIT);
@@ -129,8 +133,9 @@ impl<'n> Daemon<'n> {
         };
         // From here on counts are kept: what is read before a lapse is of no use after it.
         let lapses = counter.lapses();
+        let moved = host::has_moved(page.marker(), marker);
         let (id, left) =
-            host::identity(counter, page.last_hand(), page.last_kept(), settings.fresh)?;
+            host::identity(counter, page.last_hand(), page.last_kept(), settings.fresh || moved)?;
         let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
         let state = Keeping::at(&settings.state, page.path(), &settings.engine);
         let beside = beside(&settings.state, page.path());
@@ -213,6 +218,15 @@ impl<'n> Daemon<'n> {
         }
         let (level, text) = daemon.state.note();
         daemon.note(level, &text);
+        daemon.host.hear(hypervisor);
+        if let Some((level, text)) = hypervisor_note {
+            daemon.note(level, &text);
+        }
+        if moved {
+            let text = "the machine was migrated or restored since the last daemon wrote the clock \
+                        page (vmclock): its time means nothing any more";
+            daemon.note(Level::Warning, text);
+        }
         if let Some(note) = rtc_note {
             daemon.note(Level::Info, &note);
         }
@@ -579,6 +593,7 @@ impl<'n> Daemon<'n> {
         let made = self.host.made();
         // A hand of counts that are over is of no use: the next event begins a new epoch.
         if !self.host.has_lapsed() {
+            self.page.mark(self.host.marker());
             self.page.publish(hand, &made);
             self.refresh_clockbound(hand);
         }
@@ -666,6 +681,7 @@ impl<'n> Daemon<'n> {
             ("metrics", old.metrics != new.metrics),
             ("audit", old.audit != new.audit),
             ("sandbox", old.sandbox != new.sandbox),
+            ("vmclock", old.vmclock != new.vmclock),
         ]
         .into_iter()
         .filter_map(|(key, changed)| changed.then_some(key))
@@ -919,6 +935,8 @@ fn open_metrics(settings: &Settings) -> (Option<truechimer_metrics::Server>, Opt
     }
 }
 
+#[cfg(test)]
+mod moved;
 #[cfg(test)]
 mod narrow;
 

@@ -1,7 +1,9 @@
 //! From text to settings.
 
 use truechimer_clockbound::Layout;
-use truechimer_config::{ConfigError, DeTable, DeValue, Reader, Table, Value, printable, whole};
+use truechimer_config::{
+    ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
+};
 use truechimer_engine::{Asymmetry, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy};
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
@@ -40,6 +42,7 @@ const TOP: &[&str] = &[
     "min-sources",
     "likely-confidence",
     "sandbox",
+    "vmclock",
     "source",
     "system-clock",
     "clockbound",
@@ -189,6 +192,12 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 if let Some(on) = reader.boolean("sandbox", value) {
                     settings.sandbox = on;
                 }
+            }
+            "vmclock" => {
+                settings.vmclock = match reader.place("vmclock", value) {
+                    Place::At(path) if path.as_os_str() == "auto" => Place::Default,
+                    place => place,
+                };
             }
             "likely-confidence" => {
                 if let Some(doubt) = likely_doubt(reader, value) {
