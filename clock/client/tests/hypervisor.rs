@@ -2,17 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
-#[path = "common/vmclock.rs"]
-mod vmclock;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
+use common::vmclock::Device;
 use common::{Daemon, TODAY};
 use truechimer::{Clock, Epoch, Hand, Made, ReadError, Span, Status};
 use truechimer_counter::Choice;
 use truechimer_timehands::Marker;
-use vmclock::Device;
 
 const DEVICE: u16 = Marker::ELSEWHERE;
 
