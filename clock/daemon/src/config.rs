@@ -37,6 +37,7 @@
 //! # [clockbound]                # pages that clients of ClockBound read
 //! # pages = ["shm1"]            # "shm1" for clients 3.x; "shm0" (2.x) and "shm" (1.x) need discipline = true
 //! # directory = "/run/clockbound"   # where clients look, as /var/run/clockbound
+//! # vmclock = false             # whether clients shall look at /dev/vmclock0 too, which all must be able to read
 //!
 //! [metrics]
 //! # listen = "127.0.0.1:9924"   # where OpenMetrics are served: an address with a port, or a path; not unless set
@@ -176,7 +177,7 @@ mod tests {
                 { host = "::1" },
                 { host = "b", noselect = true },
             ]
-            clockbound = { directory = "/c", pages = ["shm", "shm1"] }
+            clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
             metrics = { listen = "[::1]:9924" }
             audit = { directory = "/a", interval = "16s", max-mb = 1 }
             system-clock = { discipline = true, step = "always", step-above = "250us" }
@@ -211,6 +212,7 @@ mod tests {
                 clockbound: Some(Wanted {
                     pages: vec![Layout::One, Layout::Three],
                     directory: "/c".into(),
+                    vmclock: true,
                 }),
                 metrics: Some(Listen::At("[::1]:9924".parse().unwrap())),
                 audit: Some(audit::Wanted {

@@ -222,6 +222,12 @@ impl<'n> Daemon<'n> {
         if let Some((level, text)) = hypervisor_note {
             daemon.note(level, &text);
         }
+        let looks = daemon.settings.clockbound.as_ref().is_some_and(|wanted| wanted.vmclock);
+        if looks && daemon.host.marker().is_none_or(|marker| marker.device != 0) {
+            let text = "[clockbound] has vmclock = true, but /dev/vmclock0 is not what is looked at \
+                        here: clients of ClockBound are not told to look at it";
+            daemon.note(Level::Warning, text);
+        }
         if moved {
             let text = "the machine was migrated or restored since the last daemon wrote the clock \
                         page (vmclock): its time means nothing any more";
@@ -609,7 +615,11 @@ impl<'n> Daemon<'n> {
 
     fn refresh_clockbound(&mut self, hand: &Hand) {
         let steered = self.system_clock.is_steered();
-        self.with_clockbound(|pages, counter| pages.refresh(hand, counter, steered));
+        let marker = self.host.marker();
+        self.with_clockbound(|pages, counter| {
+            pages.mark(marker);
+            pages.refresh(hand, counter, steered)
+        });
     }
 
     fn with_clockbound(&mut self, act: impl FnOnce(&mut ClockBound, Counter) -> Vec<String>) {

@@ -65,7 +65,7 @@ const SOURCE: &[&str] = &[
 const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
 const OF_SERVER: &[&str] = &["host", "poll", "burst", "noselect", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
-const CLOCKBOUND: &[&str] = &["pages", "directory"];
+const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
 const METRICS: &[&str] = &["listen"];
 const AUDIT: &[&str] = &["directory", "interval", "max-mb"];
 /// Every table, as it is written, with its keys.
@@ -247,7 +247,8 @@ fn clockbound(
     at: usize,
     settings: &Settings,
 ) -> Option<Wanted> {
-    let mut wanted = Wanted { pages: Vec::new(), directory: Wanted::DIRECTORY.into() };
+    let directory = Wanted::DIRECTORY.into();
+    let mut wanted = Wanted { pages: Vec::new(), directory, vmclock: false };
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "pages" => wanted.pages = pages(reader, value, settings.engine.discipline),
@@ -256,6 +257,9 @@ fn clockbound(
                 Some(_) => reader.wrong("directory", value, "must begin with /"),
                 None => {}
             },
+            "vmclock" => {
+                wanted.vmclock = reader.boolean("vmclock", value).unwrap_or_default();
+            }
             other => unknown(reader, other, key.span().start, TABLES[3]),
         }
     }
