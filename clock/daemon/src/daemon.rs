@@ -310,10 +310,12 @@ impl<'n> Daemon<'n> {
         // A check comes before replies, so that none is used whose round trip saw the counter
         // break; and whenever a wait ran out, because a counter that stands still is never due.
         let ran_out = !happened && !self.resolver.is_waiting();
-        if replies || ran_out || clock_set || now.at_or_after(self.host.due(now)) {
+        let due = self.host.has_lapsed() || now.at_or_after(self.host.due(now));
+        if replies || ran_out || clock_set || due {
             self.check()?;
         }
         if replies {
+            // What it says of a break it says with the first of the events: see `handle`.
             let events = self.net.receive(sockets);
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();

@@ -58,7 +58,7 @@ fn a_migration_is_disrupted_at_once_and_forgotten_with_the_first_reply() {
                 }
             }
         });
-        for n in 1..=5 {
+        for n in 1..=5u64 {
             file.write_all_at(&(100 + n).to_le_bytes(), 16).unwrap();
             // Said by the hypervisor, so seen by every reading that begins now.
             least.store(u64::from(first) + n, Ordering::SeqCst);
