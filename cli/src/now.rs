@@ -311,6 +311,7 @@ pub mod tests {
             made,
             heartbeat,
             difference_deviation: None,
+            hypervisor: None,
             status,
             reason: None,
         }

@@ -125,8 +125,13 @@ impl State<'_> {
                 format!(", read by CLOCK_MONOTONIC_RAW (± {error})")
             }
         };
+        let vmclock = match view.hypervisor {
+            None => "",
+            Some(true) => ", vmclock heard",
+            Some(false) => ", vmclock heard by the daemon alone (not readable here)",
+        };
         format!(
-            "{}, {}{resolution}, epoch {}{read}",
+            "{}, {}{resolution}, epoch {}{read}{vmclock}",
             id.kind,
             show::frequency(view.hand.period.hz()),
             id.epoch.0
@@ -175,6 +180,7 @@ impl State<'_> {
             growth_ppb: view.map(|v| show::ppb(v.hand.growth)),
             counter: view.map(|v| v.hand.counter.kind.name()),
             counter_read_by: view.map(|v| v.read_by.name()),
+            vmclock: view.and_then(|v| v.hypervisor),
             counter_hz: view.map(|v| v.hand.period.hz()),
             resolution_ns: answer.map(|a| a.daemon.resolution.as_picos() as f64 / 1e3),
             epoch: view.map(|v| v.hand.counter.epoch.0),
@@ -346,6 +352,8 @@ struct Json<'a> {
     growth_ppb: Option<f64>,
     counter: Option<&'static str>,
     counter_read_by: Option<&'static str>,
+    /// Whether this user's readings hear the hypervisor; null if there is none to hear.
+    vmclock: Option<bool>,
     counter_hz: Option<u64>,
     resolution_ns: Option<f64>,
     epoch: Option<u32>,

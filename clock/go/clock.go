@@ -126,6 +126,8 @@ type Clock struct {
 	// The newest hand that was examined in full and found to stand; 0 for none. A reading goes
 	// straight ahead with this one only.
 	vetted atomic.Uint64
+	// The hypervisor's word that the machine was migrated or restored.
+	hypervisor hypervisor
 	// The smallest step of the native counter and of CLOCK_MONOTONIC_RAW, once measured.
 	steps [2]atomic.Int64
 	_     [64]byte
@@ -217,6 +219,8 @@ func (c *Clock) begin() error {
 	case h.generation == 0:
 		return nil
 	case c.ofThisBoot(&h):
+		// Now, as a program may give up its rights once it has opened all it needs.
+		c.hypervisor.seek(h.vmclock)
 		return h.kind().readable()
 	// A daemon of this boot that has not published yet: its lock shows that it is there.
 	case tended(c.page.file):
@@ -295,6 +299,9 @@ func (c *Clock) now(r *instants) error {
 // last three seconds (nor that far in the future, as it seems after the counter went back).
 func (c *Clock) stands(p *mapping, slot *slot, generation, count uint64) bool {
 	w := &slot.words
+	if device := c.hypervisor.device.Load(); device != nil && !device.letsStand(&p.beside[generation%slots], generation) {
+		return false
+	}
 	patience, voidAfter := load(&w[wordPatience]), load(&w[wordVoidAfter])
 	silence := count - load(&p.heartbeat)
 	// Loads are acquire: what is asked here is as it was after all loads before.
@@ -341,17 +348,21 @@ func (c *Clock) view(v *view) error {
 	if err := kind.readable(); err != nil {
 		return err
 	}
+	c.hypervisor.seek(v.vmclock)
 	heartbeat := load(&c.page.heartbeat)
 	host := readHost(kind)
 	var stands bool
 	v.status, stands = v.judge(heartbeat, &host)
+	v.count = kind.read(c.fenced)
+	if !c.hypervisor.agrees(v.vmclock, v.marker) {
+		v.status, stands = Disrupted, false
+	}
 	if stands && v.status.BoundHolds() {
 		c.vetted.Store(v.generation)
 		if c.closed.Load() {
 			c.vetted.Store(0)
 		}
 	}
-	v.count = kind.read(c.fenced)
 	return nil
 }
 

@@ -42,6 +42,8 @@ const (
 	besideImbalance = iota
 	besideLikely
 	besideLikelyGrowth
+	besideVmclock
+	besideMarker
 )
 
 const (
@@ -59,6 +61,8 @@ type hand struct {
 	words      [handWords]uint64
 	// How much farther true time may be after the time than before it, in 2⁻³² s.
 	imbalance int64
+	// The hypervisor's device, and the disruption marker in it under which the hand was made.
+	vmclock, marker uint64
 	// How long a count lasts, for the absolute clock.
 	period period
 }
@@ -187,6 +191,10 @@ func (h *hand) check(extra *[besideWords]uint64) string {
 	}
 	if growth := int64(extra[besideLikelyGrowth]); growth < 0 || extra[besideLikely] == 0 && growth != 0 {
 		return "likely interval"
+	}
+	h.vmclock, h.marker = extra[besideVmclock], extra[besideMarker]
+	if h.vmclock > vmclockElsewhere || h.vmclock == 0 && h.marker != 0 {
+		return "disruption marker"
 	}
 	return ""
 }

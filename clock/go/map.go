@@ -61,6 +61,31 @@ type mapping struct {
 	bytes []byte
 }
 
+// vmclockLayout is the beginning of a vmclock device as it lies in memory.
+type vmclockLayout struct {
+	// Magic and size; version, and the sequence, which is not needed for one word.
+	identity, version, marker uint64
+}
+
+// device is a vmclock device in memory, as mapping is a page.
+type device struct {
+	*vmclockLayout
+	bytes []byte
+}
+
+// mapDevice maps one page of memory of a device, as its driver wants, or of a file that is known to be
+// that long.
+func mapDevice(file *os.File) (*device, error) {
+	bytes, err := syscall.Mmap(int(file.Fd()), 0, os.Getpagesize(), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, err
+	}
+	// As for mapPage: it is longer than the layout, and aligned.
+	mapped := &device{vmclockLayout: (*vmclockLayout)(unsafe.Pointer(&bytes[0])), bytes: bytes}
+	runtime.SetFinalizer(mapped, func(d *device) { _ = syscall.Munmap(d.bytes) })
+	return mapped, nil
+}
+
 func load(word *uint64) uint64 { return atomic.LoadUint64(word) }
 
 func load32(word *uint32) uint32 { return atomic.LoadUint32(word) }

@@ -195,6 +195,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 };
                 world.happens(Event::Check(check));
             }
+            11 if step & 0x40 != 0 => world.happens(Event::Moved { reason: "fuzz".into() }),
             11 => world.happens(Event::Disruption { reason: "fuzz".into() }),
             12 => {
                 let discipline = input.byte() & 1 == 1;

@@ -6,13 +6,15 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use common::Daemon;
+use common::vmclock::Device;
 use truechimer::{Clock, Count, Hand, Instant, Moment, Status};
 use truechimer_counter::Choice;
 use truechimer_time::Leaps;
+use truechimer_timehands::Marker;
 
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
@@ -61,12 +63,16 @@ fn compilers() -> Vec<(&'static str, bool)> {
 
 /// Compiles the program and links it with the library.
 fn compiled(compiler: &str, arguments: &[&str], output: &Path) {
+    compiled_of(&here("tests/c/clock.c"), compiler, arguments, output);
+}
+
+fn compiled_of(source: &Path, compiler: &str, arguments: &[&str], output: &Path) {
     let mut command = Command::new(compiler);
     command.args(WARNINGS).args(arguments).arg("-I").arg(here("include"));
     if compiler.ends_with("++") {
         command.args(["-x", "c++"]);
     }
-    command.arg(here("tests/c/clock.c")).args(["-x", "none"]).arg("-o").arg(output);
+    command.arg(source).args(["-x", "none"]).arg("-o").arg(output);
     if arguments.contains(&"-static-libgcc") {
         command.arg(target().join("libtruechimer_c.a")).args(["-ldl", "-lm", "-lrt"]);
     } else {
@@ -129,6 +135,63 @@ fn c_reads_what_rust_reads_to_the_nanosecond() {
             judge(&run(Command::new(&program).arg(daemon.path())), &hand, &daemon.clock());
         }
     }
+}
+
+/// A program that reads the status for each line of its input.
+const STATUS: &str = "
+    #include <stdio.h>
+    #include <truechimer.h>
+    int main(int count, char **words)
+    {
+        truechimer_clock *clock;
+        truechimer_reading now;
+        int error = truechimer_open_at(words[count - 1], 0, NULL, &clock, NULL, 0);
+        while (error == 0 && getchar() != EOF) {
+            error = truechimer_now(clock, &now);
+            printf(\"%d %d\\n\", error, (int) now.status);
+            fflush(stdout);
+        }
+        return error;
+    }
+";
+
+#[test]
+fn c_hears_the_hypervisor_with_each_reading() {
+    use std::io::{BufRead, BufReader, Write};
+    let mut daemon = Daemon::new(Choice::Auto);
+    let device = Device::new(&daemon.directory, 3);
+    let marker = |value| Some(Marker { device: Marker::ELSEWHERE, value });
+    daemon.writer().mark(marker(3));
+    daemon.publish(|_, _| ());
+    let (source, program) = (daemon.directory.join("status.c"), daemon.directory.join("status"));
+    std::fs::write(&source, STATUS).unwrap();
+    compiled_of(&source, "gcc", &["-static-libgcc"], &program);
+    daemon.publish(|_, _| ());
+    let mut command = Command::new(&program);
+    command.arg(daemon.path()).env("TRUECHIMER_VMCLOCK", device.path());
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program runs");
+    let (mut to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let mut lines = BufReader::new(from).lines();
+    let mut status = || {
+        to.write_all(b"\n").unwrap();
+        lines.next().unwrap().unwrap()
+    };
+    let tended = |daemon: &mut Daemon| {
+        let count = daemon.counter.read();
+        daemon.writer().heartbeat(count);
+    };
+    for _ in 0..2 {
+        tended(&mut daemon);
+        assert_eq!(status(), "0 1");
+    }
+    device.mark(4);
+    assert_eq!(status(), "0 3");
+    daemon.writer().mark(marker(4));
+    daemon.publish(|_, _| ());
+    assert_eq!(status(), "0 1");
+    drop(to);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

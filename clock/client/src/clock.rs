@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 use truechimer_counter::{Counter, CounterError, boot_id, host_reading, resolution};
 use truechimer_time::{BootId, Count, CountSpan, CounterKind, Instant, Rate, Span};
 use truechimer_timehands::{
-    Corrupt, Glance, Hand, Made, PageError, PageReader, Status, Word, places,
+    Corrupt, Glance, Hand, Marker, Newest, PageError, PageReader, Status, Word, places,
 };
 
 use crate::device::{Device, Look, ReadBy};
 use crate::error::{OpenError, ReadError, Unreadable};
-use crate::judge::judge;
+use crate::hypervisor::{Hypervisor, MOVED};
+use crate::judge::{Verdict, judge};
 use crate::reading::{Doubt, Elapsed, Moment, Reading};
 use crate::uptime::Uptime;
 use crate::view::View;
@@ -29,6 +30,7 @@ pub struct Clock {
     raw: Readable,
     /// Counters that are devices, from when a hand first is of one.
     devices: [OnceLock<Device>; DEVICES.len()],
+    hypervisor: Hypervisor,
     latest: Latest,
     uptime: Uptime,
 }
@@ -110,12 +112,15 @@ impl Clock {
             native: Readable::new(Counter::of_kind(NATIVE).unwrap_or(raw)),
             raw: Readable::new(raw),
             devices: Default::default(),
+            hypervisor: Hypervisor::default(),
             latest: Latest(AtomicI64::new(NEVER)),
             uptime: Uptime::new(),
         };
         let path = || clock.page.path().to_path_buf();
-        match clock.page.newest() {
-            Ok(Some((_, hand, _))) if hand.counter.boot == clock.boot => {
+        match clock.page.newest_in_full() {
+            Ok(Some(Newest { hand, marker, .. })) if hand.counter.boot == clock.boot => {
+                // Now, as a program may give up its rights once it has opened all it needs.
+                clock.hypervisor.seek(marker);
                 match clock.device(hand.counter.kind) {
                     Some(device) => device.usable()?,
                     None => clock.readable(hand.counter.kind).map(drop)?,
@@ -135,6 +140,14 @@ impl Clock {
     pub fn fenced(mut self) -> Clock {
         self.native.counter = self.native.counter.fenced();
         self
+    }
+
+    /// Makes it hear the hypervisor by the vmclock device at this path, wherever the page says that
+    /// it is: in a container that has it elsewhere, say. `None` if it cannot be read there.
+    #[must_use]
+    pub fn with_vmclock(mut self, path: impl AsRef<Path>) -> Option<Clock> {
+        self.hypervisor = Hypervisor::at(path.as_ref())?;
+        Some(self)
     }
 
     /// The time now, with its bound and status.
@@ -262,16 +275,17 @@ impl Clock {
     #[cold]
     pub fn view(&self) -> Result<View, ReadError> {
         for _ in 0..TRIES {
-            let newest = match self.page.newest() {
-                Ok(Some(newest)) if newest.1.counter.boot == self.boot => newest,
+            let newest = match self.page.newest_in_full() {
+                Ok(Some(newest)) if newest.hand.counter.boot == self.boot => newest,
                 // What another boot left behind is no time.
                 Ok(_) => return Err(ReadError::NotYet { tended: self.page.tended() }),
                 Err(corrupt) => return Err(ReadError::Corrupt(corrupt)),
             };
-            let Some(device) = self.device(newest.1.counter.kind) else {
-                return self.view_by_counter(newest);
+            self.hypervisor.seek(newest.marker);
+            let Some(device) = self.device(newest.hand.counter.kind) else {
+                return self.view_by_counter(&newest);
             };
-            if let Some(view) = self.view_by_device(device, newest)? {
+            if let Some(view) = self.view_by_device(device, &newest)? {
                 return Ok(view);
             }
         }
@@ -279,50 +293,56 @@ impl Clock {
         Err(ReadError::Corrupt(Corrupt { field: "generation" }))
     }
 
-    fn view_by_counter(
-        &self,
-        (generation, hand, made): (u64, Hand, Made),
-    ) -> Result<View, ReadError> {
+    fn view_by_counter(&self, newest: &Newest) -> Result<View, ReadError> {
+        let Newest { generation, hand, made, marker } = *newest;
         let readable = self.readable(hand.counter.kind)?;
         let heartbeat = self.page.heartbeat();
         let verdict = judge(&hand, &made, heartbeat, &host_reading(readable.counter));
+        let count = readable.counter.read();
+        let verdict = self.heard(verdict, marker);
         if verdict.reason.is_none() && hand.status.bound_holds() {
             readable.vetted.store(generation, Relaxed);
         }
-        let (count, status, reason) = (readable.counter.read(), verdict.status, verdict.reason);
         let (error, read_by) = (CountSpan::ZERO, ReadBy::Counter);
-        let difference_deviation = self.page.difference_deviation();
-        Ok(View {
-            count,
-            error,
-            read_by,
-            generation,
-            hand,
-            made,
-            heartbeat,
-            difference_deviation,
-            status,
-            reason,
-        })
+        Ok(self.view_of(newest, (count, error, read_by), heartbeat, verdict))
     }
 
     /// `None` if another hand came out meanwhile.
-    fn view_by_device(
-        &self,
-        device: &Device,
-        (generation, hand, made): (u64, Hand, Made),
-    ) -> Result<Option<View>, Unreadable> {
+    fn view_by_device(&self, device: &Device, newest: &Newest) -> Result<Option<View>, Unreadable> {
+        let Newest { generation, hand, made, marker } = *newest;
         let Some(look) = device.look(&self.page, generation, &hand, &made)? else {
             return Ok(None);
         };
         let Look { count, error, read_by, heartbeat, host } = look;
-        let verdict = host.map(|host| judge(&hand, &made, heartbeat, &host));
-        let (status, reason) = verdict.map_or((hand.status, None), |v| (v.status, v.reason));
-        if reason.is_none() && hand.status.bound_holds() {
+        let verdict = match host {
+            Some(host) => judge(&hand, &made, heartbeat, &host),
+            None => Verdict { status: hand.status, reason: None },
+        };
+        let verdict = self.heard(verdict, marker);
+        if verdict.reason.is_none() && hand.status.bound_holds() {
             device.vetted.store(generation, Relaxed);
         }
+        Ok(Some(self.view_of(newest, (count, error, read_by), heartbeat, verdict)))
+    }
+
+    /// The verdict on a hand, once its count was read, unless the hypervisor knows better.
+    fn heard(&self, verdict: Verdict, marker: Option<Marker>) -> Verdict {
+        match self.hypervisor.agrees(marker) {
+            true => verdict,
+            false => Verdict { status: Status::Disrupted, reason: Some(MOVED) },
+        }
+    }
+
+    fn view_of(
+        &self,
+        newest: &Newest,
+        (count, error, read_by): (Count, CountSpan, ReadBy),
+        heartbeat: Count,
+        Verdict { status, reason }: Verdict,
+    ) -> View {
+        let Newest { generation, hand, made, marker } = *newest;
         let difference_deviation = self.page.difference_deviation();
-        Ok(Some(View {
+        View {
             count,
             error,
             read_by,
@@ -331,9 +351,10 @@ impl Clock {
             made,
             heartbeat,
             difference_deviation,
+            hypervisor: marker.map(|_| self.hypervisor.watches(marker)),
             status,
             reason,
-        }))
+        }
     }
 
     /// The page itself.
@@ -376,6 +397,10 @@ impl Clock {
         }
         let (hand, heartbeat) = (Glance(look.words(), look.beside()), ring.heartbeat());
         let count = read();
+        // Here, and not with the rest: nothing that is worked out has to be kept meanwhile.
+        if !self.hypervisor.lets_stand(&hand) {
+            return None;
+        }
         let told = tell(&hand, count, readable);
         if hand.stands_at(count, heartbeat) && ring.stands(&look) { told } else { None }
     }

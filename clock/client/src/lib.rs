@@ -53,6 +53,10 @@
 //! window in which a break goes unseen is up to one second, or three if the daemon has just been
 //! stopped.
 //!
+//! In a virtual machine whose hypervisor has a *vmclock* (`/dev/vmclock0`) that this process may read
+//! there is no such window for a migration or a restored snapshot: its word is heard with each
+//! reading, by one load of memory. [`View::hypervisor`] says whether it is.
+//!
 //! # Counters that are devices
 //! An HPET or an ACPI power management timer rolls over, and only root may read it. A program that
 //! may continues from where the daemon has kept the counter; any other makes the same counts of
@@ -72,6 +76,7 @@
 mod clock;
 mod device;
 mod error;
+mod hypervisor;
 mod judge;
 mod reading;
 mod unix;

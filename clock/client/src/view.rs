@@ -26,6 +26,10 @@ pub struct View {
     /// Standard deviation of the difference clock's rate, as
     /// [`Clock::difference_deviation`](crate::Clock::difference_deviation) has it.
     pub difference_deviation: Option<Rate>,
+    /// Whether the hypervisor's word is heard with each reading that the machine was migrated or
+    /// restored; `None` if the daemon hears none (no vmclock device), `false` if this process may not
+    /// read the device.
+    pub hypervisor: Option<bool>,
     /// Status of the clock now.
     pub status: Status,
     /// Why, if that is not what the hand says, or nobody tends it.

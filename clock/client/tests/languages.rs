@@ -6,6 +6,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod common;
+#[path = "languages/moved.rs"]
+mod moved;
 
 use std::env;
 use std::fs;
@@ -779,6 +781,8 @@ fn python_finds_nothing_wrong() {
     assert!(said.starts_with("2026-09-21 ") && said.contains(" SYNCHRONISED "), "{said}");
 }
 
+use moved::a_marker_that_moves_ends_the_hand_at_once;
+
 macro_rules! tried {
     ($module:ident, $language:ident, [$($test:ident),* $(,)?]) => {
         mod $module {
@@ -804,6 +808,7 @@ macro_rules! tried_in {
                 a_dead_daemon_and_a_new_one,
                 what_is_no_page_is_an_error_that_names_the_mend,
                 no_reading_mixes_two_hands,
+                a_marker_that_moves_ends_the_hand_at_once,
             ]
         );
     };

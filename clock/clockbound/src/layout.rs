@@ -57,6 +57,10 @@ pub struct Record {
     pub period: Period,
     /// How many breaks of the counter there were: any change tells of one. Not in layout 1.
     pub disruptions: u64,
+    /// The disruption marker of the machine's VMClock (`/dev/vmclock0`) under which the rest is true,
+    /// if clients are to compare the two: it is written in place of `disruptions`. A client that
+    /// cannot read the device then has an error for an answer. Not in layout 1.
+    pub vmclock: Option<u64>,
     /// The status.
     pub status: Status,
 }
@@ -140,7 +144,7 @@ impl Layout {
         }
         bytes.put(&record.bound.clamp(0, MOST).to_ne_bytes());
         if self != Layout::One {
-            bytes.put(&record.disruptions.to_ne_bytes());
+            bytes.put(&record.vmclock.unwrap_or(record.disruptions).to_ne_bytes());
         }
         bytes.put(&record.drift.min(MOST_DRIFT).to_ne_bytes());
         if self == Layout::One {
@@ -151,9 +155,9 @@ impl Layout {
             (_, status) => status,
         };
         bytes.put(&(status as i32).to_ne_bytes());
-        // That disruptions are told by a VMClock as well, which they are not.
+        // Whether disruptions are told by a VMClock as well.
         if self != Layout::One {
-            bytes.put(&[0]);
+            bytes.put(&[record.vmclock.is_some().into()]);
         }
         if self == Layout::Three {
             bytes.put(&[record.period.shift(), 0]);
@@ -216,12 +220,13 @@ mod tests {
     fn records() -> impl Strategy<Value = Record> {
         let far = MOST * 50;
         let times = (any::<u64>(), -far..far, -far..far, any::<i64>());
-        let rest = (any::<u32>(), 1u64 << 63.., 0u8..64, any::<u64>(), 0usize..4);
+        let disruptions = (any::<u64>(), proptest::option::of(any::<u64>()));
+        let rest = (any::<u32>(), 1u64 << 63.., 0u8..64, disruptions, 0usize..4);
         (times, rest).prop_map(|((count, as_of, void_after, bound), rest)| {
-            let (drift, mantissa, shift, disruptions, status) = rest;
+            let (drift, mantissa, shift, (disruptions, vmclock), status) = rest;
             let period = Period::from_parts(mantissa, shift).unwrap();
             let status = STATUSES[status];
-            Record { count, as_of, void_after, bound, drift, period, disruptions, status }
+            Record { count, as_of, void_after, bound, drift, period, disruptions, vmclock, status }
         })
     }
 
@@ -254,9 +259,9 @@ mod tests {
                 prop_assert_eq!(found, wanted);
                 if layout != Layout::One {
                     let marker = u64::from_ne_bytes(word(&page, bound + 8));
-                    prop_assert_eq!(marker, record.disruptions);
-                    // No client looks for a VMClock.
-                    prop_assert_eq!(page[status + 4], 0);
+                    prop_assert_eq!(marker, record.vmclock.unwrap_or(record.disruptions));
+                    // Whether a client looks for a VMClock.
+                    prop_assert_eq!(page[status + 4], u8::from(record.vmclock.is_some()));
                 }
                 if layout == Layout::Three {
                     prop_assert_eq!(u64::from_ne_bytes(word(&page, 16)), record.count);

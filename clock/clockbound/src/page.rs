@@ -280,6 +280,7 @@ fn make(path: &Path, layout: Layout) -> io::Result<()> {
         drift: 0,
         period: Period::NANOSECOND,
         disruptions: 0,
+        vmclock: None,
         status: Status::Unknown,
     };
     let mut new = Entry::itself(path)?.replace(0o644)?;

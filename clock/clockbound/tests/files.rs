@@ -37,6 +37,7 @@ fn record(n: i64) -> Record {
         drift: 1,
         period: Period::NANOSECOND,
         disruptions: n as u64,
+        vmclock: None,
         status: Status::Synchronized,
     }
 }

@@ -68,6 +68,7 @@ mod machine;
 mod measure;
 mod read;
 mod timex;
+pub mod vmclock;
 mod width;
 
 pub use agreement::{Agreement, AgreementError, CpuOffset, OffsetBounds, agreement, agreement_of};

@@ -13,7 +13,7 @@ use truechimer_clockbound::{Layout, Lost, Page, PageError, Record, Status as Wor
 use truechimer_counter::{Counter, realtime_pair};
 use truechimer_engine::Steer;
 use truechimer_time::{Count, CounterKind, Instant, Period, Rate, Span};
-use truechimer_timehands::{Hand, Status};
+use truechimer_timehands::{Hand, Marker, Status};
 
 use crate::sys;
 
@@ -43,6 +43,8 @@ pub struct Wanted {
     pub pages: Vec<Layout>,
     /// Their directory.
     pub directory: PathBuf,
+    /// Whether clients are to look at `/dev/vmclock0` themselves: all must be able to read it.
+    pub vmclock: bool,
 }
 
 impl Wanted {
@@ -97,6 +99,10 @@ pub(crate) struct ClockBound {
     near: i64,
     /// Complained that somebody else moves the system clock.
     complained: bool,
+    /// Clients are to look at the device.
+    looks: bool,
+    /// Marker of the device under which what is written is true.
+    marker: Option<u64>,
 }
 
 impl ClockBound {
@@ -115,6 +121,8 @@ impl ClockBound {
             begun: false,
             near: near.as_nanos_i64(),
             complained: false,
+            looks: wanted.vmclock,
+            marker: None,
         })
     }
 
@@ -127,6 +135,13 @@ impl ClockBound {
     /// From now on a system clock further off than this is not followed yet.
     pub(crate) fn configure(&mut self, near: Span) {
         self.near = near.as_nanos_i64();
+    }
+
+    /// From now on what is written is true under this marker.
+    pub(crate) fn mark(&mut self, marker: Option<Marker>) {
+        // Clients know no other device.
+        let own = marker.filter(|marker| self.looks && marker.device == 0);
+        self.marker = own.map(|marker| marker.value);
     }
 
     fn bounds_system_clock(&self) -> bool {
@@ -218,6 +233,7 @@ impl ClockBound {
             notes.extend(self.write_system(&record));
         }
         let record = own_record(hand, counter.fenced().read());
+        let record = Record { vmclock: self.marker, ..record };
         notes.extend(self.write(&record, |layout| !layout.bounds_system_clock()));
         notes
     }
@@ -254,6 +270,7 @@ impl ClockBound {
             drift: u32::try_from(drift).unwrap_or(u32::MAX),
             period: hand.period,
             disruptions: u64::from(hand.counter.epoch.0),
+            vmclock: self.marker,
             status,
         }
     }
@@ -311,6 +328,7 @@ fn own_record(hand: &Hand, count: Count) -> Record {
         drift: u32::try_from(growth(hand)).unwrap_or(u32::MAX),
         period: hand.period,
         disruptions: u64::from(hand.counter.epoch.0),
+        vmclock: None,
         status,
     }
 }

@@ -13,6 +13,7 @@
 //! # min-sources = 2             # how many must agree; 2 if three or more are configured, else 1
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //! sandbox = true                # whether to give up all rights that are not needed, once started
+//! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
 //!
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
@@ -37,6 +38,7 @@
 //! # [clockbound]                # pages that clients of ClockBound read
 //! # pages = ["shm1"]            # "shm1" for clients 3.x; "shm0" (2.x) and "shm" (1.x) need discipline = true
 //! # directory = "/run/clockbound"   # where clients look, as /var/run/clockbound
+//! # vmclock = false             # whether clients shall look at /dev/vmclock0 too, which all must be able to read
 //!
 //! [nts]
 //! # ca = "/etc/ssl/own.pem"      # authorities of servers' certificates; those of the system unless set
@@ -104,6 +106,8 @@ pub struct Settings {
     pub audit: Option<audit::Wanted>,
     /// Whether to give up all rights that are not needed, once everything is open.
     pub sandbox: bool,
+    /// The hypervisor's vmclock device.
+    pub vmclock: Place,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -124,6 +128,7 @@ impl Default for Settings {
             metrics: None,
             audit: None,
             sandbox: true,
+            vmclock: Place::Default,
             fresh: false,
         }
     }
@@ -178,6 +183,7 @@ mod tests {
             control = "none"
             state = "/s"
             leap-file = "none"
+            vmclock = "/v"
             max-wander-ppm = "0.25 ppm"
             accept-step-after = "90min"
             max-step = "2h"
@@ -188,7 +194,7 @@ mod tests {
                 { host = "::1" },
                 { host = "b", noselect = true },
             ]
-            clockbound = { directory = "/c", pages = ["shm", "shm1"] }
+            clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
             metrics = { listen = "[::1]:9924" }
             audit = { directory = "/a", interval = "16s", max-mb = 1 }
             system-clock = { discipline = true, step = "always", step-above = "250us" }
@@ -224,6 +230,7 @@ mod tests {
                 clockbound: Some(Wanted {
                     pages: vec![Layout::One, Layout::Three],
                     directory: "/c".into(),
+                    vmclock: true,
                 }),
                 metrics: Some(Listen::At("[::1]:9924".parse().unwrap())),
                 audit: Some(audit::Wanted {
@@ -231,6 +238,7 @@ mod tests {
                     interval: Span::from_secs(16),
                     max_mb: 1,
                 }),
+                vmclock: Place::At("/v".into()),
                 fresh: false,
             }
         );
@@ -238,6 +246,10 @@ mod tests {
         assert_eq!(parse("[metrics]\n[audit]", "t").unwrap(), Settings::default());
         let record = parse("[audit]\ndirectory = \"/a\"", "t").unwrap().audit.unwrap();
         assert_eq!((record.interval, record.max_mb), (Span::from_secs(60), 256));
+        for (text, place) in [("auto", Place::Default), ("none", Place::None)] {
+            assert_eq!(parse(&format!("vmclock = \"{text}\""), "t").unwrap().vmclock, place);
+        }
+        assert!(parse("vmclock = true", "t").is_err() && parse("vmclock = \"\"", "t").is_err());
         let path = parse("[metrics]\nlisten = \"/run/m\"", "t").unwrap().metrics;
         assert_eq!(path, Some(Listen::Socket("/run/m".into())));
         for limit in ["0.001", "100"] {

@@ -17,6 +17,7 @@ use crate::clockbound::{self, ClockBound};
 use crate::config::{ConfigError, Place, Settings};
 use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
+use crate::hypervisor::Hypervisor;
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
 use crate::nts::Nts;
@@ -113,6 +114,9 @@ impl<'n> Daemon<'n> {
             _ => {}
         }
         let page = PageWriter::create(page)?;
+        // Before the first count: what it says later is said of that.
+        let (hypervisor, hypervisor_note) = Hypervisor::open(&settings.vmclock);
+        let marker = hypervisor.as_ref().map(Hypervisor::marker);
         if counter.kind() == CounterKind::Raw {
             // Cut short by a signal or not at all: nothing depends on it but simulators.
             let _ = sys::poll(&mut [], FIRST_WAIT);
@@ -131,8 +135,9 @@ impl<'n> Daemon<'n> {
         };
         // From here on counts are kept: what is read before a lapse is of no use after it.
         let lapses = counter.lapses();
+        let moved = host::has_moved(page.marker(), marker);
         let (id, left) =
-            host::identity(counter, page.last_hand(), page.last_kept(), settings.fresh)?;
+            host::identity(counter, page.last_hand(), page.last_kept(), settings.fresh || moved)?;
         let warm = left.filter(|hand| same_scale(&hand.leaps, &leaps, hand));
         let state = Keeping::at(&settings.state, page.path(), &settings.engine);
         let beside = beside(&settings.state, page.path());
@@ -217,6 +222,21 @@ impl<'n> Daemon<'n> {
         }
         let (level, text) = daemon.state.note();
         daemon.note(level, &text);
+        daemon.host.hear(hypervisor);
+        if let Some((level, text)) = hypervisor_note {
+            daemon.note(level, &text);
+        }
+        let looks = daemon.settings.clockbound.as_ref().is_some_and(|wanted| wanted.vmclock);
+        if looks && daemon.host.marker().is_none_or(|marker| marker.device != 0) {
+            let text = "[clockbound] has vmclock = true, but /dev/vmclock0 is not what is looked at \
+                        here: clients of ClockBound are not told to look at it";
+            daemon.note(Level::Warning, text);
+        }
+        if moved {
+            let text = "the machine was migrated or restored since the last daemon wrote the clock \
+                        page (vmclock): its time means nothing any more";
+            daemon.note(Level::Warning, text);
+        }
         if let Some(note) = rtc_note {
             daemon.note(Level::Info, &note);
         }
@@ -294,10 +314,12 @@ impl<'n> Daemon<'n> {
         // A check comes before replies, so that none is used whose round trip saw the counter
         // break; and whenever a wait ran out, because a counter that stands still is never due.
         let ran_out = !happened && !self.resolver.is_waiting();
-        if replies || ran_out || clock_set || now.at_or_after(self.host.due(now)) {
+        let due = self.host.has_lapsed() || now.at_or_after(self.host.due(now));
+        if replies || ran_out || clock_set || due {
             self.check()?;
         }
         if replies {
+            // What it says of a break it says with the first of the events: see `handle`.
             let mut events = self.net.receive(sockets);
             events.iter_mut().for_each(|event| self.nts.check(event));
             // By a counter that stands still a round trip takes no time at all.
@@ -619,6 +641,7 @@ impl<'n> Daemon<'n> {
         let made = self.host.made();
         // A hand of counts that are over is of no use: the next event begins a new epoch.
         if !self.host.has_lapsed() {
+            self.page.mark(self.host.marker());
             self.page.publish(hand, &made);
             self.refresh_clockbound(hand);
         }
@@ -634,7 +657,11 @@ impl<'n> Daemon<'n> {
 
     fn refresh_clockbound(&mut self, hand: &Hand) {
         let steered = self.system_clock.is_steered();
-        self.with_clockbound(|pages, counter| pages.refresh(hand, counter, steered));
+        let marker = self.host.marker();
+        self.with_clockbound(|pages, counter| {
+            pages.mark(marker);
+            pages.refresh(hand, counter, steered)
+        });
     }
 
     fn with_clockbound(&mut self, act: impl FnOnce(&mut ClockBound, Counter) -> Vec<String>) {
@@ -706,6 +733,7 @@ impl<'n> Daemon<'n> {
             ("metrics", old.metrics != new.metrics),
             ("audit", old.audit != new.audit),
             ("sandbox", old.sandbox != new.sandbox),
+            ("vmclock", old.vmclock != new.vmclock),
         ]
         .into_iter()
         .filter_map(|(key, changed)| changed.then_some(key))
@@ -965,6 +993,8 @@ fn open_metrics(settings: &Settings) -> (Option<truechimer_metrics::Server>, Opt
     }
 }
 
+#[cfg(test)]
+mod moved;
 #[cfg(test)]
 mod narrow;
 

@@ -8,10 +8,11 @@ use truechimer_engine::{Event, HostCheck};
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Period, Rate, Span,
 };
-use truechimer_timehands::{Allowed, Hand, Kept, Made, Passed};
+use truechimer_timehands::{Allowed, Hand, Kept, Made, Marker, Passed};
 
 use crate::cpus::{Cpus, Finding};
 use crate::device::Device;
+use crate::hypervisor::Hypervisor;
 
 /// A check is due this long after the last one: with what else a wake-up does, comfortably within
 /// the second that readers are promised.
@@ -61,6 +62,8 @@ pub(crate) struct Host {
     nominal: Period,
     /// The processors, if each has a counter of its own.
     cpus: Option<Cpus>,
+    /// The hypervisor's word, if it has one.
+    hypervisor: Option<Hypervisor>,
 }
 
 /// Motion of a counter.
@@ -107,7 +110,18 @@ impl Host {
             device: Device::of(counter, nominal),
             nominal,
             cpus: Cpus::of(counter),
+            hypervisor: None,
         }
+    }
+
+    /// Hears the hypervisor, which said nothing new since the first of the counts was read.
+    pub(crate) fn hear(&mut self, hypervisor: Option<Hypervisor>) {
+        self.hypervisor = hypervisor;
+    }
+
+    /// Disruption marker of the epoch, if a hypervisor says one.
+    pub(crate) fn marker(&self) -> Option<Marker> {
+        self.hypervisor.as_ref().map(Hypervisor::marker)
     }
 
     /// When the next check is due. A counter that went back makes it due at once.
@@ -166,11 +180,21 @@ impl Host {
         (reading, kept)
     }
 
-    /// Event for the engine if the counter has rolled over unseen since this was last asked: counts
-    /// from before have nothing to do with those from now on.
+    /// Event for the engine if, since this was last asked, the counter has rolled over unseen or the
+    /// hypervisor said that the machine was moved: counts from before have nothing to do with those
+    /// from now on.
     pub(crate) fn lapsed(&mut self) -> Option<Event> {
         if !self.has_lapsed() {
             return None;
+        }
+        let moved = self.hypervisor.as_mut().and_then(Hypervisor::moved);
+        if moved.is_some() {
+            // Of a device the time since it was kept is nobody's to tell.
+            self.lapses = self.counter.lapses();
+            if let Some(device) = &mut self.device {
+                device.forget();
+            }
+            return moved;
         }
         self.lapses = self.counter.lapses();
         if let Some(device) = &mut self.device {
@@ -181,7 +205,8 @@ impl Host {
 
     /// Whether it has.
     pub(crate) fn has_lapsed(&self) -> bool {
-        self.counter.lapses() != self.lapses
+        let moved = self.hypervisor.as_ref().is_some_and(Hypervisor::has_moved);
+        moved || self.counter.lapses() != self.lapses
     }
 
     /// Whether the counter does not move any more: stamps are of no use then, and nothing that is
@@ -304,6 +329,13 @@ pub(crate) fn identity(
         let _ = counter.resume(&KeptAt { wide, at_ns });
     }
     Ok(continued(counter.kind(), boot, left, made(host_reading(counter)), fresh))
+}
+
+/// Whether the hypervisor has another disruption marker than the one under which the daemon before
+/// left its last hand.
+pub(crate) fn has_moved(left: Option<Marker>, now: Option<Marker>) -> bool {
+    let same = |(left, now): &(Marker, Marker)| left.device == now.device;
+    left.zip(now).filter(same).is_some_and(|(left, now)| left.value != now.value)
 }
 
 fn continued(

@@ -29,6 +29,7 @@ mod cpus;
 mod daemon;
 mod device;
 mod host;
+mod hypervisor;
 mod leaps;
 mod metrics;
 mod net;

@@ -49,7 +49,7 @@ pub(crate) enum Bar {
 pub(crate) enum Witness {
     /// The real-time clock.
     Rtc,
-    /// The time at which the state was saved last.
+    /// The time at which the state was saved last, or that was known before the machine was moved.
     Saved,
     /// Knowledge from before the counter broke, and the kernel's clocks since.
     Kernel,
@@ -105,7 +105,7 @@ impl fmt::Display for Bar {
             Bar::Unlikely { by, witness } => {
                 let witness = match witness {
                     Witness::Rtc => "the machine's real-time clock",
-                    Witness::Saved => "the time at which the last daemon saved its state",
+                    Witness::Saved => "the time that was saved or known last",
                     Witness::Kernel => "what the kernel's clocks say has passed since the break",
                 };
                 write!(f, "that is {by:+} off {witness}")

@@ -225,7 +225,8 @@ impl Engine {
     /// Handles an event for callers that keep event and list from one time to the next, and so
     /// allocate nothing: adds what is to be done to `actions`.
     pub fn handle_into(&mut self, at: Count, event: &Event, actions: &mut Vec<Action>) {
-        let tells = matches!(event, Event::Check(_) | Event::Disruption { .. });
+        let tells =
+            matches!(event, Event::Check(_) | Event::Disruption { .. } | Event::Moved { .. });
         if !tells && self.watch.is_before(at, self.settings.nominal) {
             self.disrupt("the counter went back".into(), at, actions);
             self.watch = Watch::default();
@@ -292,6 +293,11 @@ impl Engine {
             Event::Disruption { reason } => {
                 // Whoever knows that much knows that counts from before cannot be compared.
                 self.watch = Watch::default();
+                self.disrupt(reason.clone(), at, actions);
+            }
+            Event::Moved { reason } => {
+                self.watch = Watch::default();
+                self.gate.moved_on(&self.leaps);
                 self.disrupt(reason.clone(), at, actions);
             }
             Event::Rtc(reading) => self.rtc_read(*reading, at, actions),

@@ -171,6 +171,13 @@ pub enum Event {
         /// Cause, for the log and for `status`.
         reason: String,
     },
+    /// The hypervisor says that the counter is no longer the one it was: the machine was migrated, or
+    /// restored from a snapshot. How much time has passed meanwhile nothing on the machine can tell,
+    /// the kernel's clocks, which are made of the same counter, least of all.
+    Moved {
+        /// Word of the hypervisor, for the log and for `status`.
+        reason: String,
+    },
     /// The real-time clock was read; sent about once a minute where there is one.
     Rtc(RtcReading),
     /// The user wants this source believed now, whatever is held against it.

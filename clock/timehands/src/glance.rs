@@ -100,6 +100,16 @@ impl<W: Cell> Glance<'_, W> {
         counts.wrapping_mul(high).wrapping_add(counts.wrapping_mul(low) >> 64)
     }
 
+    /// Whether the hand can have been made under a disruption marker of this value: it was made
+    /// under that one, or does not say.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_under(&self, marker: u64) -> bool {
+        let Some(beside) = self.1 else { return true };
+        let word = |at: usize| beside.get(at).map_or(0, |cell| cell.load(Relaxed));
+        word(packed::MARKER) == marker || word(packed::VMCLOCK) == 0
+    }
+
     /// Leap seconds as far as known.
     #[inline(always)]
     #[must_use]

@@ -45,11 +45,11 @@ pub use hand::{Hand, Likely, Status};
 pub use made::{ByRaw, Device, Made};
 pub use one_hand::{Counting, OneHand, TickCounter, Told, Untold};
 pub use packed::{
-    BESIDE, Beside, Corrupt, PATIENCE, Packed, PackedLeaps, WORDS, pack, pack_beside, unpack,
-    unpack_beside,
+    BESIDE, Beside, Corrupt, Marker, PATIENCE, Packed, PackedLeaps, WORDS, pack, pack_beside,
+    unpack, unpack_beside,
 };
 #[cfg(feature = "page")]
-pub use page::{Kept, PageError, PageReader, PageWriter, layout, places};
+pub use page::{Kept, Newest, PageError, PageReader, PageWriter, layout, places};
 pub use passed::{Allowed, Break, Passed};
 pub use reference::Reference;
 pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};

@@ -54,6 +54,8 @@ pub(crate) const DISPUTED: usize = 30;
 pub(crate) const IMBALANCE: usize = 0;
 pub(crate) const LIKELY: usize = 1;
 pub(crate) const LIKELY_GROWTH: usize = 2;
+pub(crate) const VMCLOCK: usize = 3;
+pub(crate) const MARKER: usize = 4;
 
 /// Times further than this from 1970, and bounds larger than this that are said to hold, are
 /// taken for damage: 35 000 years.
@@ -167,6 +169,42 @@ pub fn unpack_beside(hand: Hand, words: &Beside) -> Result<Hand, Corrupt> {
         None => {
             let likely = (half > Span::ZERO).then_some(Likely { half, growth });
             Ok(Hand { imbalance, likely, ..hand })
+        }
+    }
+}
+
+/// The hypervisor's disruption marker under which a hand was made: where it is another one, the
+/// machine was migrated or restored since, and the hand means nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Marker {
+    /// Number of the vmclock device: of `/dev/vmclockN`, or [`Marker::ELSEWHERE`].
+    pub device: u16,
+    /// Value of the marker.
+    pub value: u64,
+}
+
+impl Marker {
+    /// Number of a device that is elsewhere: who reads the hand knows where, or cannot look.
+    pub const ELSEWHERE: u16 = u16::MAX - 1;
+
+    /// Adds it to the words beside those of a hand.
+    pub fn put(marker: Option<Marker>, words: &mut Beside) {
+        if let Some(Marker { device, value }) = marker {
+            words[VMCLOCK] = u64::from(device.min(Marker::ELSEWHERE)) + 1;
+            words[MARKER] = value;
+        }
+    }
+
+    /// Marker among the words beside those of a hand, if there is one.
+    ///
+    /// # Errors
+    /// If what is there cannot be.
+    pub fn get(words: &Beside) -> Result<Option<Marker>, Corrupt> {
+        let (said, value) = (words[VMCLOCK], words[MARKER]);
+        match u16::try_from(said) {
+            Ok(0) if value == 0 => Ok(None),
+            Ok(device @ 1..) => Ok(Some(Marker { device: device - 1, value })),
+            _ => Err(Corrupt { field: "disruption marker" }),
         }
     }
 }

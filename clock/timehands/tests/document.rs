@@ -10,7 +10,7 @@ use std::fs;
 use common::{Scratch, derived};
 use truechimer_time::{Count, CountSpan, Leaps, Rate};
 use truechimer_timehands::{
-    ByRaw, Kept, Made, PATIENCE, PageReader, PageWriter, Reference, layout,
+    ByRaw, Kept, Made, Marker, PATIENCE, PageReader, PageWriter, Reference, layout,
 };
 
 const DOCUMENT: &str = include_str!("../../../docs/reference/clock-page.md");
@@ -96,7 +96,7 @@ fn every_byte_has_one_meaning() {
             }
         }
     }
-    assert_eq!((file_table().len(), hand_table().len(), beside_table().len()), (12, 25, 4));
+    assert_eq!((file_table().len(), hand_table().len(), beside_table().len()), (12, 25, 6));
     assert!(DOCUMENT.contains(&format!(
         "at {} + *i* · {}.",
         layout::BESIDE_OFFSET,
@@ -112,6 +112,7 @@ fn a_page_reads_as_documented() {
     // Two rounds of the ring, so that every slot was used twice.
     for generation in 1..=16 {
         let (hand, made) = derived(generation);
+        writer.mark(marker(generation));
         writer.publish(&hand, &made);
     }
     writer.heartbeat(Count(4242));
@@ -166,6 +167,13 @@ fn a_page_reads_as_documented() {
         }
     }
     assert!(rest.iter().all(|byte| *byte == 0));
+}
+
+/// Disruption marker of such a hand: none, one of a device in each of the places, the value 0.
+fn marker(generation: u64) -> Option<Marker> {
+    let device = [0, 7, Marker::ELSEWHERE][generation as usize % 3];
+    let value = if generation.is_multiple_of(2) { 0 } else { generation << 50 | 1 };
+    (!generation.is_multiple_of(5)).then_some(Marker { device, value })
 }
 
 /// A hand's bytes say what its fields do.
@@ -235,6 +243,9 @@ fn documented_beside(bytes: &[u8], generation: u64) {
     let read = Bytes(bytes, beside_table());
     assert_eq!(read.get("of"), generation.into());
     assert_eq!(read.get("imbalance") << 32, hand.imbalance.0);
+    let marker = marker(generation);
+    assert_eq!(read.get("vmclock"), marker.map_or(0, |marker| i128::from(marker.device) + 1));
+    assert_eq!(read.get("marker"), marker.map_or(0, |marker| marker.value.into()));
     let (half, growth) = hand.likely.map_or((0, 0), |l| (l.half.0, l.growth.0));
     assert_eq!((read.get("likely") << 32, read.get("likely-growth")), (half, growth.into()));
     for d in [0, 1, -1, 1 << 40] {
@@ -267,6 +278,41 @@ fn what_stands_beside_another_hand_does_not_count() {
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &9u64.to_ne_bytes(), of as u64).unwrap();
     assert_eq!(beside(&reader), Some((truechimer_time::Span::ZERO, None)));
+}
+
+/// A writer that ends without having published anything says again what it found, marker and all.
+#[test]
+fn a_marker_lasts_until_another_is_said() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let (hand, made) = derived(6);
+    let hand =
+        truechimer_timehands::Hand { status: truechimer_timehands::Status::Synchronised, ..hand };
+    let marked = Some(Marker { device: 3, value: u64::MAX });
+    writer.mark(marked);
+    writer.publish(&hand, &made);
+    drop(writer);
+    let writer = PageWriter::create(&path).unwrap();
+    assert_eq!(writer.marker(), marked);
+    drop(writer);
+    let reader = PageReader::open(&path).unwrap();
+    let newest = |reader: &PageReader| reader.newest_in_full().unwrap().unwrap();
+    assert_eq!((newest(&reader).marker, newest(&reader).hand.imbalance), (marked, hand.imbalance));
+    let mut writer = PageWriter::create(&path).unwrap();
+    writer.mark(None);
+    writer.publish(&hand, &made);
+    assert_eq!(newest(&reader).marker, None);
+    // Numbers that no device has, and a value without a device.
+    let generation = newest(&reader).generation as usize % 8;
+    let at = layout::BESIDE_OFFSET + generation * layout::BESIDE_SIZE + 32;
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for (device, value) in [(1u64 << 16, 1u64), (1 << 32, 0), (0, 1)] {
+        let bytes = [device.to_ne_bytes(), value.to_ne_bytes()].concat();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, at as u64).unwrap();
+        let corrupt = reader.newest_in_full().unwrap_err();
+        assert_eq!(corrupt.field, "disruption marker", "{device} {value}");
+    }
 }
 
 /// The document's formula for counts by the raw clock, in exact numbers, against the code's.

@@ -1,6 +1,8 @@
 //! A stand-in for the daemon: it publishes whatever a test wants.
 #![allow(dead_code)] // Each test binary uses its part.
 
+pub mod vmclock;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,9 @@
 //! From text to settings.
 
 use truechimer_clockbound::Layout;
-use truechimer_config::{ConfigError, DeTable, DeValue, Reader, Table, Value, printable, whole};
+use truechimer_config::{
+    ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
+};
 use truechimer_engine::{
     Asymmetry, NTP_PORT, NTS_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
 };
@@ -42,6 +44,7 @@ const TOP: &[&str] = &[
     "min-sources",
     "likely-confidence",
     "sandbox",
+    "vmclock",
     "source",
     "system-clock",
     "clockbound",
@@ -67,7 +70,7 @@ const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
 const OF_SERVER: &[&str] =
     &["host", "poll", "burst", "noselect", "nts", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
-const CLOCKBOUND: &[&str] = &["pages", "directory"];
+const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
 const METRICS: &[&str] = &["listen"];
 const NTS: &[&str] = &["ca"];
 const AUDIT: &[&str] = &["directory", "interval", "max-mb"];
@@ -202,6 +205,12 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     settings.sandbox = on;
                 }
             }
+            "vmclock" => {
+                settings.vmclock = match reader.place("vmclock", value) {
+                    Place::At(path) if path.as_os_str() == "auto" => Place::Default,
+                    place => place,
+                };
+            }
             "likely-confidence" => {
                 if let Some(doubt) = likely_doubt(reader, value) {
                     settings.engine.likely_doubt = doubt;
@@ -254,7 +263,8 @@ fn clockbound(
     at: usize,
     settings: &Settings,
 ) -> Option<Wanted> {
-    let mut wanted = Wanted { pages: Vec::new(), directory: Wanted::DIRECTORY.into() };
+    let directory = Wanted::DIRECTORY.into();
+    let mut wanted = Wanted { pages: Vec::new(), directory, vmclock: false };
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "pages" => wanted.pages = pages(reader, value, settings.engine.discipline),
@@ -263,6 +273,9 @@ fn clockbound(
                 Some(_) => reader.wrong("directory", value, "must begin with /"),
                 None => {}
             },
+            "vmclock" => {
+                wanted.vmclock = reader.boolean("vmclock", value).unwrap_or_default();
+            }
             other => unknown(reader, other, key.span().start, TABLES[3]),
         }
     }

@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use truechimer_time::{Count, Instant, Rate, Span};
+use truechimer_time::{Count, Instant, Leaps, Rate, Span};
 use truechimer_timehands::{Hand, Status};
 
 use super::course::Course;
@@ -80,7 +80,7 @@ pub(super) struct Gate {
     checked: Option<(Count, i64)>,
     /// Release date of the program, Unix time, s; 0: not known.
     built: i64,
-    /// When the state was saved last, Unix time, s.
+    /// When the state was saved last, or the time known before the machine was restored, Unix time, s.
     saved: Option<i64>,
 }
 
@@ -148,6 +148,13 @@ impl Gate {
     pub(super) fn new_epoch(&mut self) {
         (self.rtc, self.checked, self.hold) = (None, None, None);
         (self.stepped, self.course) = (false, None);
+    }
+
+    /// What was known tells nothing of the time now but that it is later: the machine was migrated or
+    /// restored, and the kernel's clocks with it. So the next time is as a first one.
+    pub(super) fn moved_on(&mut self, leaps: &Leaps) {
+        let known = self.known.take().map(|(time, _)| leaps.utc(time).unix);
+        self.saved = self.saved.max(known);
     }
 }
 
@@ -630,7 +637,7 @@ impl Engine {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use truechimer_time::{BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period};
+    use truechimer_time::{BootId, CountSpan, CounterId, CounterKind, Epoch, Period};
 
     #[test]
     fn local_time_is_whole_quarter_hours_off() {

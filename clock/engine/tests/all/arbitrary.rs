@@ -148,6 +148,7 @@ fn other() -> impl Strategy<Value = Event> {
         1 => rtc().prop_map(Event::Rtc),
         1 => id().prop_map(|source| Event::Accept { source }),
         1 => Just(Event::Disruption { reason: "by hand".into() }),
+        1 => Just(Event::Moved { reason: "by the hypervisor".into() }),
         1 => Just(Event::Stop),
     ]
 }

@@ -3,7 +3,7 @@
 use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth};
 use truechimer_engine::{Action, Config, Engine, Event, SourceId, SourceStatus, Start};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
-use truechimer_time::{CountSpan, Leap, Leaps, Rate, Span, Stamp, StampMethod};
+use truechimer_time::{CountSpan, Epoch, Leap, Leaps, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::{Hand, Status};
 
 /// A world in which `s1` has been followed for an hour, and the hand that it left.
@@ -68,6 +68,80 @@ fn a_break_leaves_the_time_where_it_was() {
     let hand = world.hand();
     assert_eq!((hand.base, hand.status), (world.now, Status::Disrupted));
     assert!(world.error().abs() < Span::from_millis(1), "{}", world.error());
+}
+
+/// What the hypervisor says when the machine was migrated or restored.
+fn moved() -> Event {
+    Event::Moved { reason: "the machine was restored".into() }
+}
+
+#[test]
+fn after_the_hypervisors_word_the_first_reply_is_believed_however_far_the_counter_jumped() {
+    for offset in [10_000_000, -10_000_000, 7_200_000_000_000, 30 * 86_400_000_000_000] {
+        let (mut world, _) = left();
+        let offset = Span::from_nanos(offset);
+        // The counter, and with it the kernel's clocks, jumped against true time.
+        world.server("s1").offset = offset;
+        let hands = world.hands.len();
+        world.event(moved());
+        world.run(2);
+        let after = &world.hands[hands..];
+        assert!(after.iter().all(|hand| hand.counter.epoch == Epoch(4)));
+        // Disrupted at once, and then the first reply.
+        let statuses = [after[0].status, after[1].status];
+        assert_eq!(statuses, [Status::Disrupted, Status::Synchronised], "{:?}", world.notes);
+        assert!((world.error() - offset).abs() <= world.hand().bound_at(world.now));
+        let source = &world.engine.report(world.now).sources[0];
+        assert!(source.refused.is_empty(), "{:?}", source.refused);
+        // The rate is another machine's, too, and is learnt anew.
+        world.run(3600);
+        assert!((world.error() - offset).abs() < Span::from_micros(50), "{}", world.error());
+        assert!(!world.notes.iter().any(|note| note.contains("held off")), "{:?}", world.notes);
+    }
+}
+
+#[test]
+fn without_that_word_such_a_jump_is_held_off() {
+    let held = |world: &World| world.notes.iter().any(|note| note.contains("held off"));
+    // Ten milliseconds that nobody inside sees; a month that shows as a break of the counter.
+    let (mut world, _) = left();
+    world.server("s1").offset = Span::from_millis(10);
+    world.run(60);
+    let source = &world.engine.report(world.now).sources[0];
+    assert!(world.error().abs() < Span::from_millis(1) && !source.refused.is_empty());
+    let (mut world, _) = left();
+    world.server("s1").offset = Span::from_secs(30 * 86_400);
+    world.event(Event::Disruption { reason: "the counter went back".into() });
+    world.run(60);
+    assert_eq!(world.hand().status, Status::Disrupted);
+    assert!(held(&world), "{:?}", world.notes);
+}
+
+#[test]
+fn a_restored_machine_is_not_put_before_what_it_knew() {
+    let (mut world, _) = left();
+    world.server("s1").offset = Span::from_secs(-86_400);
+    world.event(moved());
+    world.run(60);
+    assert_eq!(world.hand().status, Status::Disrupted);
+    let note = world.notes.last().unwrap();
+    assert!(note.contains("off the time that was saved or known last"), "{note}");
+    let (mut world, _) = left();
+    world.server("s1").offset = Span::from_secs(-900);
+    world.event(moved());
+    world.run(60);
+    assert_eq!(world.hand().status, Status::Synchronised);
+}
+
+#[test]
+fn a_machine_that_moves_before_its_first_time_stays_unknown() {
+    let mut world = World::new(&[], start());
+    world.event(moved());
+    assert_eq!((world.hand().status, world.hand().counter.epoch), (Status::Unknown, Epoch(4)));
+    world.servers.insert(address("s1"), HONEST);
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(60);
+    world.assert_true();
 }
 
 #[test]

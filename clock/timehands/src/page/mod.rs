@@ -38,14 +38,27 @@ impl Kept {
     }
 }
 
-/// The newest hand of a ring with its generation.
-fn newest(
-    ring: &crate::HandRing,
-) -> Result<Option<(u64, crate::Hand, crate::Made)>, crate::Corrupt> {
+/// A hand as it lies in a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Newest {
+    /// Its generation.
+    pub generation: u64,
+    /// The hand.
+    pub hand: crate::Hand,
+    /// When it was made.
+    pub made: crate::Made,
+    /// The hypervisor's disruption marker under which it was made, if there is one.
+    pub marker: Option<crate::Marker>,
+}
+
+/// The newest hand of a ring.
+fn newest(ring: &crate::HandRing) -> Result<Option<Newest>, crate::Corrupt> {
     match ring.newest_with_beside() {
         Ok((generation, words, beside)) => {
             let (hand, made) = crate::unpack(&words)?;
-            Ok(Some((generation, crate::unpack_beside(hand, &beside)?, made)))
+            let hand = crate::unpack_beside(hand, &beside)?;
+            let marker = crate::Marker::get(&beside)?;
+            Ok(Some(Newest { generation, hand, made, marker }))
         }
         Err(crate::Unreadable::Empty) => Ok(None),
         Err(crate::Unreadable::Damaged) => Err(crate::Corrupt { field: "generation" }),

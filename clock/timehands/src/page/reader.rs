@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use truechimer_time::{Count, Rate};
 
-use super::Kept;
 use super::error::PageError;
 use super::layout::{Kind, MAGIC, SIZE};
 use super::map::{self, Lock, Mapping};
+use super::{Kept, Newest};
 use crate::{Corrupt, Hand, HandRing, Made, Reference};
 
 /// A page to read from.
@@ -90,6 +90,15 @@ impl PageReader {
     /// # Errors
     /// If what the page holds cannot be a hand.
     pub fn newest(&self) -> Result<Option<(u64, Hand, Made)>, Corrupt> {
+        let found = self.newest_in_full()?;
+        Ok(found.map(|newest| (newest.generation, newest.hand, newest.made)))
+    }
+
+    /// The newest hand with all that goes with it; `None` while there is none.
+    ///
+    /// # Errors
+    /// As [`PageReader::newest`].
+    pub fn newest_in_full(&self) -> Result<Option<Newest>, Corrupt> {
         super::newest(self.ring())
     }
 

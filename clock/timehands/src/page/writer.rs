@@ -16,7 +16,7 @@ use super::lock;
 use super::map::{self, Lock, Mapping};
 use super::places;
 use super::reader::directory;
-use crate::{Hand, Made, Reference, Status, pack, pack_beside};
+use crate::{Hand, Made, Marker, Reference, Status, pack, pack_beside};
 
 /// The one that may write a page. Nobody else can be while it lives.
 ///
@@ -28,6 +28,8 @@ pub struct PageWriter {
     generation: u64,
     /// Counter of the newest hand's counts, and so of the count that was kept.
     counter: Option<CounterId>,
+    /// Disruption marker of the hands that are published.
+    marker: Option<Marker>,
     path: PathBuf,
     /// The page.
     file: File,
@@ -78,9 +80,12 @@ impl PageWriter {
         // Whatever the umask or an earlier owner of this name wanted.
         file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
         let generation = mapping.ring.generation();
-        let counter = super::newest(&mapping.ring).ok().flatten().map(|(_, hand, _)| hand.counter);
+        let newest = super::newest(&mapping.ring).ok().flatten();
+        let counter = newest.map(|newest| newest.hand.counter);
+        let marker = newest.and_then(|newest| newest.marker);
         let shown = AtomicBool::new(false);
-        let writer = PageWriter { mapping, generation, counter, path, file, shown, lock, process };
+        let writer =
+            PageWriter { mapping, generation, counter, marker, path, file, shown, lock, process };
         writer.show();
         Ok(writer)
     }
@@ -96,7 +101,8 @@ impl PageWriter {
     /// The newest hand in the page and how it was made: at the start, what the daemon before left.
     #[must_use]
     pub fn last_hand(&self) -> Option<(Hand, Made)> {
-        super::newest(&self.mapping.ring).ok().flatten().map(|(_, hand, made)| (hand, made))
+        let newest = super::newest(&self.mapping.ring).ok().flatten();
+        newest.map(|newest| (newest.hand, newest.made))
     }
 
     /// The count that was kept last: at the start, by the daemon before. It goes with
@@ -104,6 +110,19 @@ impl PageWriter {
     #[must_use]
     pub fn last_kept(&self) -> Option<Kept> {
         Kept::of(&self.mapping.ring)
+    }
+
+    /// Disruption marker of the hands that are published from now on: at the start, that of
+    /// [`PageWriter::last_hand`].
+    #[must_use]
+    pub fn marker(&self) -> Option<Marker> {
+        self.marker
+    }
+
+    /// Says under which disruption marker the hands are that are published from now on; readers who
+    /// find another one take them for disrupted.
+    pub fn mark(&mut self, marker: Option<Marker>) {
+        self.marker = marker;
     }
 
     /// Publishes a hand, made when `made` says; that is a heartbeat too. Returns its generation.
@@ -122,7 +141,8 @@ impl PageWriter {
     }
 
     fn publish_words(&mut self, hand: &Hand, made: &Made) {
-        let (words, beside) = (pack(hand, made), pack_beside(hand));
+        let (words, mut beside) = (pack(hand, made), pack_beside(hand));
+        Marker::put(self.marker, &mut beside);
         self.generation = self.mapping.ring.publish(self.generation, &words, &beside);
     }
 

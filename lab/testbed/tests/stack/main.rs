@@ -19,6 +19,7 @@ mod follow;
 mod hostile;
 mod life;
 mod metrics;
+mod moved;
 mod nts;
 mod pods;
 mod pps;
