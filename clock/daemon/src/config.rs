@@ -28,6 +28,21 @@
 //! offset = "0ns"                # how long after the true second the edge comes; negative: before it
 //! name = "gps"                  # what to call it; its path unless set
 //!
+//! # [[source]]
+//! # phc = "/dev/ptp0"           # a card's clock: a device, the name of a clock or an interface
+//! # error = "1us"               # the most by which it is off; as its driver says unless set
+//! # scale = "auto"              # "utc", "tai", or whichever the others vouch for
+//! # poll = 1                    # seconds between readings, 1 to 64
+//! # trust = false               # true: has a vote as a server has, and needs none beside it
+//!
+//! # [[source]]
+//! # shm = 0                     # a segment of shared memory that gpsd or another program writes, 0 to 15
+//! # error = "100ms"             # the most by which its samples are off
+//!
+//! # [[source]]
+//! # sock = "/run/truechimer/gps.sock"   # a socket that a program sends samples to, as chrony's SOCK
+//! # error = "10us"              # the most by which they are off
+//!
 //! [system-clock]
 //! discipline = false            # whether to steer CLOCK_REALTIME
 //! step = "start"                # when to step it: "start" (once, then), "never", "always"
@@ -46,15 +61,16 @@
 //! # max-mb = 256                  # all of it at most, in 10⁶ bytes: the oldest goes first; 1 to 1000000
 //! ```
 //!
-//! Only `[[source]]` with a `host` is needed: a pulse says when a second begins, and not which. The
-//! bound of a clock that follows a pulse is only as true as its `latency`. An unknown key is an
+//! Only `[[source]]` with a `host` is needed, or a reference clock with `trust`: a pulse says when a
+//! second begins, and not which. The bound of a clock that follows a reference clock is only as true
+//! as its `latency` or `error`. An unknown key is an
 //! error, and so is a value out of its range: each problem is reported with its line and with how
 //! to mend it.
 
 mod duration;
 mod host;
-mod pps;
 mod reader;
+mod refclock;
 
 use std::path::PathBuf;
 
@@ -67,9 +83,9 @@ use crate::clockbound::Wanted;
 use truechimer_metrics::Listen;
 
 pub(crate) use host::host_and_port;
-pub(crate) use pps::path as pps_path;
 pub(crate) use reader::check_poll;
 pub use reader::parse;
+pub(crate) use refclock::path as pps_path;
 
 /// Everything that the daemon needs to know, checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -128,7 +144,9 @@ mod tests {
     use proptest::prelude::*;
     use truechimer_clockbound::Layout;
     use truechimer_config::Problem;
-    use truechimer_engine::{Asymmetry, PpsConfig, SourceConfig, StepPolicy};
+    use truechimer_engine::{
+        Asymmetry, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy,
+    };
     use truechimer_time::{Rate, Span};
 
     fn ppm(text: &str) -> Rate {
@@ -148,8 +166,9 @@ mod tests {
         assert_eq!(settings.counter, Choice::Auto);
         assert_eq!(settings.page, Some("/run/truechimer/clock".into()));
         let sources = vec![SourceConfig::new("ntp.example.org")];
-        let pps = vec![PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }];
-        let engine = Config { sources, pps, max_wander: ppm("0.5"), ..Config::default() };
+        let refclocks =
+            vec![RefClockConfig { name: "gps".into(), ..RefClockConfig::pulse("/dev/pps0") }];
+        let engine = Config { sources, refclocks, max_wander: ppm("0.5"), ..Config::default() };
         assert_eq!(settings.engine, engine);
         assert_eq!(settings.leap_file, Place::At("/usr/share/zoneinfo/leap-seconds.list".into()));
     }
@@ -253,14 +272,56 @@ mod tests {
         "#;
         let engine = parse(text, "t").unwrap().engine;
         assert_eq!(engine.sources, [SourceConfig::new("a")]);
-        let first = PpsConfig {
-            latency: Span::from_nanos(2_500),
+        let first = RefClockConfig {
+            error: Span::from_nanos(2_500),
             offset: Span::from_nanos(-120),
-            ..PpsConfig::new("/sys/class/pps/pps1/assert")
+            ..RefClockConfig::pulse("/sys/class/pps/pps1/assert")
         };
         assert_eq!(first.name, "/sys/class/pps/pps1/assert");
-        let second = PpsConfig { name: "roof".into(), ..PpsConfig::new("/dev/pps0") };
-        assert_eq!(engine.pps, [first, second]);
+        let second = RefClockConfig { name: "roof".into(), ..RefClockConfig::pulse("/dev/pps0") };
+        assert_eq!(engine.refclocks, [first, second]);
+    }
+
+    #[test]
+    fn reference_clocks_stand_among_the_sources() {
+        let text = r#"
+            [[source]]
+            phc = "eth0"
+            [[source]]
+            phc = "/dev/ptp1"
+            error = "1us"
+            scale = "tai"
+            poll = 64
+            trust = true
+            [[source]]
+            shm = 0
+            error = "100ms"
+            offset = "-250ms"
+            [[source]]
+            sock = "/run/gps.sock"
+            error = "5us"
+            name = "gps"
+        "#;
+        let engine = parse(text, "t").unwrap().engine;
+        let new = |kind, path: &str, ns| RefClockConfig::new(kind, path, Span::from_nanos(ns));
+        let trusted = RefClockConfig {
+            scale: Scale::Tai,
+            poll: 64,
+            trust: true,
+            ..new(RefClockKind::Phc, "/dev/ptp1", 1_000)
+        };
+        let shm = RefClockConfig {
+            name: "shm0".into(),
+            offset: Span::from_millis(-250),
+            ..new(RefClockKind::Shm, "0", 100_000_000)
+        };
+        let sock = RefClockConfig {
+            name: "gps".into(),
+            ..new(RefClockKind::Sock, "/run/gps.sock", 5_000)
+        };
+        let by_driver = new(RefClockKind::Phc, "eth0", 0);
+        assert_eq!((by_driver.scale, sock.scale), (Scale::Auto, Scale::Utc));
+        assert_eq!(engine.refclocks, [by_driver, trusted, shm, sock]);
     }
 
     #[test]
@@ -374,7 +435,7 @@ mod tests {
             ("[[source]]\npps = \"/p\"\npoll = 4", "t:3: `poll` is for a server"),
             (
                 "[[source]]\nhost = \"a\"\nlatency = \"1us\"",
-                "t:3: `latency` is for a pulse: add pps",
+                "t:3: `latency` is for a reference clock: add `pps`, `phc`",
             ),
             ("[[source]]\nlatency = \"1us\"", "t:1: this source has no `host`"),
             ("[[source]]\npps = 0", "t:2: `pps` must be a string in quotes, not integer"),
@@ -404,6 +465,44 @@ mod tests {
                 "[[source]]\npps = \"/p\"\nname = \"x\"\n[[source]]\npps = \"/q\"\nname = \"x\"",
                 "t:4: `x` is a source already (line 1)",
             ),
+            ("[[source]]\nshm = 0", "t:1: this source has no `error`: add error = \"10us\""),
+            ("[[source]]\nsock = \"/s\"", "t:1: this source has no `error`"),
+            ("[[source]]\nshm = 16\nerror = \"1ms\"", "t:2: `shm` = 16: must be 0 to 15"),
+            (
+                "[[source]]\nshm = \"0\"\nerror = \"1ms\"",
+                "t:2: `shm` must be the number of a segment, as in 0, not string",
+            ),
+            ("[[source]]\nsock = \"s\"\nerror = \"1ms\"", "must be a path from / on of up to 107"),
+            (
+                "[[source]]\nphc = \"/dev/ptp0\"\nshm = 0",
+                "t:3: `shm` and `phc` are two sources: write a [[source]] for each",
+            ),
+            (
+                "[[source]]\nphc = \"/dev/ptp0\"\nlatency = \"1us\"",
+                "t:3: `latency` is for a pulse, and this source is a card's clock: that is `error`",
+            ),
+            (
+                "[[source]]\npps = \"/p\"\nerror = \"1us\"",
+                "t:3: `error` is not for a pulse: that is",
+            ),
+            ("[[source]]\npps = \"/p\"\ntrust = true", "t:3: `trust` is not for a pulse, which"),
+            ("[[source]]\nphc = \"/p\"\nburst = true", "t:3: `burst` is for a server, and this"),
+            ("[[source]]\nphc = \"/p\"\npoll = 65", "t:3: `poll` = 65: must be 1 to 64 seconds"),
+            (
+                "[[source]]\nphc = \"/p\"\nerror = \"2s\"",
+                "t:3: `error` = \"2s\": must be 1ns to 1s",
+            ),
+            (
+                "[[source]]\nphc = \"/p\"\nscale = \"gps\"",
+                "must be \"auto\", \"utc\" or \"tai\", not",
+            ),
+            ("[[source]]\nphc = \"/p\"\ntrust = true", "t:1: `trust` needs `scale`: add scale"),
+            ("[[source]]\nphc = \" \"", "must be a device, a clock's name or an interface"),
+            (
+                "[[source]]\nhost = \"a\"\ntrust = true",
+                "t:3: `trust` is for a reference clock: add",
+            ),
+            ("refclock = \"SHM 0\"", "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
             ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
             ("source = [1]", "t:1: each `source` must be a table"),
             ("system-clock = true", "t:1: `system-clock` must be a table: write [system-clock]"),
@@ -519,7 +618,7 @@ mod tests {
 
         #[test]
         fn no_value_panics(
-            key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|latency|offset|name|discipline|.{0,8})",
+            key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|phc|shm|sock|latency|error|scale|trust|offset|name|discipline|.{0,8})",
             value in "(-?[0-9]{0,40}(\\.[0-9]{0,40})?(e[0-9]{0,5})?|\"[^\"]{0,20}\"|\\[.{0,20}\\]|\\{.{0,20}\\}|true|inf|.{0,10})",
         ) {
             let _ = parse(&format!("{key} = {value}\n[[source]]\n{key} = {value}"), "t");

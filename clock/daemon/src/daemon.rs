@@ -19,7 +19,7 @@ use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
-use crate::pulses::Pulses;
+use crate::refclocks::RefClocks;
 use crate::replay;
 use crate::resolve::Resolver;
 use crate::rtc::Rtc;
@@ -58,7 +58,7 @@ pub(crate) struct Daemon<'n> {
     host: Host,
     clock_set: Option<ClockSet>,
     net: Net,
-    pulses: Pulses,
+    refclocks: RefClocks,
     resolver: Resolver,
     system_clock: SystemClock,
     rtc: Option<Rtc>,
@@ -175,7 +175,7 @@ impl<'n> Daemon<'n> {
             host: Host::new(counter, nominal.period, lapses),
             clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
-            pulses: Pulses::new(counter, nominal.period, resolution),
+            refclocks: RefClocks::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
             rtc,
@@ -265,7 +265,9 @@ impl<'n> Daemon<'n> {
         let mut fds = std::mem::take(&mut self.fds);
         fds.clear();
         self.net.interests(&mut fds);
-        let sockets = fds.len();
+        let sockets_end = fds.len();
+        self.refclocks.interests(&mut fds, self.counter.read());
+        let receivers = fds.len();
         if let Some(control) = &self.control {
             control.interests(&mut fds);
         }
@@ -284,9 +286,11 @@ impl<'n> Daemon<'n> {
         if clock_set {
             self.clock_set = self.clock_set.take().and_then(ClockSet::again);
         }
-        let (sockets, clients) = fds.split_at(sockets);
+        let (sockets, clients) = fds.split_at(receivers);
+        let (sockets, receivers) = sockets.split_at(sockets_end);
         let replies = sockets.iter().any(|fd| fd.revents != 0);
         let now = self.counter.read();
+        self.refclocks.arrived(receivers, now);
         // A check comes before replies, so that none is used whose round trip saw the counter
         // break; and whenever a wait ran out, because a counter that stands still is never due.
         let ran_out = !happened && !self.resolver.is_waiting();
@@ -299,7 +303,7 @@ impl<'n> Daemon<'n> {
             let still = self.host.is_still();
             self.events.extend(events.into_iter().filter(|event| !still || !has_counts(event)));
         }
-        self.look_for_edges(now)?;
+        self.look_for_samples(now)?;
         while let Some(event) = self.resolver.answer() {
             self.events.push_back(event);
         }
@@ -369,7 +373,7 @@ impl<'n> Daemon<'n> {
         }
         let now = self.counter.read();
         let deadlines =
-            [Some(self.host.due(now)), self.engine.next_deadline(), self.pulses.due(now)];
+            [Some(self.host.due(now)), self.engine.next_deadline(), self.refclocks.due(now)];
         let next = deadlines.into_iter().flatten().map(|due| due - now).min();
         let next = self.nominal.span(next.unwrap_or(CountSpan(i64::MAX)));
         // Rounded up. Never zero: where time stands still between waits, it has to move on.
@@ -378,14 +382,14 @@ impl<'n> Daemon<'n> {
         if self.resolver.is_waiting() { ms.min(LOOK_UP_WAIT) } else { ms }
     }
 
-    /// Takes the edges of pulses that are due.
-    fn look_for_edges(&mut self, now: Count) -> Result<(), DaemonError> {
-        if !self.pulses.due(now).is_some_and(|due| now.at_or_after(due)) {
+    /// Takes the samples of reference clocks that are due.
+    fn look_for_samples(&mut self, now: Count) -> Result<(), DaemonError> {
+        if !self.refclocks.due(now).is_some_and(|due| now.at_or_after(due)) {
             return Ok(());
         }
-        let events = self.pulses.look(now);
+        let events = self.refclocks.look(now);
         if !events.is_empty() {
-            // None is used if the counter broke since the edge before.
+            // None is used if the counter broke since the sample before.
             let epoch = self.epoch;
             self.check()?;
             let unbroken = epoch == self.epoch && !self.host.is_still();
@@ -529,12 +533,12 @@ impl<'n> Daemon<'n> {
             Action::Send { source, to, packet } => {
                 self.events.extend(self.net.send(source, &to, &packet));
             }
-            Action::Watch { source, path } => {
-                self.events.extend(self.pulses.watch(source, &path));
+            Action::Watch { source, kind, path, poll } => {
+                self.events.extend(self.refclocks.watch(source, kind, &path, poll));
             }
             Action::Close { source } => {
                 self.net.close(source);
-                self.pulses.close(source);
+                self.refclocks.close(source);
             }
             Action::Publish(hand) => self.publish(&hand),
             Action::Steer(steer) => {
@@ -563,7 +567,7 @@ impl<'n> Daemon<'n> {
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
-            self.pulses.forget();
+            self.refclocks.forget();
             if let Some(rtc) = &mut self.rtc {
                 rtc.forget();
             }
@@ -836,7 +840,7 @@ fn has_counts(event: &Event) -> bool {
     matches!(
         event,
         Event::Reply { .. }
-            | Event::Edge { .. }
+            | Event::Sample { .. }
             | Event::Check(_)
             | Event::SystemClock(_)
             | Event::Rtc(_)

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use truechimer_engine::{
-    Engine, HostCheck, Level, PpsConfig, SourceConfig, SourceId, SourceStatus,
+    Engine, HostCheck, Level, RefClockConfig, Shown, SourceConfig, SourceId, SourceStatus,
 };
 use truechimer_estimators::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
@@ -221,7 +221,10 @@ fn what_happens_is_told_in_order() {
 
 /// The log of a daemon that is given a pulse at second 8 and loses its server at 20.
 fn log_with_a_pulse() -> String {
-    let with = Config { pps: vec![PpsConfig::new("/dev/pps0")], ..config(&["192.0.2.1"], 16) };
+    let with = Config {
+        refclocks: vec![RefClockConfig::pulse("/dev/pps0")],
+        ..config(&["192.0.2.1"], 16)
+    };
     let edge = |second: u64| {
         let stamp = Stamp {
             count: Count(second * SECOND + 3_000),
@@ -230,11 +233,12 @@ fn log_with_a_pulse() -> String {
         };
         // One in ten was on no pair.
         let stamp = if second.is_multiple_of(10) { Err("no pairs".into()) } else { Ok(stamp) };
-        (second + 1, Event::Edge { source: SourceId(1), sequence: second, stamp })
+        let shown = Shown::PULSE;
+        (second + 1, Event::Sample { source: SourceId(1), sequence: second, stamp, shown })
     };
     let mut events = vec![(8, Event::Configure(with))];
     events.extend((9..60).map(edge));
-    let failed = Event::PpsFailed { source: SourceId(1), error: "gone".into() };
+    let failed = Event::RefClockFailed { source: SourceId(1), error: "gone".into() };
     events.push((61, failed));
     log_of(70, 20..70, events)
 }
@@ -242,7 +246,7 @@ fn log_with_a_pulse() -> String {
 #[test]
 fn a_pulse_repeats_like_a_server() {
     let log = log_with_a_pulse();
-    assert!(log.starts_with("{\"truechimer-replay\":6,") && log.contains("\"watch\":"));
+    assert!(log.starts_with("{\"truechimer-replay\":7,") && log.contains("\"watch\":"));
     let (summary, all) = happens(&log, Options::default());
     assert_eq!(summary.refused.get("no-stamp"), Some(&5), "{summary:?}");
     let edges: Vec<_> =
@@ -270,7 +274,7 @@ fn a_pulse_repeats_like_a_server() {
 #[test]
 fn logs_of_before_there_were_pulses_are_read() {
     let new = log();
-    let old = new.replacen("{\"truechimer-replay\":6,", "{\"truechimer-replay\":3,", 1);
+    let old = new.replacen("{\"truechimer-replay\":7,", "{\"truechimer-replay\":3,", 1);
     assert!(old != new && !old.contains("pps"), "without a pulse nothing else is new");
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
 }
@@ -295,16 +299,40 @@ fn logs_of_earlier_versions_are_read_or_say_what_to_do() {
 }
 
 #[test]
+fn logs_of_before_there_were_other_reference_clocks_are_read() {
+    let new = log_with_a_pulse();
+    let words = [
+        ("{\"truechimer-replay\":7,", "{\"truechimer-replay\":6,"),
+        ("\"sample\":{", "\"edge\":{"),
+        (",\"shown\":{\"unix_ns\":0,\"pulse\":true,\"error\":0,\"leap\":0}", ""),
+        ("\"ref-clock-failed\":", "\"pps-failed\":"),
+        ("\"refclocks\":[{\"kind\":\"pulse\",", "\"pps\":[{"),
+        (
+            "\"error\":184467440737096,\"offset\":0,\"poll\":1,\"scale\":\"utc\"}",
+            "\"latency\":184467440737096,\"offset\":0}",
+        ),
+        ("\"kind\":\"pulse\",\"path\":\"/dev/pps0\",\"poll\":1}", "\"path\":\"/dev/pps0\"}"),
+    ];
+    let mut old = new.clone();
+    for (now, then) in words {
+        assert!(old.contains(now), "{now}");
+        old = old.replace(now, then);
+    }
+    assert!(!old.contains("refclock") && !old.contains("\"sample\""));
+    assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
+}
+
+#[test]
 fn logs_of_before_hands_had_two_sides_are_read() {
     let new = log();
-    let mut old = new.replacen("{\"truechimer-replay\":6,", "{\"truechimer-replay\":5,", 1);
+    let mut old = new.replacen("{\"truechimer-replay\":7,", "{\"truechimer-replay\":5,", 1);
     while let Some(at) = old.find("\"imbalance\":") {
         let end = at + old[at..].find(',').unwrap() + 1;
         old.replace_range(at..end, "");
     }
     assert!(!old.contains("imbalance") && new.contains("\"imbalance\":"));
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
-    let claimed = old.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":6,", 1);
+    let claimed = old.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":7,", 1);
     assert!(verify(claimed.as_bytes()).is_err(), "a log of now has them");
 }
 
@@ -426,7 +454,7 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 (format 6) wrote the log, and this one, {} (format 6), may decide \
+            "{said}; version 0.0.1 (format 7) wrote the log, and this one, {} (format 7), may decide \
              otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             crate::VERSION
         )
@@ -462,7 +490,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 6: repeat it with version \"9\", which wrote it",
+            "its format is 1, known are 3 to 7: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),
