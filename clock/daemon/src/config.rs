@@ -312,7 +312,7 @@ mod tests {
         };
         let shm = RefClockConfig {
             name: "shm0".into(),
-            offset: Span::from_millis(-250),
+            offset: -Span::from_millis(250),
             ..new(RefClockKind::Shm, "0", 100_000_000)
         };
         let sock = RefClockConfig {
