@@ -6,6 +6,7 @@
 //! control = "/run/truechimer/clock.control"   # or "none"
 //! replay-log = "/var/log/truechimer.jsonl"    # none unless set
 //! state = "/var/lib/truechimer/rate.json"     # or "none"
+//! # sock-out = "/run/chrony.tc.sock"          # a socket that is sent the clock's time, as chrony's SOCK; none unless set
 //! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
 //! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
@@ -104,6 +105,8 @@ pub struct Settings {
     pub replay_log: Option<PathBuf>,
     /// Where the rate is kept across boots.
     pub state: Place,
+    /// The socket that samples of the clock are sent to, if any.
+    pub sock_out: Option<PathBuf>,
     /// The list of leap seconds.
     pub leap_file: Place,
     /// The pages for clients of ClockBound, if any are wanted.
@@ -128,6 +131,7 @@ impl Default for Settings {
             control: Place::Default,
             replay_log: None,
             state: Place::Default,
+            sock_out: None,
             leap_file: Place::Default,
             clockbound: None,
             metrics: None,
@@ -221,6 +225,7 @@ mod tests {
                 control: Place::None,
                 replay_log: None,
                 state: Place::At("/s".into()),
+                sock_out: None,
                 leap_file: Place::None,
                 clockbound: Some(Wanted {
                     pages: vec![Layout::One, Layout::Three],

@@ -25,6 +25,7 @@ use crate::resolve::Resolver;
 use crate::rtc::Rtc;
 use crate::run::DaemonError;
 use crate::sandbox::Sandbox;
+use crate::sock_out::SockOut;
 use crate::state::{self, Keeping, Retry};
 use crate::system_clock::{self, SystemClock};
 use crate::{leaps, sandbox, sys};
@@ -65,6 +66,7 @@ pub(crate) struct Daemon<'n> {
     control: Option<Server>,
     metrics: Option<truechimer_metrics::Server>,
     clockbound: Option<ClockBound>,
+    sock_out: Option<SockOut>,
     log: Option<replay::Log>,
     audit: Option<Audit>,
     state: Keeping,
@@ -159,6 +161,9 @@ impl<'n> Daemon<'n> {
         let audit = wanted.map(|wanted| Audit::new(wanted, counter, nominal.period));
         let (control, control_note) = bind(&settings.control, page.path());
         let (metrics, metrics_note) = open_metrics(&settings);
+        let sock_out = settings.sock_out.as_deref().map(SockOut::new).transpose();
+        let sock_out = sock_out
+            .map_err(|why| DaemonError::System { what: "no socket for `sock-out`", why })?;
         let mut system_clock = SystemClock::default();
         system_clock.configure(settings.engine.discipline);
         let started = start.at;
@@ -182,6 +187,7 @@ impl<'n> Daemon<'n> {
             control,
             metrics,
             clockbound,
+            sock_out,
             log,
             audit: None,
             state,
@@ -424,8 +430,21 @@ impl<'n> Daemon<'n> {
             self.handle(reading.count, Event::SystemClock(reading));
         }
         self.tell_clockbound();
+        self.send_sample();
         self.look_for_audit(count);
         Ok(())
+    }
+
+    /// Sends a sample of the clock, if somebody wants any.
+    fn send_sample(&mut self) {
+        if self.host.has_lapsed() || self.host.is_still() {
+            return;
+        }
+        let (counter, nominal) = (self.counter, self.nominal);
+        let (hand, out) = (*self.engine.hand(), self.sock_out.as_mut());
+        if let Some(text) = out.and_then(|out| out.tell(&hand, counter, nominal)) {
+            self.note(Level::Warning, &text);
+        }
     }
 
     /// Records how well the clock is known, after the host's clocks were found in order.
@@ -568,6 +587,9 @@ impl<'n> Daemon<'n> {
             self.epoch = hand.counter.epoch;
             self.net.forget();
             self.refclocks.forget();
+            if let Some(out) = &mut self.sock_out {
+                out.forget();
+            }
             if let Some(rtc) = &mut self.rtc {
                 rtc.forget();
             }
@@ -667,6 +689,7 @@ impl<'n> Daemon<'n> {
             ("control", old.control != new.control),
             ("replay-log", old.replay_log != new.replay_log),
             ("clockbound", old.clockbound != new.clockbound),
+            ("sock-out", old.sock_out != new.sock_out),
             ("metrics", old.metrics != new.metrics),
             ("audit", old.audit != new.audit),
             ("sandbox", old.sandbox != new.sandbox),

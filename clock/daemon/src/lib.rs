@@ -40,6 +40,7 @@ mod resolve;
 mod rtc;
 mod run;
 mod sandbox;
+mod sock_out;
 mod state;
 mod sys;
 mod system_clock;

@@ -95,7 +95,9 @@ impl Shm {
             );
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        Ok(Shm { segment, last: None })
+        // A sample from before is not reported.
+        let last = segment.read();
+        Ok(Shm { segment, last })
     }
 
     /// The sample, if there is one that was not there before. Never waits.

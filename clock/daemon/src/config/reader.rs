@@ -33,6 +33,7 @@ const TOP: &[&str] = &[
     "control",
     "replay-log",
     "state",
+    "sock-out",
     "leap-file",
     "max-wander-ppm",
     "accept-step-after",
@@ -169,6 +170,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "control" => settings.control = reader.place("control", value),
             "replay-log" => settings.replay_log = reader.path("replay-log", value),
             "state" => settings.state = reader.place("state", value),
+            "sock-out" => match reader.path("sock-out", value) {
+                Some(path) if path.is_absolute() => settings.sock_out = Some(path),
+                Some(_) => reader.wrong("sock-out", value, "must begin with /"),
+                None => {}
+            },
             "leap-file" => settings.leap_file = reader.place("leap-file", value),
             "max-wander-ppm" => {
                 if let Some(rate) = max_wander(reader, value) {
