@@ -86,8 +86,9 @@ pub fn parse(bytes: &[u8]) -> Result<SockSample, SockError> {
         return Err(SockError::Time);
     }
     let offset = offset * 1e9;
+    let furthest = FURTHEST as f64 * 1e9;
     // What is no number is in no range.
-    if !(offset.abs() < FURTHEST as f64 * 1e9) {
+    if !(-furthest..furthest).contains(&offset) {
         return Err(SockError::Offset);
     }
     let leap = u8::try_from(leap).ok().filter(|leap| *leap <= 3).ok_or(SockError::Leap)?;

@@ -26,36 +26,29 @@ impl Segment {
     /// Attaches the segment of this key, or makes one of this size and mode.
     pub(super) fn open(key: i32, size: usize, mode: i32) -> io::Result<Segment> {
         debug_assert!(size >= SIZE);
-        // SAFETY: a call with plain numbers.
-        let made = unsafe { libc::shmget(key, size, libc::IPC_CREAT | mode) };
-        let (id, writable) = match made {
-            // One that may only be read.
+        let id = |flags| {
             // SAFETY: a call with plain numbers.
-            -1 if io::Error::last_os_error().kind() == io::ErrorKind::PermissionDenied => {
-                (unsafe { libc::shmget(key, size, 0o444) }, false)
-            }
-            id => (id, true),
+            let id = unsafe { libc::shmget(key, size, flags) };
+            if id < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
         };
-        if id < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel chooses the address.
-        let mut at = unsafe {
-            libc::shmat(id, std::ptr::null(), if writable { 0 } else { libc::SHM_RDONLY })
+        let denied = |why: &io::Error| why.kind() == io::ErrorKind::PermissionDenied;
+        // One that is there may be for reading only.
+        let id = match id(libc::IPC_CREAT | mode) {
+            Err(why) if denied(&why) => id(0o444)?,
+            made => made?,
         };
-        let failed = |at: *mut libc::c_void| at as isize == -1;
-        let mut may_write = writable;
-        if failed(at) && writable {
-            may_write = false;
-            // SAFETY: as above.
-            at = unsafe { libc::shmat(id, std::ptr::null(), libc::SHM_RDONLY) };
-        }
-        if failed(at) {
-            return Err(io::Error::last_os_error());
-        }
+        let attach = |flags| {
+            // SAFETY: the kernel chooses the address.
+            let at = unsafe { libc::shmat(id, std::ptr::null(), flags) };
+            if at as isize == -1 { Err(io::Error::last_os_error()) } else { Ok(at) }
+        };
+        let (at, writable) = match attach(0) {
+            Err(why) if denied(&why) => (attach(libc::SHM_RDONLY)?, false),
+            attached => (attached?, true),
+        };
         // The kernel's address is that of a page, and the segment has at least `size` bytes: shmget
         // says no to a smaller one.
-        Ok(Segment { id, words: at.cast_const().cast(), writable: may_write })
+        Ok(Segment { id, words: at.cast_const().cast(), writable })
     }
 
     /// User that owns it, and its mode.
@@ -128,12 +121,12 @@ impl Segment {
 
     /// Sets its mode, for tests.
     #[cfg(test)]
-    pub(super) fn set_mode(&self, mode: u16) {
+    pub(super) fn set_mode(&self, mode: libc::mode_t) {
         // SAFETY: all zeros is a valid `shmid_ds`.
         let mut status: libc::shmid_ds = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel writes one `shmid_ds` there.
         assert_eq!(unsafe { libc::shmctl(self.id, libc::IPC_STAT, &raw mut status) }, 0);
-        status.shm_perm.mode = mode.into();
+        status.shm_perm.mode = mode as _;
         // SAFETY: the kernel reads one there.
         assert_eq!(unsafe { libc::shmctl(self.id, libc::IPC_SET, &raw mut status) }, 0);
     }
