@@ -95,11 +95,7 @@ mod tests {
         let pair = realtime_pair(counter, 8);
         let nominal = Period::NANOSECOND;
         let hand = Hand {
-            counter: CounterId {
-                kind: counter.kind(),
-                boot: BootId::default(),
-                epoch: Epoch(0),
-            },
+            counter: CounterId { kind: counter.kind(), boot: BootId::default(), epoch: Epoch(0) },
             base: pair.mid(),
             // 1.5 s ahead of the system clock.
             time: Instant::from_nanos(i128::from(pair.unix_ns) + 1_500_000_000),
