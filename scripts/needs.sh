@@ -74,6 +74,13 @@ need_chronyd() {
     chronyd --version >/dev/null 2>&1 || echo "no chronyd (package chrony): what needs it will be skipped"
 }
 
+# gpsd likewise, with the libraries that nothing else needs.
+need_gpsd() {
+    gpsd -V >/dev/null 2>&1 && return
+    apt_install gpsd
+    gpsd -V >/dev/null 2>&1 || echo "no gpsd (package gpsd): what needs it will be skipped"
+}
+
 # Prometheus and its tools likewise: the package would start it.
 need_prometheus() {
     complete prometheus promtool && return

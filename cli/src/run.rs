@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use truechimer_daemon::{Level, Options, Service};
+use truechimer_engine::{Config, RefClockKind};
 
 use crate::daemon::Control;
 use clap::Args;
@@ -115,7 +116,7 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
         let (settings, warnings) = options.check().map_err(|why| Failure::Said(why.to_string()))?;
         let mut note = note(Level::Warning);
         warnings.iter().for_each(|text| note(Level::Warning, text));
-        let good = what_is_followed(settings.engine.sources.len(), settings.engine.pps.len());
+        let good = what_is_followed(&settings.engine);
         let file = options.config.map(|path| format!(" {}", path.display())).unwrap_or_default();
         writeln!(out, "the configuration{} is good: {good}", show::plain(&file))?;
         return Ok(Outcome::Good);
@@ -150,13 +151,19 @@ pub fn note(least: Level) -> impl FnMut(Level, &str) {
     }
 }
 
-fn what_is_followed(servers: usize, pulses: usize) -> String {
+fn what_is_followed(config: &Config) -> String {
     let some = |n: usize, what: &str| match n {
         1 => format!("1 {what}"),
         n => format!("{n} {what}s"),
     };
-    match pulses {
-        0 => some(servers, "server"),
-        _ => format!("{} and {}", some(servers, "server"), some(pulses, "pulse")),
-    }
+    let refclocks = &config.refclocks;
+    let pulses = refclocks.iter().filter(|r| r.kind == RefClockKind::Pulse).count();
+    let kinds = [
+        (config.sources.len(), "server"),
+        (pulses, "pulse"),
+        (refclocks.len() - pulses, "other reference clock"),
+    ];
+    let kinds = kinds.into_iter().filter(|(n, _)| *n > 0);
+    let kinds: Vec<String> = kinds.map(|(n, what)| some(n, what)).collect();
+    kinds.join(" and ")
 }

@@ -5,7 +5,7 @@ mod json;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use truechimer_engine::{Asymmetry, ReasonKind, SourceReport, SourceStatus};
+use truechimer_engine::{Asymmetry, ReasonKind, SourceKind, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
 use crate::daemon;
@@ -37,8 +37,8 @@ Columns:
              bound of that estimate; of one that is held off, by what it says now. While there
              is no clock yet, the server in the middle takes its place, as the last line says
   floor      what the round trip takes at least just now, as far as is known
-A pulse per second stands behind the servers. Below the table stands what is wrong with a
-source, if anything is.
+Reference clocks stand behind the servers. Below the table stands what is wrong with a source,
+if anything is. In the JSON, kind is server, pulse, phc, shm or sock.
 
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
@@ -266,9 +266,10 @@ fn trouble(source: &SourceReport) -> Option<String> {
         (None, SourceStatus::Unreachable) if !source.refused.is_empty() => {
             Some(format!("refused: {}", refusals(&source.refused)))
         }
-        (None, SourceStatus::Unreachable) if source.timeouts > 0 => Some(match source.is_pulse {
-            true => format!("{} edges missed", source.timeouts),
-            false => format!("no answer to {} requests", source.timeouts),
+        (None, SourceStatus::Unreachable) if source.timeouts > 0 => Some(match source.kind {
+            SourceKind::Server => format!("no answer to {} requests", source.timeouts),
+            SourceKind::Pulse => format!("{} edges missed", source.timeouts),
+            _ => format!("{} samples missed", source.timeouts),
         }),
         _ => None,
     }
@@ -276,7 +277,7 @@ fn trouble(source: &SourceReport) -> Option<String> {
 
 fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     let address = match source.address {
-        _ if source.is_pulse => "pulse per second".into(),
+        _ if source.kind != SourceKind::Server => what(source).into(),
         Some(address) => address.to_string(),
         None => "no address yet".into(),
     };
@@ -298,8 +299,8 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         }
         None => stamps(source),
     };
-    if source.is_pulse {
-        return write_pulse(source, &last, &offset, out);
+    if source.kind != SourceKind::Server {
+        return write_refclock(source, &last, &offset, out);
     }
     let mut lines = vec![
         ("status", status(source)),
@@ -342,29 +343,50 @@ fn likely(source: &SourceReport) -> String {
     source.likely.map_or_else(String::new, |likely| format!("likely ± {}, ", likely.rounded_up()))
 }
 
-/// The rest of a pulse per second.
-fn write_pulse(
+/// Name of a kind of reference clock, for people.
+fn what(source: &SourceReport) -> &'static str {
+    match source.kind {
+        SourceKind::Server => "server",
+        SourceKind::Pulse => "pulse per second",
+        SourceKind::Phc => "PTP hardware clock",
+        SourceKind::Shm => "shared memory",
+        SourceKind::Sock => "socket",
+    }
+}
+
+/// The rest of a reference clock.
+fn write_refclock(
     source: &SourceReport,
     last: &str,
     offset: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let stamped = source.received_method.map_or("-", StampMethod::name);
-    let error = source.stamp_errors.map(|(_, stamp)| stamp);
+    let stamp_error = source.stamp_errors.map(|(_, stamp)| stamp);
+    let sample = if source.kind == SourceKind::Pulse { "edges" } else { "samples" };
+    let error =
+        optional(if source.kind == SourceKind::Pulse { source.rtt } else { source.root_distance });
+    let own = match source.kind {
+        SourceKind::Pulse => ("latency", format!("{error} at most, as configured")),
+        _ => (
+            "own error",
+            format!("{error} at most; {}", source.reference.as_deref().unwrap_or("-")),
+        ),
+    };
     let mut lines = vec![
         ("status", status(source)),
-        ("edges", format!("last {last}; reach {:o}", source.reach)),
+        (sample, format!("last {last}; reach {:o}; every {} s", source.reach, source.poll)),
         (
             "offset",
             format!("{offset} ({}deviation {})", likely(source), optional(source.deviation)),
         ),
         ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
-        ("latency", format!("{} at most, as configured", optional(source.rtt))),
-        ("stamps", format!("{stamped}, to ± {}", optional(error))),
+        own,
+        ("stamps", format!("{stamped}, to ± {}", optional(stamp_error))),
         (
             "counted",
             format!(
-                "{} edges, {} accepted, {} missed",
+                "{} {sample}, {} accepted, {} missed",
                 source.requests, source.accepted, source.timeouts
             ),
         ),

@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             for source in sources {
                 assert!(!source.host.is_empty() && POLL_RANGE.contains(&source.poll));
             }
-            let pulses = &settings.engine.pps;
+            let pulses = &settings.engine.refclocks;
             let paths: BTreeSet<_> = pulses.iter().map(|p| &p.path).collect();
             assert_eq!(paths.len(), pulses.len(), "the same pulse twice");
             for pulse in pulses {

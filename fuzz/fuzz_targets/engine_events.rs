@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, PpsConfig, SourceConfig, SourceId, Start, Steer,
-    SystemReading,
+    Action, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Shown, SourceConfig,
+    SourceId,
+    Start, Steer, SystemReading,
 };
 use truechimer_estimators::TABLE;
 use truechimer_ntp::server::{ServerState, respond};
@@ -52,8 +53,12 @@ impl Input<'_> {
 fn config(sources: u8) -> Config {
     let source =
         |n| SourceConfig { poll: 1 << u32::from(n), ..SourceConfig::new(format!("192.0.2.{n}")) };
-    let pps = (0..sources >> 4 & 1).map(|n| PpsConfig::new(format!("/dev/pps{n}"))).collect();
-    Config { sources: (0..sources % 4).map(source).collect(), pps, ..Config::default() }
+    let refclocks = (0..sources >> 4 & 1).map(|n| RefClockConfig::new(
+        [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Shm, RefClockKind::Sock][usize::from(sources >> 6)],
+        format!("{n}"),
+        Span::from_micros(10),
+    )).collect();
+    Config { sources: (0..sources % 4).map(source).collect(), refclocks, ..Config::default() }
 }
 
 /// The world around the engine: what it asked for, and when.
@@ -226,7 +231,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                 let second = nominal.counts(Span::from_secs(1)).0.max(1);
                 let whole = CountSpan((world.at - at).0 / second * second);
                 let stamp = Ok(stamp(at + whole, &mut input));
-                world.happens(Event::Edge { source, sequence: input.number(), stamp });
+                let sequence = input.number();
+                let shown = Shown {
+                    unix_ns: input.number() as i64,
+                    pulse: input.byte() & 1 == 0,
+                    error: Span::from_nanos((input.number() >> 1) as i64),
+                    leap: input.byte() & 7,
+                };
+                world.happens(Event::Sample { source, sequence, stamp, shown });
             }
             _ => {
                 let failed = Err("no such host".into());

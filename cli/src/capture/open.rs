@@ -1,7 +1,7 @@
 //! A tap by the method that was asked for.
 
 use truechimer_capture::choose::{self, Choice, Wish};
-use truechimer_capture::hardware::DeviceClock;
+use truechimer_capture::hardware::open_clock;
 use truechimer_capture::pipeline::{Device, WhenFull};
 use truechimer_capture::xdp::StampAt;
 use truechimer_capture::{Direction, Method, Tap};
@@ -36,7 +36,7 @@ pub fn open(args: &Capture, interface: &str, counter: Counter) -> Result<Opened,
     }
     let device = match device_clock {
         Some(number) => {
-            let mut clock = DeviceClock::open(number, counter).map_err(said)?;
+            let mut clock = open_clock(number, counter).map_err(said)?;
             let device: Device = Box::new(move || clock.pair());
             Some(device)
         }

@@ -162,13 +162,19 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
     let [driver, device, options @ ..] = line.rest() else {
         return found.lose(line, "names no device");
     };
-    if !driver.eq_ignore_ascii_case("PPS") {
-        let why = format!(
-            "reference clocks of the kind {} are not there, but for PPS",
-            super::printable(driver)
-        );
-        return found.lose(line, why);
-    }
+    let kind = driver.to_ascii_uppercase();
+    let key = match kind.as_str() {
+        "PPS" => "pps",
+        "PHC" => "phc",
+        "SHM" => "shm",
+        "SOCK" => "sock",
+        _ => {
+            let driver = super::printable(driver);
+            return found
+                .lose(line, format!("reference clocks of the kind {driver} are not there"));
+        }
+    };
+    let is_pulse = key == "pps";
     let (path, edge) = device.split_once(':').unwrap_or((device, ""));
     if edge == "clear" {
         return found.lose(
@@ -176,7 +182,13 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             "the clear edge is not there: name the other edge's file, or turn the pulse round",
         );
     }
-    let mut lines = vec![format!("[[source]]\npps = {}", quoted(path))];
+    if key == "phc" && !edge.is_empty() && edge != "nocrossts" {
+        return found
+            .lose(line, format!("{}: a card's pulses are not read", super::printable(edge)));
+    }
+    let place = if key == "shm" { path.to_owned() } else { quoted(path) };
+    let mut lines = vec![format!("[[source]]\n{key} = {place}")];
+    let mut error = None;
     let mut words = options.iter();
     while let Some(word) = words.next() {
         let takes_value = !matches!(
@@ -194,15 +206,42 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             },
             ("refid", Some(name)) => lines.push(format!("name = {}", quoted(name))),
             ("noselect", _) => {
-                return found.lose(line, "noselect: a pulse is believed or left out");
+                return found.lose(line, "noselect: a reference clock is believed or left out");
+            }
+            ("tai", _) if !is_pulse => lines.push("scale = \"tai\"".to_owned()),
+            ("trust", _) if !is_pulse => lines.push("trust = true".to_owned()),
+            ("poll", Some(value)) if !is_pulse => {
+                // Seconds to the power of 2; chrony's default is 16 s, of samples that it takes often.
+                if let Ok(power @ 0..=6) = value.parse::<u32>() {
+                    lines.push(format!("poll = {}", 1u32 << power));
+                }
+            }
+            ("delay", Some(value)) if !is_pulse => {
+                // Half of it is what chrony takes its error to be at the least.
+                let half = value.parse::<f64>().map(|delay| (delay * 0.5e9).ceil());
+                error = half.ok().filter(|ns| (1.0..=1e9).contains(ns));
             }
             _ => {}
         }
     }
-    lines.push(
-        "# latency = \"10us\"    # the most by which the kernel's stamp of an edge may be late"
-            .to_owned(),
-    );
+    match (is_pulse, error) {
+        (true, _) => lines.push(
+            "# latency = \"10us\"    # the most by which the kernel's stamp of an edge may be late"
+                .to_owned(),
+        ),
+        (false, Some(ns)) => lines.push(format!("error = \"{ns}ns\"")),
+        (false, None) if key == "phc" => {
+            lines.push("# error = \"1us\"    # the most by which it may be off: set it".to_owned());
+        }
+        // Nobody knows it but the user: to begin with, what sentences on a serial line need.
+        (false, None) => {
+            lines.push("error = \"500ms\"    # the most by which it may be off: set it".to_owned());
+        }
+    }
+    let is_trusted = lines.iter().any(|line| line.starts_with("trust"));
+    if key == "phc" && is_trusted && !lines.iter().any(|line| line.starts_with("scale")) {
+        lines.push("scale = \"utc\"".to_owned());
+    }
     if let Err(why) =
         truechimer_daemon::config::parse(&(lines.join("\n") + "\n[[source]]\nhost = \"a\""), "it")
     {

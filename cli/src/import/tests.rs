@@ -66,9 +66,20 @@ fn authentication_is_not_lost_in_silence() {
 fn pulses_keep_their_name_and_offset() {
     let (_, settings) =
         made("server a\nrefclock PPS /dev/pps0 lock NMEA refid GPS offset 0.0000005");
-    let pps = &settings.engine.pps[0];
+    let pps = &settings.engine.refclocks[0];
     assert_eq!((pps.name.as_str(), pps.offset.as_nanos_i64()), ("GPS", 500));
-    has("refclock SHM 0 refid NMEA offset 0.5", &["kind SHM are not there"]);
+    has("refclock RTC /dev/rtc0", &["kind RTC are not there"]);
+    let (text, settings) = made(
+        "server a\nrefclock SHM 0 refid NMEA delay 0.2 offset 0.3\nrefclock SOCK /run/x.sock refid S\n\
+         refclock PHC /dev/ptp0:nocrossts tai poll 2 trust\n",
+    );
+    let [shm, sock, phc] = settings.engine.refclocks.as_slice() else { panic!("{text}") };
+    assert_eq!((shm.path.as_str(), shm.name.as_str()), ("0", "NMEA"));
+    assert_eq!((shm.error.as_nanos_up(), shm.offset.as_nanos()), (100_000_000, 300_000_000));
+    assert!(text.contains("error = \"500ms\"    # the most by which it may be off: set it"));
+    assert_eq!(sock.path, "/run/x.sock");
+    assert_eq!((phc.poll, phc.trust, phc.scale), (4, true, truechimer_engine::Scale::Tai));
+    has("refclock PHC /dev/ptp0:extpps:pin=1", &["a card's pulses are not read"]);
     has("refclock PPS /dev/pps0:clear", &["the clear edge"]);
     has("refclock PPS", &["names no device"]);
 }

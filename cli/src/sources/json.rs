@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use truechimer_engine::{Reason, ReasonKind, SourceReport, SourceStatus};
+use truechimer_engine::{Reason, ReasonKind, SourceKind, SourceReport, SourceStatus};
 use truechimer_time::{Span, StampMethod};
 
 use truechimer_command::show::{plain, ppb};
@@ -12,7 +12,8 @@ use truechimer_command::show::{plain, ppb};
 #[derive(Serialize)]
 pub(super) struct Json<'a> {
     name: &'a str,
-    /// Whether it is a pulse per second, and no server.
+    kind: &'static str,
+    /// Whether it is a pulse per second, for programs that know no other kinds.
     pulse: bool,
     /// Whether its replies prove who made them (NTS).
     nts: bool,
@@ -134,7 +135,8 @@ impl Json<'_> {
         let doubt = reason.and_then(DoubtJson::of);
         Json {
             name: &source.name,
-            pulse: source.is_pulse,
+            kind: source.kind.name(),
+            pulse: source.kind == SourceKind::Pulse,
             nts: source.nts,
             address: source.address.map(|a| a.to_string()),
             status: source.status,

@@ -7,7 +7,7 @@ use truechimer_time::Rate;
 pub fn source() -> SourceReport {
     SourceReport {
         name: "ntp.example.org:123".into(),
-        is_pulse: false,
+        kind: SourceKind::Server,
         nts: false,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
@@ -125,7 +125,7 @@ fn a_share_is_said_as_people_say_it() {
 fn a_pulse_has_edges_and_no_server() {
     let pulse = SourceReport {
         name: "gps".into(),
-        is_pulse: true,
+        kind: SourceKind::Pulse,
         address: None,
         poll: 1,
         stratum: Some(0),

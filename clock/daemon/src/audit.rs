@@ -494,8 +494,8 @@ fn leap(leaps: &Leaps) -> String {
 /// Configuration in words: its sources.
 pub(crate) fn configured(config: &Config) -> String {
     let servers = config.sources.iter().map(|source| source.name());
-    let pulses = config.pps.iter().map(|pulse| pulse.name.clone());
-    let names: Vec<String> = servers.chain(pulses).collect();
+    let refclocks = config.refclocks.iter().map(|refclock| refclock.name.clone());
+    let names: Vec<String> = servers.chain(refclocks).collect();
     match names.is_empty() {
         true => "no sources".into(),
         false => format!("sources {}", names.join(", ")),

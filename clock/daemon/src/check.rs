@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use truechimer_engine::RefClockKind;
+use truechimer_stamp::phc;
 use truechimer_stamp::pps::Pps;
 use truechimer_timehands::places;
 
@@ -48,9 +50,24 @@ impl Options {
             let why = path.and_then(no_folder)?;
             Some(format!("the daemon would run without its `{key}`: {why}"))
         }));
-        warnings.extend(settings.engine.pps.iter().filter_map(|pulse| {
-            let why = Pps::open(Path::new(&pulse.path)).err()?;
-            Some(format!("the daemon would wait for the pulse `{}`: {why}", pulse.name))
+        warnings.extend(settings.engine.refclocks.iter().filter_map(|refclock| {
+            let path = Path::new(&refclock.path);
+            let why = match refclock.kind {
+                RefClockKind::Pulse => Pps::open(path).err()?.to_string(),
+                RefClockKind::Phc => {
+                    let device = phc::find(&refclock.path);
+                    let opened = device.and_then(|device| {
+                        let why = std::fs::File::open(&device).err();
+                        why.map_or(Ok(()), |why| Err(format!("{}: {why}", device.display())))
+                    });
+                    opened.err()?
+                }
+                // It would be made.
+                RefClockKind::Shm => return None,
+                RefClockKind::Sock => no_folder(path)?,
+            };
+            let what = refclock.kind.name();
+            Some(format!("the daemon would wait for the {what} `{}`: {why}", refclock.name))
         }));
         // Nothing is made where nobody has named a place: that is for the daemon to do.
         if let Place::At(path) = &settings.state

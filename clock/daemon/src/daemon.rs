@@ -21,12 +21,13 @@ use crate::hypervisor::Hypervisor;
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
 use crate::nts::Nts;
-use crate::pulses::Pulses;
+use crate::refclocks::RefClocks;
 use crate::replay;
 use crate::resolve::{Found, Resolver};
 use crate::rtc::Rtc;
 use crate::run::DaemonError;
 use crate::sandbox::Sandbox;
+use crate::sock_out::SockOut;
 use crate::state::{self, Keeping, Retry};
 use crate::system_clock::{self, SystemClock};
 use crate::{leaps, sandbox, sys};
@@ -61,13 +62,14 @@ pub(crate) struct Daemon<'n> {
     clock_set: Option<ClockSet>,
     net: Net,
     nts: Nts,
-    pulses: Pulses,
+    refclocks: RefClocks,
     resolver: Resolver,
     system_clock: SystemClock,
     rtc: Option<Rtc>,
     control: Option<Server>,
     metrics: Option<truechimer_metrics::Server>,
     clockbound: Option<ClockBound>,
+    sock_out: Option<SockOut>,
     log: Option<replay::Log>,
     audit: Option<Audit>,
     state: Keeping,
@@ -166,6 +168,9 @@ impl<'n> Daemon<'n> {
         let audit = wanted.map(|wanted| Audit::new(wanted, counter, nominal.period));
         let (control, control_note) = bind(&settings.control, page.path());
         let (metrics, metrics_note) = open_metrics(&settings);
+        let sock_out = settings.sock_out.as_deref().map(SockOut::new).transpose();
+        let sock_out = sock_out
+            .map_err(|why| DaemonError::System { what: "no socket for `sock-out`", why })?;
         let mut system_clock = SystemClock::default();
         system_clock.configure(settings.engine.discipline);
         let started = start.at;
@@ -184,13 +189,14 @@ impl<'n> Daemon<'n> {
             clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
             nts,
-            pulses: Pulses::new(counter, nominal.period, resolution),
+            refclocks: RefClocks::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
             rtc,
             control,
             metrics,
             clockbound,
+            sock_out,
             log,
             audit: None,
             state,
@@ -289,7 +295,9 @@ impl<'n> Daemon<'n> {
         let mut fds = std::mem::take(&mut self.fds);
         fds.clear();
         self.net.interests(&mut fds);
-        let sockets = fds.len();
+        let sockets_end = fds.len();
+        self.refclocks.interests(&mut fds, self.counter.read());
+        let receivers = fds.len();
         if let Some(control) = &self.control {
             control.interests(&mut fds);
         }
@@ -308,9 +316,11 @@ impl<'n> Daemon<'n> {
         if clock_set {
             self.clock_set = self.clock_set.take().and_then(ClockSet::again);
         }
-        let (sockets, clients) = fds.split_at(sockets);
+        let (sockets, clients) = fds.split_at(receivers);
+        let (sockets, receivers) = sockets.split_at(sockets_end);
         let replies = sockets.iter().any(|fd| fd.revents != 0);
         let now = self.counter.read();
+        self.refclocks.arrived(receivers, now);
         // A check comes before replies, so that none is used whose round trip saw the counter
         // break; and whenever a wait ran out, because a counter that stands still is never due.
         let ran_out = !happened && !self.resolver.is_waiting();
@@ -326,7 +336,7 @@ impl<'n> Daemon<'n> {
             let still = self.host.is_still();
             self.events.extend(events.into_iter().filter(|event| !still || !has_counts(event)));
         }
-        self.look_for_edges(now)?;
+        self.look_for_samples(now)?;
         while let Some((source, found)) = self.resolver.answer() {
             self.found(source, found);
         }
@@ -396,7 +406,7 @@ impl<'n> Daemon<'n> {
         }
         let now = self.counter.read();
         let deadlines =
-            [Some(self.host.due(now)), self.engine.next_deadline(), self.pulses.due(now)];
+            [Some(self.host.due(now)), self.engine.next_deadline(), self.refclocks.due(now)];
         let next = deadlines.into_iter().flatten().map(|due| due - now).min();
         let next = self.nominal.span(next.unwrap_or(CountSpan(i64::MAX)));
         // Rounded up. Never zero: where time stands still between waits, it has to move on.
@@ -405,14 +415,14 @@ impl<'n> Daemon<'n> {
         if self.resolver.is_waiting() { ms.min(LOOK_UP_WAIT) } else { ms }
     }
 
-    /// Takes the edges of pulses that are due.
-    fn look_for_edges(&mut self, now: Count) -> Result<(), DaemonError> {
-        if !self.pulses.due(now).is_some_and(|due| now.at_or_after(due)) {
+    /// Takes the samples of reference clocks that are due.
+    fn look_for_samples(&mut self, now: Count) -> Result<(), DaemonError> {
+        if !self.refclocks.due(now).is_some_and(|due| now.at_or_after(due)) {
             return Ok(());
         }
-        let events = self.pulses.look(now);
+        let events = self.refclocks.look(now);
         if !events.is_empty() {
-            // None is used if the counter broke since the edge before.
+            // None is used if the counter broke since the sample before.
             let epoch = self.epoch;
             self.check()?;
             let unbroken = epoch == self.epoch && !self.host.is_still();
@@ -447,8 +457,21 @@ impl<'n> Daemon<'n> {
             self.handle(reading.count, Event::SystemClock(reading));
         }
         self.tell_clockbound();
+        self.send_sample();
         self.look_for_audit(count);
         Ok(())
+    }
+
+    /// Sends a sample of the clock, if somebody wants any.
+    fn send_sample(&mut self) {
+        if self.host.has_lapsed() || self.host.is_still() {
+            return;
+        }
+        let (counter, nominal) = (self.counter, self.nominal);
+        let (hand, out) = (*self.engine.hand(), self.sock_out.as_mut());
+        if let Some(text) = out.and_then(|out| out.tell(&hand, counter, nominal)) {
+            self.note(Level::Warning, &text);
+        }
     }
 
     /// Records how well the clock is known, after the host's clocks were found in order.
@@ -558,13 +581,13 @@ impl<'n> Daemon<'n> {
                 };
                 self.events.extend(event);
             }
-            Action::Watch { source, path } => {
-                self.events.extend(self.pulses.watch(source, &path));
+            Action::Watch { source, kind, path, poll } => {
+                self.events.extend(self.refclocks.watch(source, kind, &path, poll));
             }
             Action::Close { source } => {
                 self.net.close(source);
                 self.nts.close(source);
-                self.pulses.close(source);
+                self.refclocks.close(source);
             }
             Action::Publish(hand) => self.publish(&hand),
             Action::Steer(steer) => {
@@ -625,7 +648,10 @@ impl<'n> Daemon<'n> {
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
-            self.pulses.forget();
+            self.refclocks.forget();
+            if let Some(out) = &mut self.sock_out {
+                out.forget();
+            }
             if let Some(rtc) = &mut self.rtc {
                 rtc.forget();
             }
@@ -730,6 +756,7 @@ impl<'n> Daemon<'n> {
             ("control", old.control != new.control),
             ("replay-log", old.replay_log != new.replay_log),
             ("clockbound", old.clockbound != new.clockbound),
+            ("sock-out", old.sock_out != new.sock_out),
             ("metrics", old.metrics != new.metrics),
             ("audit", old.audit != new.audit),
             ("sandbox", old.sandbox != new.sandbox),
@@ -910,7 +937,7 @@ fn has_counts(event: &Event) -> bool {
     matches!(
         event,
         Event::Reply { .. }
-            | Event::Edge { .. }
+            | Event::Sample { .. }
             | Event::Check(_)
             | Event::SystemClock(_)
             | Event::Rtc(_)

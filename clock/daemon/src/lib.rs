@@ -39,13 +39,14 @@ mod nts;
 #[path = "nts/without.rs"]
 mod nts;
 mod options;
-mod pulses;
 mod ratio;
+mod refclocks;
 pub mod replay;
 mod resolve;
 mod rtc;
 mod run;
 mod sandbox;
+mod sock_out;
 mod state;
 mod sys;
 mod system_clock;

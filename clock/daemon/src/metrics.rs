@@ -247,8 +247,7 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
         both.into_iter().flatten().collect()
     };
     let about = |s: &SourceReport| {
-        let kind = if s.is_pulse { "pulse" } else { "server" };
-        let mut labels = with(s, "kind", kind);
+        let mut labels = with(s, "kind", s.kind.name());
         let address = s.address.map(|address| address.to_string());
         labels.push(("address", address.unwrap_or_default()));
         labels.push(("reference", s.reference.clone().unwrap_or_default()));
@@ -257,7 +256,7 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
     vec![
         Family::info(
             "source",
-            "Each source: server or pulse, the address in use, the server's reference",
+            "Each source: its kind, the address in use, the server's reference",
             sources.iter().map(about),
         ),
         labelled(
@@ -384,7 +383,7 @@ mod tests {
         let span = Some(Span::from_micros(3));
         SourceReport {
             name: name.into(),
-            is_pulse: false,
+            kind: truechimer_engine::SourceKind::Server,
             nts: false,
             address: Some("192.0.2.7:123".parse().unwrap()),
             status: SourceStatus::Selected,

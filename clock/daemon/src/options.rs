@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{NTP_PORT, PpsConfig, SourceConfig};
+use truechimer_engine::{NTP_PORT, RefClockConfig, SourceConfig};
 
 use truechimer_config::{ConfigError, Place, Problem, printable};
 
@@ -78,23 +78,24 @@ impl Options {
         let mut problems = Vec::new();
         self.servers(&mut settings, &mut problems);
         self.pulses(&mut settings, &mut problems);
+        let trusted = settings.engine.refclocks.iter().filter(|refclock| refclock.trust).count();
         self.places(&mut settings);
         settings.fresh = self.fresh;
         settings.file.clone_from(&self.config);
         settings.sandbox &= self.sandbox;
-        if problems.is_empty() && settings.engine.sources.is_empty() {
+        if problems.is_empty() && settings.engine.sources.is_empty() && trusted == 0 {
             problems.push(match &self.config {
-                Some(path) if !settings.engine.pps.is_empty() && self.pps.is_empty() => {
+                Some(path) if !settings.engine.refclocks.is_empty() && self.pps.is_empty() => {
                     Problem::in_file(
                         &path.display().to_string(),
                         None,
                         format!(
-                            "no [[source]] but with `pps`: {}",
+                            "no [[source]] that has a vote: {}",
                             lonely("[[source]] with host = \"…\", or --server")
                         ),
                     )
                 }
-                _ if !settings.engine.pps.is_empty() => {
+                _ if !settings.engine.refclocks.is_empty() => {
                     Problem::option("--pps", lonely("server (--server, or [[source]] with host)"))
                 }
                 Some(path) => Problem::in_file(
@@ -110,6 +111,7 @@ impl Options {
             });
         }
         let voters = settings.engine.sources.iter().filter(|source| !source.no_select).count();
+        let voters = voters + trusted;
         if let Some(least) = settings.engine.min_sources
             && usize::try_from(least).is_ok_and(|least| least > voters)
             && problems.is_empty()
@@ -158,10 +160,11 @@ impl Options {
         for text in &self.pps {
             match config::pps_path(text) {
                 Ok(path) => {
-                    let pulses = &mut settings.engine.pps;
+                    let pulses = &mut settings.engine.refclocks;
                     // As with servers.
-                    if !pulses.iter().any(|p| p.path == path) {
-                        pulses.push(PpsConfig::new(path));
+                    let pulse = RefClockConfig::pulse(path);
+                    if !pulses.iter().any(|p| p.is_same_clock(&pulse)) {
+                        pulses.push(pulse);
                     }
                 }
                 Err(why) => problems.push(Problem::option("--pps", &why)),
@@ -191,9 +194,12 @@ impl Options {
     }
 }
 
-/// Complaint about pulses without a server, and what to add.
+/// Complaint about reference clocks without a vote and without a server, and what to add.
 fn lonely(add: &str) -> String {
-    format!("a pulse says when a second begins, and not which: add a {add}")
+    format!(
+        "a pulse says when a second begins, and not which, and others are believed alone with trust = \
+         true only: add a {add}"
+    )
 }
 
 #[cfg(test)]
@@ -232,7 +238,7 @@ mod tests {
             assert_eq!(sources, [("a", 123, 2), ("b", 1, 2)]);
             assert_eq!((both.counter, both.control), (Choice::Raw, Place::None));
             assert_eq!(both.page, Some("/p".into()));
-            assert_eq!(both.engine.pps, [PpsConfig::new("/dev/pps0")]);
+            assert_eq!(both.engine.refclocks, [RefClockConfig::pulse("/dev/pps0")]);
         });
     }
 
@@ -251,7 +257,7 @@ mod tests {
         let pulse = b"[[source]]\npps = \"/dev/pps0\"\n";
         with_file("pulse", pulse, |path| {
             let found = error(&Options { config: Some(path.clone()), ..Options::default() });
-            let says = format!("{}: no [[source]] but with `pps`: a pulse", path.display());
+            let says = format!("{}: no [[source]] that has a vote: a pulse", path.display());
             assert!(found.starts_with(&says), "{found}");
         });
         let twice = vec!["a".into(), "b".into(), "a:123".into()];

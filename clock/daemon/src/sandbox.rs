@@ -4,6 +4,8 @@ use std::path::Path;
 
 use truechimer_confine::{CapabilitySet, Confined, Rules};
 
+use truechimer_engine::RefClockKind;
+
 use crate::config::{Place, Settings};
 use crate::control;
 
@@ -88,8 +90,22 @@ pub(crate) fn rules<'a>(
     if let Some(record) = &settings.audit {
         rules.write_folder_of(&record.directory.join("record"));
     }
-    for pulse in &settings.engine.pps {
-        let path = Path::new(&pulse.path);
+    for refclock in &settings.engine.refclocks {
+        let path = Path::new(&refclock.path);
+        match refclock.kind {
+            RefClockKind::Pulse => {}
+            // Which device it is may change; a clock's error bound is among what every service reads.
+            RefClockKind::Phc => {
+                rules.device(DEVICES.as_ref());
+                continue;
+            }
+            // Shared memory is no file.
+            RefClockKind::Shm => continue,
+            RefClockKind::Sock => {
+                rules.write_folder_of(path);
+                continue;
+            }
+        }
         let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if path.starts_with(DEVICES) || target.starts_with(DEVICES) {
             rules.device(DEVICES.as_ref());
@@ -114,7 +130,7 @@ pub(crate) fn rules<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::{Config, PpsConfig};
+    use truechimer_engine::{Config, RefClockConfig};
 
     fn of(engine: Config) -> Rules {
         let settings = Settings { engine, ..Settings::default() };
@@ -127,10 +143,19 @@ mod tests {
         let steered = of(Config { discipline: true, ..Config::default() });
         assert_eq!(plain.lacking(&steered), ["CAP_SYS_TIME"]);
         assert!(steered.lacking(&plain).is_empty());
-        let pulse =
-            |path: &str| of(Config { pps: vec![PpsConfig::new(path)], ..Config::default() });
+        let pulse = |path: &str| {
+            of(Config { refclocks: vec![RefClockConfig::pulse(path)], ..Config::default() })
+        };
         assert_eq!(plain.lacking(&pulse("/dev/pps9")), ["devices in /dev", "CAP_SYS_TIME"]);
         assert!(plain.lacking(&pulse("/sys/class/pps/pps9/assert")).is_empty());
+        let other = |kind, path: &str| {
+            let refclock = RefClockConfig::new(kind, path, truechimer_time::Span::from_micros(1));
+            of(Config { refclocks: vec![refclock], ..Config::default() })
+        };
+        assert_eq!(plain.lacking(&other(RefClockKind::Phc, "eth0")), ["devices in /dev"]);
+        assert!(plain.lacking(&other(RefClockKind::Shm, "0")).is_empty());
+        let sock = plain.lacking(&other(RefClockKind::Sock, "/no-such-folder/s.sock"));
+        assert!(sock.len() == 1 && sock[0].contains("/no-such-folder"), "{sock:?}");
     }
 
     #[test]

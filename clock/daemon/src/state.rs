@@ -122,7 +122,7 @@ fn trial(page_is_usual: bool, follows: &Config) -> Option<&'static str> {
     };
     if !page_is_usual {
         Some("the clock page is not at its usual place")
-    } else if follows.pps.is_empty() && follows.sources.iter().all(is_here) {
+    } else if follows.refclocks.is_empty() && follows.sources.iter().all(is_here) {
         Some("all servers are on this machine, which may be a trial")
     } else {
         None

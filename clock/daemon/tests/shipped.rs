@@ -1,7 +1,7 @@
 //! Configuration files that the project ships must be right.
 
 use truechimer_daemon::config::parse;
-use truechimer_engine::{Config, PpsConfig};
+use truechimer_engine::{Config, RefClockConfig, RefClockKind};
 use truechimer_time::Span;
 
 #[test]
@@ -20,14 +20,23 @@ fn the_documented_file_is_right_and_complete() {
     assert!(uncommented.matches("\nmax-wander-ppm").count() == 1);
     let full =
         parse(&uncommented, "docs/reference/truechimer.toml").expect("with its defaults spelt out");
-    let pps = vec![PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }];
+    let of = |kind, path: &str, error| RefClockConfig::new(kind, path, error);
+    let refclocks = vec![
+        RefClockConfig { name: "gps".into(), ..RefClockConfig::pulse("/dev/pps0") },
+        of(RefClockKind::Phc, "/dev/ptp0", Span::from_micros(1)),
+        RefClockConfig {
+            name: "shm0".into(),
+            ..of(RefClockKind::Shm, "0", Span::from_millis(100))
+        },
+        of(RefClockKind::Sock, "/run/truechimer/gps.sock", Span::from_micros(10)),
+    ];
     let asymmetry = full.engine.sources.first().and_then(|source| source.asymmetry);
     let asymmetry = asymmetry.expect("the first server's is spelt out");
     assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
     let min_sources = Some(2);
-    assert_eq!(full.engine, Config { pps, sources, min_sources, ..settings.engine });
+    assert_eq!(full.engine, Config { refclocks, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
     assert!(full.replay_log.is_some());
     assert!(settings.metrics.is_none() && full.metrics.is_some());

@@ -15,7 +15,7 @@ pub(crate) enum Cause {
     NoAddress,
     /// No keys could be had of it (NTS).
     NoKeys,
-    /// Nothing usable came in answer to its requests, or seconds.
+    /// Nothing usable came in answer to its requests, or from a reference clock.
     NoReply,
     /// Refuses service.
     KissCode,
@@ -35,8 +35,8 @@ pub(crate) enum Cause {
     Waiting,
     /// No majority agrees on anything; so far away is the nearest of those that it contradicts.
     NoMajority(Option<Span>),
-    /// A pulse that meets neither the servers nor most of the pulses.
-    PulseOutvoted,
+    /// A source without a vote that meets neither those that have one nor most of the others.
+    MeetsNobody,
     /// Its interval is so far from where the majority agrees.
     Outvoted(Span),
     /// That of its newest samples, which are held off, is.
@@ -70,7 +70,7 @@ impl Cause {
             Cause::Overruled => ReasonKind::Overruled,
             Cause::Waiting => ReasonKind::Waiting,
             Cause::NoMajority(_) => ReasonKind::NoMajority,
-            Cause::PulseOutvoted
+            Cause::MeetsNobody
             | Cause::Outvoted(_)
             | Cause::NewestOutvoted(_)
             | Cause::LastOutvoted => ReasonKind::Outvoted,
@@ -122,7 +122,7 @@ impl fmt::Display for Cause {
             Cause::NoMajority(Some(by)) => {
                 write!(f, "no majority agrees; the nearest that it contradicts is {by} away")
             }
-            Cause::PulseOutvoted => f.write_str("it meets no majority"),
+            Cause::MeetsNobody => f.write_str("it meets no majority"),
             Cause::Outvoted(by) => write!(f, "it is {by} from where the majority agrees"),
             Cause::NewestOutvoted(by) => {
                 write!(f, "what it says now is {by} from where the majority agrees")

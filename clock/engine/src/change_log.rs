@@ -354,6 +354,8 @@ mod tests {
     use crate::event::SourceId;
     use crate::method::{Beginning, Standard};
     use crate::peer::Filter;
+    use crate::peer::Role;
+    use crate::report::SourceKind;
     use truechimer_feedforward::{RatePrior, Settings};
     use truechimer_time::{CountSpan, Rate};
 
@@ -386,7 +388,7 @@ mod tests {
         };
         let rate = RatePrior { period: Period::NANOSECOND, error: Rate::from_ppb(500_000) };
         let filter = Filter::new(&Standard, &Beginning { settings, rate, time: None, poll: 16 });
-        let mut peer = Peer::new(SourceId(1), "s1".into(), false, filter);
+        let mut peer = Peer::new(SourceId(1), "s1".into(), SourceKind::Server, Role::Votes, filter);
         let mut change_log = ChangeLog::default();
         let ms = Span::from_millis;
         for (at, status, cause, since) in [

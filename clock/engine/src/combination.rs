@@ -74,7 +74,7 @@ pub(crate) struct Part {
     pub(crate) root_distance: Span,
     /// The most that it may lean by.
     pub(crate) lean: Span,
-    /// Silent: only learns where it leans, as there is something better, a pulse per second.
+    /// Silent: only learns where it leans, as there is something better, such as a pulse.
     pub(crate) silent: bool,
     /// The newest round trip.
     pub(crate) rtt: Option<Span>,

@@ -23,9 +23,9 @@ pub const NTS_PORT: u16 = 4460;
 pub struct Config {
     /// The servers to follow.
     pub sources: Vec<SourceConfig>,
-    /// The pulses per second to follow beside them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pps: Vec<PpsConfig>,
+    /// The reference clocks to follow beside them.
+    #[serde(default, alias = "pps", skip_serializing_if = "Vec::is_empty")]
+    pub refclocks: Vec<RefClockConfig>,
     /// Bound of how fast the oscillator's rate may differ from its own recent average: the floor
     /// under the growth of every bound.
     pub max_wander: Rate,
@@ -118,30 +118,117 @@ pub struct Asymmetry {
     pub error: Span,
 }
 
-/// A pulse per second. Which second an edge begins is for the servers to say.
+/// A reference clock: a local source, without a path through a network.
+///
+/// Configurations of logs from before there were others are read as pulses.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PpsConfig {
-    /// The device, or the plain file that shows its newest assert edge.
+pub struct RefClockConfig {
+    /// Kind of it.
+    #[serde(default)]
+    pub kind: RefClockKind,
+    /// Place where it is read: the device, the plain file that shows a pulse's newest assert edge,
+    /// the number of the segment, or the socket.
     pub path: String,
     /// Name that the user gave it.
     pub name: String,
-    /// The most by which the stamp of an edge may be later than the edge: interrupt latency. Above
-    /// 0; the bound of the clock is only as true as this.
-    pub latency: Span,
-    /// How long after the beginning of the true second the edge comes, by cables and the receiver;
-    /// negative: before it. Less than half a second.
+    /// Bound of its own error, above 0: the bound of the clock is only as true as this. Of a pulse
+    /// the most by which the stamp of an edge may be later than the edge (interrupt latency); of the
+    /// others the most by which what it shows may be off, to either side.
+    #[serde(alias = "latency")]
+    pub error: Span,
+    /// True time − what it shows: how long after the beginning of the true second an edge comes, by
+    /// cables and the receiver; negative: before it. Less than half a second.
     pub offset: Span,
+    /// Seconds between its samples, within [`REFCLOCK_POLL_RANGE`].
+    #[serde(default = "every_second")]
+    pub poll: u32,
+    /// Time scale that it shows.
+    #[serde(default)]
+    pub scale: Scale,
+    /// Whether it has a vote, as a server has. Else it is believed within what the servers vouch
+    /// for. A pulse never has one: it does not know which second it is.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub trust: bool,
+}
+
+/// Kinds of reference clocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RefClockKind {
+    /// A pulse per second. Which second an edge begins is for others to say.
+    #[default]
+    Pulse,
+    /// A PTP hardware clock.
+    Phc,
+    /// Shared memory, as ntpd's driver 28 has it.
+    Shm,
+    /// A socket that a program sends samples to, as chrony's SOCK.
+    Sock,
+}
+
+/// Time scale of what a reference clock shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// UTC, with its leap seconds.
+    #[default]
+    Utc,
+    /// International atomic time.
+    Tai,
+    /// One of the two: the one that others vouch for, once they do.
+    Auto,
 }
 
 /// The latency of a pulse if none is set.
 pub const DEFAULT_LATENCY: Span = Span::from_micros(10);
+/// Limits of the seconds between samples of a reference clock.
+pub const REFCLOCK_POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=64;
 
-impl PpsConfig {
+fn every_second() -> u32 {
+    1
+}
+
+impl RefClockConfig {
     /// A pulse that is called by its path, with the default latency and no offset.
     #[must_use]
-    pub fn new(path: impl Into<String>) -> PpsConfig {
+    pub fn pulse(path: impl Into<String>) -> RefClockConfig {
+        RefClockConfig::new(RefClockKind::Pulse, path, DEFAULT_LATENCY)
+    }
+
+    /// A reference clock that is called by its path, without a vote; a card's scale is found out.
+    #[must_use]
+    pub fn new(kind: RefClockKind, path: impl Into<String>, error: Span) -> RefClockConfig {
         let path = path.into();
-        PpsConfig { name: path.clone(), path, latency: DEFAULT_LATENCY, offset: Span::ZERO }
+        let scale = if kind == RefClockKind::Phc { Scale::Auto } else { Scale::Utc };
+        RefClockConfig {
+            kind,
+            name: path.clone(),
+            path,
+            error,
+            offset: Span::ZERO,
+            poll: every_second(),
+            scale,
+            trust: false,
+        }
+    }
+
+    /// Whether both are the same clock, whatever is said of it.
+    #[must_use]
+    pub fn is_same_clock(&self, other: &RefClockConfig) -> bool {
+        (self.kind, &self.path) == (other.kind, &other.path)
+    }
+}
+
+impl RefClockKind {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefClockKind::Pulse => "pulse",
+            RefClockKind::Phc => "phc",
+            RefClockKind::Shm => "shm",
+            RefClockKind::Sock => "sock",
+        }
     }
 }
 
@@ -149,7 +236,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             sources: Vec::new(),
-            pps: Vec::new(),
+            refclocks: Vec::new(),
             max_wander: Rate::from_ppb(500),
             accept_step_after: accept_step_after(),
             max_step: Some(DEFAULT_MAX_STEP),

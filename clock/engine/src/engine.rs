@@ -26,13 +26,15 @@ use crate::change_log::ChangeLog;
 use crate::combination::Combination;
 use crate::config::Config;
 use crate::disruption::Watch;
-use crate::event::{Action, Event, HostCheck, Level, Saved, SourceId, Start, Steer, SystemReading};
+use crate::event::{
+    Action, Event, HostCheck, Level, Saved, Shown, SourceId, Start, Steer, SystemReading,
+};
 use crate::hold_off::Held;
 use crate::kernel::Kernel;
 use crate::leap::Announced;
 use crate::method::{Method, Standard};
 use crate::peer::Peer;
-use crate::pulse::Pulse;
+use crate::refclock::{self, RefClock};
 use crate::source::{Clock, Heard, Source, canonical};
 use crate::steer::Servo;
 use crate::{kernel, steer};
@@ -72,7 +74,7 @@ pub struct Engine {
     announced: Announced,
     random: ChaCha20Rng,
     sources: Vec<Source>,
-    pulses: Vec<Pulse>,
+    refclocks: Vec<RefClock>,
     next_id: u32,
     combination: Combination,
     change_log: ChangeLog,
@@ -156,7 +158,7 @@ impl Engine {
             announced: Announced::default(),
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
-            pulses: Vec::new(),
+            refclocks: Vec::new(),
             next_id: 0,
             combination: Combination::default(),
             change_log: ChangeLog::default(),
@@ -181,7 +183,7 @@ impl Engine {
             quiet: None,
             unanswered: false,
             gate: Gate::default(),
-            config: Config { sources: Vec::new(), pps: Vec::new(), ..config.clone() },
+            config: Config { sources: Vec::new(), refclocks: Vec::new(), ..config.clone() },
         };
         let agreed = start.saved.as_ref().and_then(|saved| saved.agreed.as_ref()).zip(warm);
         // What was known, without what the page covers because somebody was held off.
@@ -273,20 +275,15 @@ impl Engine {
                     source.unauthentic(error);
                 }
             }
-            Event::Edge { source, sequence, stamp } => {
-                let clock = stamp.as_ref().ok().and_then(|stamp| self.numbering(stamp.count));
-                let rate = self.known_rate();
+            Event::Sample { source, sequence, stamp, shown } => {
                 let stamp = stamp.as_ref().map_err(String::as_str).copied();
-                if let Some(pulse) = self.pulses.iter_mut().find(|pulse| pulse.peer.id == *source) {
-                    let heard = pulse.edge(*sequence, stamp, clock, (&*self.method, rate), at);
-                    self.after_reply(*source, heard, at, actions);
-                }
+                self.showed(*source, (*sequence, stamp, shown), at, actions);
             }
-            Event::PpsFailed { source, error } => {
-                if let Some(pulse) = self.pulse(*source)
-                    && let Some(trouble) = pulse.failed(error.clone(), at)
+            Event::RefClockFailed { source, error } => {
+                if let Some(refclock) = self.refclock(*source)
+                    && let Some(trouble) = refclock.failed(error.clone(), at)
                 {
-                    note(actions, Level::Warning, format!("{}: {trouble}", pulse.peer.name));
+                    note(actions, Level::Warning, format!("{}: {trouble}", refclock.peer.name));
                 }
             }
             Event::Check(check) => self.check(*check, at, actions),
@@ -371,12 +368,31 @@ impl Engine {
         }
     }
 
+    /// A reference clock showed a time.
+    fn showed(
+        &mut self,
+        id: SourceId,
+        sample: (u64, Result<Stamp, &str>, &Shown),
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let clock = sample.1.ok().and_then(|stamp| self.numbering(stamp.count));
+        let (leaps, rate) = (self.leaps, self.known_rate());
+        let known = refclock::Known { clock, leaps, method: &*self.method, rate };
+        let Some(refclock) = self.refclocks.iter_mut().find(|r| r.peer.id == id) else { return };
+        let heard = refclock.sample(sample, &known, at);
+        if let Some(text) = refclock.news() {
+            note(actions, Level::Info, format!("{}: {text}", refclock.peer.name));
+        }
+        self.after_reply(id, heard, at, actions);
+    }
+
     /// When [`Event::Timer`] is wanted next, if ever.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Count> {
-        let pulses = self.pulses.iter().map(Pulse::deadline);
+        let refclocks = self.refclocks.iter().map(RefClock::deadline);
         let servers = self.sources.iter().filter_map(Source::deadline);
-        let deadlines = servers.chain(pulses).chain(self.renew_at);
+        let deadlines = servers.chain(refclocks).chain(self.renew_at);
         deadlines.min_by_key(|at| (*at - self.last_at).0)
     }
 
@@ -390,14 +406,14 @@ impl Engine {
         self.sources.iter_mut().find(|s| s.peer.id == id)
     }
 
-    fn pulse(&mut self, id: SourceId) -> Option<&mut Pulse> {
-        self.pulses.iter_mut().find(|p| p.peer.id == id)
+    fn refclock(&mut self, id: SourceId) -> Option<&mut RefClock> {
+        self.refclocks.iter_mut().find(|r| r.peer.id == id)
     }
 
     /// All sources: servers first.
     fn peers(&self) -> impl Iterator<Item = &Peer> + Clone {
         let servers = self.sources.iter().map(|source| &source.peer);
-        servers.chain(self.pulses.iter().map(|pulse| &pulse.peer))
+        servers.chain(self.refclocks.iter().map(|refclock| &refclock.peer))
     }
 
     /// Tells the estimators how often their servers are asked.
@@ -426,8 +442,8 @@ impl Engine {
                 note(actions, Level::Info, format!("{}: {text}", source.name()));
             }
         }
-        for pulse in &mut self.pulses {
-            pulse.act(at, actions);
+        for refclock in &mut self.refclocks {
+            refclock.act(at, actions);
         }
     }
 
@@ -448,8 +464,8 @@ impl Engine {
         for source in &mut self.sources {
             source.new_epoch(at);
         }
-        for pulse in &mut self.pulses {
-            pulse.new_epoch(at);
+        for refclock in &mut self.refclocks {
+            refclock.new_epoch(at);
         }
         self.combination.forget();
         self.change_log.new_epoch(at);

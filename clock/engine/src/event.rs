@@ -12,7 +12,7 @@ use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, Stamp};
 use truechimer_timehands::Hand;
 
-use crate::config::Config;
+use crate::config::{Config, RefClockKind};
 use crate::hold_off::{Agreed, Held};
 
 /// Names a source for as long as the engine lives; never used again after the source is removed.
@@ -146,19 +146,24 @@ pub enum Event {
         /// Why, for people.
         error: String,
     },
-    /// A pulse has come.
-    Edge {
+    /// A reference clock showed a time. (Logs of format 6 and before have `edge`: a pulse.)
+    #[serde(alias = "edge")]
+    Sample {
         /// Which one.
         source: SourceId,
-        /// The number of the edge.
+        /// The number of the sample, or of the edge.
         sequence: u64,
-        /// When it was stamped, or why that is no count: the edge itself was up to the configured
-        /// latency earlier.
+        /// When it did, or why that is no count: within the stamp's error of its count. The edge of
+        /// a pulse itself was up to the configured latency earlier.
         stamp: Result<Stamp, String>,
+        /// Time that it showed.
+        #[serde(default)]
+        shown: Shown,
     },
-    /// The edges of a pulse cannot be had: [`Action::Watch`] failed, or they were lost since. It is
-    /// asked for again.
-    PpsFailed {
+    /// A reference clock cannot be read: [`Action::Watch`] failed, or it was lost since. It is asked
+    /// for again. (Logs of format 6 and before have `pps-failed`.)
+    #[serde(alias = "pps-failed")]
+    RefClockFailed {
         /// Which one.
         source: SourceId,
         /// Trouble, for people.
@@ -193,6 +198,34 @@ pub enum Event {
     SystemClock(SystemReading),
     /// The caller is about to end. What is left running should be fit to run alone.
     Stop,
+}
+
+/// Time that a reference clock showed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    /// Unix time in ns by its own time scale.
+    pub unix_ns: i64,
+    /// Only the fraction of the second is told: others say which second it is.
+    pub pulse: bool,
+    /// Bound of its error as it states it itself, ≥ 0.
+    pub error: Span,
+    /// Leap indicator (0 none, 1 insert, 2 delete, 3 unsynchronised).
+    pub leap: u8,
+}
+
+impl Shown {
+    /// The beginning of a second, whichever.
+    pub const PULSE: Shown = Shown { unix_ns: 0, pulse: true, error: Span::ZERO, leap: 0 };
+}
+
+impl Default for Shown {
+    fn default() -> Shown {
+        Shown::PULSE
+    }
+}
+
+fn every_second() -> u32 {
+    1
 }
 
 /// The host's clocks at one count: what shows a suspend or a jump of the counter.
@@ -250,14 +283,21 @@ pub enum Action {
         #[serde(with = "crate::request")]
         packet: [u8; HEADER_LEN],
     },
-    /// Open the pulse at `path`, which may be open, and report its edges ([`Event::Edge`]).
+    /// Open the reference clock at `path`, which may be open, and report its samples
+    /// ([`Event::Sample`]).
     Watch {
         /// For which source.
         source: SourceId,
-        /// The device or plain file.
+        /// Kind of it.
+        #[serde(default)]
+        kind: RefClockKind,
+        /// Place where it is read, as configured.
         path: String,
+        /// Seconds between readings of what has to be asked for.
+        #[serde(default = "every_second")]
+        poll: u32,
     },
-    /// The source is gone: close its socket, or its pulse.
+    /// The source is gone: close its socket, or its reference clock.
     Close {
         /// Which.
         source: SourceId,

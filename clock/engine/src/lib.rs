@@ -24,8 +24,8 @@ mod leap;
 mod likely;
 mod method;
 mod peer;
-mod pulse;
 mod ramp;
+mod refclock;
 mod report;
 mod request;
 mod select;
@@ -36,13 +36,14 @@ mod steer;
 
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
-    NTP_PORT, NTS_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+    NTP_PORT, NTS_PORT, POLL_RANGE, REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale,
+    SourceConfig, StepPolicy,
 };
 pub use engine::Engine;
 pub use event::{
-    Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, SourceId, Start, Steer,
+    Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, Shown, SourceId, Start, Steer,
     SystemReading,
 };
 pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
-pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};
+pub use report::{Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};

@@ -1,4 +1,4 @@
-//! A source of time as selection sees it: what servers and pulses per second have in common.
+//! A source of time as selection sees it: what servers and reference clocks have in common.
 
 mod filter;
 mod trust;
@@ -11,7 +11,7 @@ use truechimer_feedforward::{Accepted, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};
 
 use crate::event::SourceId;
-use crate::report::SourceReport;
+use crate::report::{SourceKind, SourceReport};
 
 use filter::skew;
 /// Newest samples that contradict what was known by a source, and are held off.
@@ -23,20 +23,34 @@ pub(crate) use trust::Trust;
 /// Two ends of an interval of time, the earlier one first.
 pub(crate) type Interval = (Instant, Instant);
 
-/// A server or a pulse: its filter, how far it is believed, and what was counted of it.
+/// Part that a source may have in finding out what time it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// Has a vote: truth lies where a majority of those agrees.
+    Votes,
+    /// Has none, and is believed within what the others vouch for, which it narrows.
+    Narrows,
+}
+
+/// A server or a reference clock: its filter, how far it is believed, and what was counted of it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) id: SourceId,
     /// Name that the user knows.
     pub(crate) name: String,
-    /// A pulse per second: it has no vote, and is believed within what the servers vouch for.
-    pub(crate) is_pulse: bool,
+    pub(crate) kind: SourceKind,
+    pub(crate) role: Role,
+    /// Part of its bound that is its own error, of a reference clock. A server's is its root
+    /// distance, a pulse's its latency.
+    pub(crate) own_error: Span,
+    /// Others say which second its samples are of.
+    pub(crate) is_numbered: bool,
     pub(crate) filter: Filter,
     pub(crate) trust: Trust,
     pub(crate) tally: Tally,
     /// The newest trouble with it, for people.
     pub(crate) trouble: Option<Cow<'static, str>>,
-    /// Its newest edge was none of a second, of a pulse.
+    /// Its newest sample was not where others vouch for, of a reference clock.
     pub(crate) strays: bool,
 }
 
@@ -46,11 +60,11 @@ pub(crate) struct Tally {
     /// The last eight polls or seconds, newest in the lowest bit: 1 = a sample that was used, or is
     /// held off.
     pub(crate) reach: u8,
-    /// Requests sent, or edges seen.
+    /// Requests sent, or samples seen.
     pub(crate) requests: u64,
     /// Samples that were used.
     pub(crate) accepted: u64,
-    /// Requests without a reply, or edges missed.
+    /// Requests without a reply, or samples missed.
     pub(crate) timeouts: u64,
     /// Refusals by reason; those of the protocol are in the association.
     pub(crate) refused: BTreeMap<&'static str, u64>,
@@ -82,11 +96,20 @@ impl Tally {
 
 impl Peer {
     /// A source that nothing has come from yet.
-    pub(crate) fn new(id: SourceId, name: String, is_pulse: bool, filter: Filter) -> Peer {
+    pub(crate) fn new(
+        id: SourceId,
+        name: String,
+        kind: SourceKind,
+        role: Role,
+        filter: Filter,
+    ) -> Peer {
         Peer {
             id,
             name,
-            is_pulse,
+            kind,
+            role,
+            own_error: Span::ZERO,
+            is_numbered: false,
             filter,
             trust: Trust::default(),
             tally: Tally::default(),
@@ -97,7 +120,14 @@ impl Peer {
 
     /// Estimate of its filter at `at`, if any.
     pub(crate) fn estimate(&self, at: Count) -> Option<Estimate> {
-        self.filter.estimate(at)
+        let estimate = self.filter.estimate(at)?;
+        let path_bound = estimate.path_bound + self.own_error;
+        let path_bound = if self.own_error == Span::ZERO {
+            estimate.path_bound
+        } else {
+            path_bound.min(estimate.bound)
+        };
+        Some(Estimate { path_bound, ..estimate })
     }
 
     /// Hold-off of its newest samples, if they contradict what was known by it.
@@ -107,10 +137,21 @@ impl Peer {
         Some(HoldOff { left: left.unwrap_or(hold_off.left).min(hold_off.left), ..hold_off })
     }
 
-    /// Where its newest samples put the time while they are held off. Those of a pulse count for
-    /// nothing until they are used.
+    /// Whether its samples say how far it is likely to be off. Those of a reference clock do not: its
+    /// own error may be the same in all of them.
+    pub(crate) fn has_statistics(&self) -> bool {
+        matches!(self.kind, SourceKind::Server | SourceKind::Pulse)
+    }
+
+    /// Whether it has no vote.
+    pub(crate) fn narrows(&self) -> bool {
+        self.role == Role::Narrows
+    }
+
+    /// Where its newest samples put the time while they are held off. Those of a source without a
+    /// vote count for nothing until they are used.
     pub(crate) fn newest(&self, at: Count) -> Option<Interval> {
-        self.hold_off(at).filter(|_| !self.is_pulse).map(|hold_off| hold_off.newcomers)
+        self.hold_off(at).filter(|_| !self.narrows()).map(|hold_off| hold_off.newcomers)
     }
 
     /// Where what its newest samples contradict puts the time, while they are held off.
@@ -121,7 +162,7 @@ impl Peer {
     /// Where it put the time before its time stepped and where it does now, while that is held off.
     /// What moves on by another rate is nowhere for long.
     pub(crate) fn before_and_after(&self, at: Count) -> Option<[Interval; 2]> {
-        let hold_off = self.hold_off(at).filter(|hold_off| hold_off.steady && !self.is_pulse)?;
+        let hold_off = self.hold_off(at).filter(|hold_off| hold_off.steady && !self.narrows())?;
         Some([hold_off.open, hold_off.newcomers])
     }
 
@@ -142,7 +183,7 @@ impl Peer {
 
     /// Whether any sample of it was used, since the start or since the counter broke.
     pub(crate) fn is_proven(&self) -> bool {
-        self.is_pulse || self.filter.last.is_some()
+        self.narrows() || self.filter.last.is_some()
     }
 
     /// How much longer it is fresh without another sample; not positive: it is stale.
@@ -208,7 +249,7 @@ impl Peer {
         let newest = self.filter.newest.as_ref().map(|newest| &newest.exchange);
         SourceReport {
             name: self.name.clone(),
-            is_pulse: self.is_pulse,
+            kind: self.kind,
             address: None,
             status: self.trust.status(),
             reason: None,
@@ -269,7 +310,7 @@ mod tests {
         let rate = RatePrior { period, error };
         let beginning = Beginning { settings, rate, time: None, poll: 16 };
         let filter = Filter::new(&Standard, &beginning);
-        let peer = Peer::new(SourceId(1), "s1".into(), false, filter);
+        let peer = Peer::new(SourceId(1), "s1".into(), SourceKind::Server, Role::Votes, filter);
         let estimate = Estimate {
             base: at(100),
             time: Instant::default(),

@@ -10,7 +10,7 @@ use truechimer_time::{Count, Rate, Span, StampMethod};
 use truechimer_timehands::Hand;
 
 use crate::cause::Cause;
-use crate::config::Asymmetry;
+use crate::config::{Asymmetry, RefClockKind};
 use crate::hold_off;
 use crate::peer::HoldOff;
 
@@ -31,6 +31,48 @@ pub struct Report {
     pub disputed: Option<Span>,
     /// Every source, in the order of the configuration.
     pub sources: Vec<SourceReport>,
+}
+
+/// Kinds of sources.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceKind {
+    /// A server of NTP.
+    #[default]
+    Server,
+    /// A pulse per second.
+    Pulse,
+    /// A PTP hardware clock.
+    Phc,
+    /// Shared memory.
+    Shm,
+    /// A socket that samples come from.
+    Sock,
+}
+
+impl SourceKind {
+    /// The word for it, as in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceKind::Server => "server",
+            SourceKind::Pulse => "pulse",
+            SourceKind::Phc => "phc",
+            SourceKind::Shm => "shm",
+            SourceKind::Sock => "sock",
+        }
+    }
+}
+
+impl From<RefClockKind> for SourceKind {
+    fn from(kind: RefClockKind) -> SourceKind {
+        match kind {
+            RefClockKind::Pulse => SourceKind::Pulse,
+            RefClockKind::Phc => SourceKind::Phc,
+            RefClockKind::Shm => SourceKind::Shm,
+            RefClockKind::Sock => SourceKind::Sock,
+        }
+    }
 }
 
 /// How far a source is believed, in the terms of RFC 5905 and chrony (docs/reference/words.md).
@@ -82,12 +124,12 @@ impl SourceStatus {
 /// One source.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SourceReport {
-    /// Name as configured: host and port, or the name of a pulse.
+    /// Name as configured: host and port, or the name of a reference clock.
     pub name: String,
-    /// Whether it is a pulse per second: requests are then edges, the round trip is the time that
-    /// an edge may have happened in.
+    /// Kind of it. Of a reference clock, requests are samples, and the round trip is the time that
+    /// one may have happened in.
     #[serde(default)]
-    pub is_pulse: bool,
+    pub kind: SourceKind,
     /// The address in use.
     pub address: Option<SocketAddr>,
     /// How far it is believed.

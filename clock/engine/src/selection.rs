@@ -1,12 +1,12 @@
 //! Status: which sources agree, which of those have a part in the published time, and what they
 //! come to.
 //!
-//! Servers vote: the truth lies where a majority of them agrees. A pulse has no vote, as it knows
-//! no second by itself and is numbered by what the servers say; but it is the user's own wire, and
-//! is believed within what the majority vouches for. There it narrows the interval, also for a
-//! while after its edges have stopped. While samples of a server are held off it tells where a
-//! second begins, not which one that is: if both what was known and those samples fit, the interval
-//! covers both.
+//! Servers vote, and reference clocks that the user trusts: the truth lies where a majority of them
+//! agrees. The other reference clocks have no vote. A pulse knows no second by itself and is numbered
+//! by what the servers say; a card may be set by anybody. But each is the user's own, and is believed
+//! within what the majority vouches for. There it narrows the interval, also for a while after its
+//! samples have stopped. While samples of a server are held off a pulse tells where a second begins,
+//! not which one that is: if both what was known and those samples fit, the interval covers both.
 
 use alloc::string::String;
 
@@ -22,7 +22,7 @@ use crate::few::Few;
 use crate::likely::{Place, likely};
 use crate::method::Candidate;
 use crate::peer::Peer;
-use crate::report::SourceStatus as Status;
+use crate::report::{SourceKind, SourceStatus as Status};
 use crate::select::{Claim, agreement, agreement_among};
 
 /// Another source must be this much better, as a fraction of the bound (5/8), to be selected
@@ -76,7 +76,7 @@ pub(crate) fn follow(voters: &mut [Voter<'_>], id: SourceId) -> Option<(usize, E
 /// Where the truth is, as far as the voters go.
 struct Agreed {
     all: Claim,
-    /// A pulse has narrowed it.
+    /// One without a vote has narrowed it.
     narrowed: bool,
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn choose(
     Some(Chosen { index, estimate, likely, disputed, others, patience })
 }
 
-/// How far the chosen time is likely to be off: by the pulses that have a part, or else by the
+/// How far the chosen time is likely to be off: by the reference clocks that lead, or else by the
 /// servers.
 fn likely_of(
     voters: &[Voter<'_>],
@@ -214,13 +214,17 @@ fn likely_of(
 ) -> Option<Likely> {
     let Estimate { time, period, bound, .. } = *chosen;
     let place = Place { time, period, bound };
-    let pulses = parts.iter().filter_map(|part| voters.get(*part));
-    let pulses = pulses.filter(|voter| voter.peer.is_pulse);
-    let pulses: Few<Estimate> = pulses.filter_map(|voter| voter.estimate).collect();
-    if !pulses.is_empty() {
-        return likely(&pulses, &place, doubt);
+    let leading = leading(voters, parts);
+    let leading: Few<&Voter<'_>> = leading.iter().filter_map(|part| voters.get(*part)).collect();
+    if !leading.iter().all(|voter| voter.peer.has_statistics()) {
+        return None;
     }
-    let servers = voters.iter().filter(|voter| !voter.peer.is_pulse);
+    let leading: Few<Estimate> = leading.iter().filter_map(|voter| voter.estimate).collect();
+    if !leading.is_empty() {
+        return likely(&leading, &place, doubt);
+    }
+    let servers = voters.iter().filter(|voter| !voter.peer.narrows());
+    let servers = servers.filter(|voter| voter.peer.has_statistics());
     let servers: Few<Estimate> = servers.filter_map(|voter| voter.estimate).collect();
     likely(&servers, &place, doubt)
 }
@@ -236,9 +240,9 @@ fn part(
 ) -> (Status, Option<Cause>) {
     let own = claim(e, origin);
     let with = match (servers, agreed) {
-        (Some(servers), Some(_)) if !peer.is_pulse => *servers,
+        (Some(servers), Some(_)) if !peer.narrows() => *servers,
         (_, Some(agreed)) if agreed.narrowed => Some(agreed.all),
-        (_, Some(_)) => return (Status::Falseticker, Some(Cause::PulseOutvoted)),
+        (_, Some(_)) => return (Status::Falseticker, Some(Cause::MeetsNobody)),
         (_, None) => return (Status::Candidate, Some(Cause::NoMajority(None))),
     };
     let Some(with) = with else { return (Status::Truechimer, None) };
@@ -302,7 +306,7 @@ fn parts(
     }
     let leader = leader(voters, parted, &parts, origin);
     let servers = parts.iter().filter_map(|p| Some((*p, voters.get(*p)?)));
-    let servers = servers.filter(|(_, voter)| !voter.peer.is_pulse);
+    let servers = servers.filter(|(_, voter)| !voter.peer.narrows());
     let claims: Few<Claim> = servers
         .filter_map(|(place, voter)| Some(probable(place, voter, &voter.estimate?)))
         .collect();
@@ -336,7 +340,7 @@ fn parts(
     leave(&|place, voter| {
         let (most, e) = (most?, voter.estimate?);
         let gap = probable(place, voter, &e).gap(&most);
-        let off = gap > 0 && !voter.peer.is_pulse;
+        let off = gap > 0 && !voter.peer.narrows();
         off.then_some(Cause::Outlier(Span(gap)))
     });
     leave(&|_, voter| {
@@ -354,7 +358,7 @@ fn rates(
     crowd: usize,
 ) -> Option<(Few<(usize, Claim)>, Claim)> {
     let servers = parts.iter().filter_map(|p| Some((*p, voters.get(*p)?)));
-    let servers = servers.filter(|(_, voter)| !voter.peer.is_pulse);
+    let servers = servers.filter(|(_, voter)| !voter.peer.narrows());
     let each: Few<(usize, Estimate)> =
         servers.filter_map(|(place, voter)| Some((place, voter.estimate?))).collect();
     let first = each.first()?.1.period;
@@ -392,6 +396,20 @@ fn leader(
 /// A time, and the two rates.
 type Put = (Instant, Period, Period);
 
+/// The parts without a vote that the time goes by, and those that vote only learn where they lean: the
+/// pulses, and those that are known better than whoever votes.
+fn leading(voters: &[Voter<'_>], parts: &[usize]) -> Few<usize> {
+    let bound = |place: &usize| Some(voters.get(*place)?.estimate?.bound);
+    let narrows = |place: &usize| voters.get(*place).is_some_and(|voter| voter.peer.narrows());
+    let best = parts.iter().filter(|place| !narrows(place)).filter_map(bound).min();
+    let leads = |place: &&usize| {
+        let of = |place: &usize| voters.get(*place).map(|voter| voter.peer.kind);
+        let pulse = of(place) == Some(SourceKind::Pulse);
+        narrows(place) && (pulse || best.is_none_or(|best| bound(place).is_some_and(|b| b < best)))
+    };
+    parts.iter().filter(leads).copied().collect()
+}
+
 /// Combines the parts. Returns which one has the most weight, how many others have a part, and what
 /// they come to.
 fn combined(
@@ -402,11 +420,14 @@ fn combined(
     origin: Instant,
     all: &Claim,
 ) -> Option<(usize, usize, Put)> {
-    let pulse = parts.iter().filter_map(|p| voters.get(*p)).any(|voter| voter.peer.is_pulse);
+    let leading = leading(voters, parts);
     let of = |index: &usize| {
         let voter = voters.get(*index)?;
         let root_distance = voter.peer.filter.root_distance();
-        let silent = pulse && !voter.peer.is_pulse;
+        let silent = match leading.is_empty() {
+            true => voter.peer.narrows() && parts.len() > 1,
+            false => !leading.contains(index),
+        };
         let (id, estimate) = (voter.peer.id.0, voter.estimate?);
         let lean = voter.peer.filter.offset_error_bound(&estimate);
         let rtt = voter.peer.filter.rtt();
@@ -455,22 +476,22 @@ fn best(voters: &[Voter<'_>], parts: &[usize]) -> Option<(usize, usize, Put)> {
     Some((index, 0, (e.time, e.period, e.difference)))
 }
 
-/// Where a majority of the servers puts something, narrowed by what the pulses that are believed
+/// Where a majority of those that vote puts something, narrowed by what the others that are believed
 /// say of it.
 fn vouchers(
     voters: &[Voter<'_>],
     to_come: usize,
     claim: impl Fn(&Estimate) -> Claim,
 ) -> Option<Claim> {
-    let of = |pulses: bool| -> Few<Claim> {
-        let voter = voters.iter().filter(|voter| voter.peer.is_pulse == pulses);
-        let believed = voter.filter(|voter| !pulses || voter.peer.trust.agrees());
+    let of = |narrows: bool| -> Few<Claim> {
+        let voter = voters.iter().filter(|voter| voter.peer.narrows() == narrows);
+        let believed = voter.filter(|voter| !narrows || voter.peer.trust.agrees());
         believed.filter_map(|voter| voter.estimate).map(|e| claim(&e)).collect()
     };
-    let (servers, pulses) = (agreement(&of(false), to_come), agreement(&of(true), 0));
-    match (servers, pulses) {
-        (Some(servers), Some(pulses)) => servers.intersection(&pulses).or(Some(servers)),
-        (servers, pulses) => servers.or(pulses),
+    let (voted, narrower) = (agreement(&of(false), to_come), agreement(&of(true), 0));
+    match (voted, narrower) {
+        (Some(voted), Some(narrower)) => voted.intersection(&narrower).or(Some(voted)),
+        (voted, narrower) => voted.or(narrower),
     }
 }
 
@@ -489,7 +510,7 @@ fn reach(voters: &[Voter<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Clai
 /// Where the servers put the time; `Some(None)` if there is no server to ask.
 #[allow(clippy::option_option)]
 fn vouched_by(voters: &[Voter<'_>], claims: &Claims<'_>, to_come: usize) -> Option<Option<Claim>> {
-    let servers = voters.iter().filter(|voter| !voter.peer.is_pulse);
+    let servers = voters.iter().filter(|voter| !voter.peer.narrows());
     let claims: Few<Few<Claim>> = servers.filter_map(claims).collect();
     if claims.is_empty() && to_come == 0 {
         return Some(None);
@@ -537,7 +558,7 @@ fn apart(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Option<Span>> 
 
 /// Where servers put the time by what is held off.
 fn news(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Claim> {
-    let speaks = voters.iter().filter(|voter| voter.estimate.is_some() && !voter.peer.is_pulse);
+    let speaks = voters.iter().filter(|voter| voter.estimate.is_some() && !voter.peer.narrows());
     let claim = |(from, to): (Instant, Instant)| Claim {
         low: (from - ROUNDED - origin).0,
         high: (to + ROUNDED - origin).0,
@@ -555,8 +576,8 @@ fn seconds_away(claim: &Claim, news: &Claim) -> Option<Claim> {
     (seconds != 0 && there.meets(news)).then_some(there)
 }
 
-/// Agreement that the pulses leave of that: a majority of those that lie within it. While there is
-/// `news` that is held off, only of those whose edges fit.
+/// Agreement that those without a vote leave of that: a majority of those that lie within it. While
+/// there is `news` that is held off, only of those whose samples fit.
 fn narrowed(
     voters: &[Voter<'_>],
     claims: &Claims<'_>,
@@ -565,20 +586,22 @@ fn narrowed(
 ) -> Option<Agreed> {
     let within = |claim: &Claim| servers.as_ref().is_none_or(|servers| servers.meets(claim));
     let fits = |voter: &&Voter<'_>| news.is_empty() || !voter.peer.strays;
-    let pulses = voters.iter().filter(|voter| voter.peer.is_pulse).filter(fits);
-    let in_seconds = |own: Few<Claim>| -> Few<Claim> {
+    let narrows = voters.iter().filter(|voter| voter.peer.narrows()).filter(fits);
+    let in_seconds = |voter: &Voter<'_>| -> Option<Few<Claim>> {
+        let own = claims(voter)?;
+        let news = if voter.peer.is_numbered { news } else { &[] };
         let away = own.iter().flat_map(|own| news.iter().filter_map(|n| seconds_away(own, n)));
         let away: Few<Claim> = away.collect();
-        own.into_iter().chain(away).filter(within).collect()
+        Some(own.into_iter().chain(away).filter(within).collect())
     };
-    let claims: Few<Few<Claim>> = pulses.filter_map(claims).map(in_seconds).collect();
+    let claims: Few<Few<Claim>> = narrows.filter_map(in_seconds).collect();
     let each: Few<&[Claim]> =
         claims.iter().filter(|claims| !claims.is_empty()).map(Few::as_slice).collect();
     match (agreement_among(&each, 0), servers) {
-        (Some(pulses), None) => Some(Agreed { all: pulses, narrowed: true }),
-        (Some(pulses), Some(servers)) if pulses.meets(servers) => {
-            let low = pulses.low.max(servers.low);
-            let high = pulses.high.min(servers.high);
+        (Some(all), None) => Some(Agreed { all, narrowed: true }),
+        (Some(all), Some(servers)) if all.meets(servers) => {
+            let low = all.low.max(servers.low);
+            let high = all.high.min(servers.high);
             Some(Agreed { all: Claim { low, high }, narrowed: true })
         }
         (_, Some(Claim { low, high })) => {

@@ -21,7 +21,8 @@ use truechimer_time::{Count, Instant, Leaps, Span};
 use crate::config::SourceConfig;
 use crate::event::SourceId;
 use crate::method::{Beginning, Method};
-use crate::peer::{Filter, HoldOff, Peer, declared};
+use crate::peer::{Filter, HoldOff, Peer, Role, declared};
+use crate::report::SourceKind;
 use leap_smear::LeapSmear;
 use path::Path;
 use resolver::Resolver;
@@ -92,7 +93,7 @@ impl Source {
         let Basis { rate, time, .. } = *basis;
         let beginning = Beginning { settings, rate, time, poll: config.poll };
         let filter = Filter::new(method, &beginning);
-        let mut peer = Peer::new(id, config.name(), false, filter);
+        let mut peer = Peer::new(id, config.name(), SourceKind::Server, Role::Votes, filter);
         peer.trust.foreign_start = basis.time.is_some() && !basis.own;
         Source {
             peer,

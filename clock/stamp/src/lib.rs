@@ -11,7 +11,9 @@
 //! * a [`Socket`] sends and receives UDP datagrams and does all of that;
 //! * [`control`] and [`Name`] are what else travels between the kernel and a socket, for those who
 //!   receive many datagrams with one call;
-//! * [`pps`] does the same for the edges of a pulse per second.
+//! * [`pps`] does the same for the edges of a pulse per second;
+//! * [`phc`] reads a card's clock beside the counter; [`shm`] and [`sock`] take samples from programs
+//!   of receivers.
 //!
 //! Where the kernel gives no stamp, or one that no pair explains, the stamp is a user-space one:
 //! its [`method`](truechimer_time::StampMethod) says so and its error is what the scheduler could
@@ -22,8 +24,11 @@ pub mod control;
 mod interval;
 mod log;
 mod name;
+pub mod phc;
 pub mod pps;
 pub mod ptp;
+pub mod shm;
+pub mod sock;
 mod socket;
 mod sys;
 mod undelivered;

@@ -45,7 +45,7 @@ pub use lock::Lock;
 pub use replacement::{Durable, Replacement};
 /// Kind of file that something is.
 pub use rustix::fs::FileType as Kind;
-pub use socket::{Bound, listen};
+pub use socket::{Bound, listen, receive};
 
 /// Opens the file at `path` for writing and empties it if it is a plain one; makes it, with this
 /// mode (less the umask), if it is not there. Like [`File::create`], by the rule of this crate.

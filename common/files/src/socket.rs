@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -43,7 +43,7 @@ fn is_left_whole(mode: u32) -> bool {
 pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, Bound)> {
     let (listener, name) = match Entry::itself(path)?.listen(mode) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            clear(path)?;
+            clear(path, SocketType::STREAM)?;
             Entry::itself(path)?.listen(mode)?
         }
         result => result?,
@@ -52,14 +52,35 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, Bound)> {
     Ok((listener, name))
 }
 
+/// Takes datagrams at `path`, with exactly this mode and without ever waiting for one. A socket that a
+/// dead daemon left there is replaced, and nothing else is.
+///
+/// # Errors
+/// As [`listen`].
+pub fn receive(path: &Path, mode: u32) -> io::Result<(UnixDatagram, Bound)> {
+    let bind = || -> io::Result<(UnixDatagram, Bound)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        let name = Entry::itself(path)?.bind(&socket, mode)?;
+        Ok((socket.into(), name))
+    };
+    match bind() {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            clear(path, SocketType::DGRAM)?;
+            bind()
+        }
+        result => result,
+    }
+}
+
 /// Removes what a dead daemon left at `path`.
-fn clear(path: &Path) -> io::Result<()> {
+fn clear(path: &Path, kind: SocketType) -> io::Result<()> {
     let entry = Entry::itself(path)?;
     if !entry.is_socket()? {
         return Err(io::Error::new(ErrorKind::AlreadyExists, "something else is in its place"));
     }
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let caller = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let caller = net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     match net::connect(&caller, &SocketAddrUnix::new(path)?) {
         // One that does not get round to its connections is alive as well.
         Ok(()) | Err(Errno::AGAIN) => {

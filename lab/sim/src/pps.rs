@@ -1,7 +1,7 @@
 //! Pulses per second: when their edges come, and when they are stamped.
 
 use serde::{Deserialize, Serialize};
-use truechimer_engine::PpsConfig;
+use truechimer_engine::RefClockConfig;
 
 use crate::limits::{each, interval, within};
 use crate::random::Random;
@@ -86,11 +86,11 @@ impl PpsSpec {
     }
 
     /// Configuration as the engine is told it.
-    pub(crate) fn config(&self) -> PpsConfig {
-        PpsConfig {
+    pub(crate) fn config(&self) -> RefClockConfig {
+        RefClockConfig {
             name: self.name.clone(),
-            latency: span(self.latency_us * 1e-6),
-            ..PpsConfig::new(self.name.clone())
+            error: span(self.latency_us * 1e-6),
+            ..RefClockConfig::pulse(self.name.clone())
         }
     }
 

@@ -231,7 +231,7 @@ impl<'s> World<'s> {
             system: None,
             config: Config {
                 sources: scenario.servers.iter().map(source).collect(),
-                pps: scenario.pulses.iter().map(crate::pps::PpsSpec::config).collect(),
+                refclocks: scenario.pulses.iter().map(crate::pps::PpsSpec::config).collect(),
                 max_wander: rate_of_ppm(scenario.max_wander_ppm),
                 accept_step_after: truechimer_feedforward::number::span(
                     scenario.accept_step_after_s,

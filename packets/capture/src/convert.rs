@@ -58,17 +58,7 @@ mod track;
 
 use self::core::{Core, Seen};
 pub use change::{Change, Continuity, Identity, Used};
-
-/// A device's clock between two readings of the counter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DevicePair {
-    /// The count before.
-    pub before: Count,
-    /// The device's clock, ns on its own scale.
-    pub device_ns: i64,
-    /// The count after.
-    pub after: Count,
-}
+pub use truechimer_stamp::phc::DevicePair;
 
 /// Where to look for a clock page.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

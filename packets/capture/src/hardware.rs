@@ -2,7 +2,7 @@
 //!
 //! A card that can do it stamps packets as they pass the wire, by a clock of its own (PTP hardware
 //! clock, `/dev/ptpN`) that has nothing to do with the host's. [`Stamping`] has it do so, and
-//! [`DeviceClock`] reads that clock beside the counter.
+//! [`open_clock`] reads that clock beside the counter.
 //!
 //! Tried against made-up cards and clocks alone: no machine that this was written on has one.
 
@@ -10,4 +10,4 @@ mod card;
 mod clock;
 
 pub use card::Stamping;
-pub use clock::DeviceClock;
+pub use clock::{DeviceClock, open_clock};

@@ -225,7 +225,7 @@ impl PacketTap {
     }
 
     /// The number of the card's clock (`/dev/ptpN`), by which packets are stamped with
-    /// [`PacketOptions::hardware`]: what [`DeviceClock`](hardware::DeviceClock) is to be opened
+    /// [`PacketOptions::hardware`]: what [`open_clock`](hardware::open_clock) is to be opened
     /// with.
     #[must_use]
     pub fn device_clock(&self) -> Option<u32> {

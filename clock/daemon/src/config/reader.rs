@@ -5,7 +5,7 @@ use truechimer_config::{
     ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
 };
 use truechimer_engine::{
-    Asymmetry, NTP_PORT, NTS_PORT, POLL_RANGE, PpsConfig, SourceConfig, StepPolicy,
+    Asymmetry, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig, SourceConfig, StepPolicy,
 };
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
@@ -13,7 +13,7 @@ use truechimer_time::{Rate, Span};
 use super::Settings;
 use super::duration;
 use super::host::host_and_port;
-use super::pps;
+use super::refclock::{KINDS, OF_REFCLOCK, refclock};
 use crate::audit;
 use crate::clockbound::Wanted;
 use truechimer_metrics::Listen;
@@ -37,6 +37,7 @@ const TOP: &[&str] = &[
     "control",
     "replay-log",
     "state",
+    "sock-out",
     "leap-file",
     "max-wander-ppm",
     "accept-step-after",
@@ -61,13 +62,18 @@ const SOURCE: &[&str] = &[
     "asymmetry",
     "asymmetry-error",
     "pps",
+    "phc",
+    "shm",
+    "sock",
     "latency",
+    "error",
     "offset",
+    "scale",
+    "trust",
     "name",
 ];
-/// Which of a source's keys are for a pulse, and which for a server.
-const OF_PPS: &[&str] = &["pps", "latency", "offset", "name"];
-const OF_SERVER: &[&str] =
+/// Which of a source's keys are for a server.
+pub(super) const OF_SERVER: &[&str] =
     &["host", "poll", "burst", "noselect", "nts", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
@@ -75,7 +81,7 @@ const METRICS: &[&str] = &["listen"];
 const NTS: &[&str] = &["ca"];
 const AUDIT: &[&str] = &["directory", "interval", "max-mb"];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 7] = [
+pub(super) const TABLES: [Table<'_>; 7] = [
     ("the top of the file", TOP),
     ("[[source]]", SOURCE),
     ("[system-clock]", SYSTEM_CLOCK),
@@ -136,7 +142,7 @@ const FOREIGN: [(&[&str], &str); 21] = [
         ],
         "late packets are weighed by what their path does, not thrown away: leave it out",
     ),
-    (&["refclock"], "a pulse is [[source]] with pps = \"…\"; other reference clocks are not there"),
+    (&["refclock"], "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
     (&["driftfile", "dumpdir"], "that is `state`, which is kept by itself"),
     (&["makestep"], "that is `step` and `step-above` in [system-clock]"),
     (&["maxchange"], "that is `max-step`"),
@@ -156,7 +162,7 @@ const PORTS: [(&str, &str); 2] = [
     ("[metrics]", "it stands behind the address: listen = \"127.0.0.1:9924\""),
 ];
 
-fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
+pub(super) fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
     let port = PORTS.iter().find(|(name, _)| key == "port" && *name == table.0);
     let foreign = || FOREIGN.iter().find(|(keys, _)| keys.contains(&key));
     let hint = port.map(|(_, hint)| *hint).or_else(|| foreign().map(|(_, hint)| *hint));
@@ -178,6 +184,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "control" => settings.control = reader.place("control", value),
             "replay-log" => settings.replay_log = reader.path("replay-log", value),
             "state" => settings.state = reader.place("state", value),
+            "sock-out" => match reader.path("sock-out", value) {
+                Some(path) if path.is_absolute() => settings.sock_out = Some(path),
+                Some(_) => reader.wrong("sock-out", value, "must begin with /"),
+                None => {}
+            },
             "leap-file" => settings.leap_file = reader.place("leap-file", value),
             "max-wander-ppm" => {
                 if let Some(rate) = max_wander(reader, value) {
@@ -402,13 +413,14 @@ fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Set
 
 fn sources(reader: &mut Reader<'_>, value: &Value<'_>, settings: &mut Settings) {
     let mut sources: Vec<(SourceConfig, usize)> = Vec::new();
-    let mut pulses: Vec<(PpsConfig, usize)> = Vec::new();
+    let mut refclocks: Vec<(RefClockConfig, usize)> = Vec::new();
     for (at, table) in reader.tables("source", value) {
-        if table.get("pps").is_some() {
-            let Some(pulse) = pulse(reader, table) else { continue };
-            match pulses.iter().find(|(p, _)| p.path == pulse.path || p.name == pulse.name) {
-                Some((_, first)) => twice(reader, &pulse.name, at, *first),
-                None => pulses.push((pulse, at)),
+        if KINDS.iter().any(|(key, ..)| table.contains_key(*key)) {
+            let Some(new) = refclock(reader, table, at) else { continue };
+            let twin = |old: &RefClockConfig| old.is_same_clock(&new) || old.name == new.name;
+            match refclocks.iter().find(|(old, _)| twin(old)) {
+                Some((_, first)) => twice(reader, &new.name, at, *first),
+                None => refclocks.push((new, at)),
             }
             continue;
         }
@@ -426,43 +438,12 @@ fn sources(reader: &mut Reader<'_>, value: &Value<'_>, settings: &mut Settings) 
         reader.problem(*at, text);
     }
     settings.engine.sources = sources.into_iter().map(|(source, _)| source).collect();
-    settings.engine.pps = pulses.into_iter().map(|(pulse, _)| pulse).collect();
+    settings.engine.refclocks = refclocks.into_iter().map(|(refclock, _)| refclock).collect();
 }
 
 fn twice(reader: &mut Reader<'_>, name: &str, at: usize, first: usize) {
     let first = reader.line(first);
     reader.problem(at, format!("`{}` is a source already (line {first})", printable(name)));
-}
-
-/// A source that is a pulse per second.
-fn pulse(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<PpsConfig> {
-    let mut pulse = PpsConfig::new("");
-    let mut name = None;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "pps" => {
-                pulse.path = reader.text_of("pps", value, pps::path).unwrap_or_default();
-            }
-            "latency" => {
-                if let Some(span) = span(reader, "latency", value, "10us", pps::latency) {
-                    pulse.latency = span;
-                }
-            }
-            "offset" => {
-                if let Some(span) = span(reader, "offset", value, "250ns", pps::offset) {
-                    pulse.offset = span;
-                }
-            }
-            "name" => name = reader.text_of("name", value, pps::name),
-            other if OF_SERVER.contains(&other) => reader.problem(
-                key.span().start,
-                format!("`{other}` is for a server, and this source is a pulse: remove it"),
-            ),
-            other => unknown(reader, other, key.span().start, TABLES[1]),
-        }
-    }
-    pulse.name = name.unwrap_or_else(|| pulse.path.clone());
-    (!pulse.path.is_empty()).then_some(pulse)
 }
 
 /// A length of time that may also be in minutes and hours, up to a week.
@@ -494,7 +475,7 @@ fn max_step(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<Option<Span>> 
 }
 
 /// A length of time as text with its unit, within what `check` allows.
-fn span(
+pub(super) fn span(
     reader: &mut Reader<'_>,
     key: &str,
     value: &Value<'_>,
@@ -534,9 +515,11 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
             }
             "nts" => source.nts = reader.boolean("nts", value).unwrap_or(source.nts),
             "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
-            other if OF_PPS.contains(&other) => reader.problem(
+            other if OF_REFCLOCK.contains(&other) => reader.problem(
                 key.span().start,
-                format!("`{other}` is for a pulse: add pps = \"/dev/pps0\", or remove it"),
+                format!(
+                    "`{other}` is for a reference clock: add `pps`, `phc`, `shm` or `sock`, or remove it"
+                ),
             ),
             other => unknown(reader, other, key.span().start, TABLES[1]),
         }

@@ -28,7 +28,7 @@ pub struct Happened {
 /// Kinds of events and changes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum What {
-    /// A datagram came from a source, or an edge of a pulse.
+    /// A datagram came from a source, or a sample of a reference clock.
     Reply(Box<Heard>),
     /// The configuration was read again.
     Reload {
@@ -51,7 +51,7 @@ pub enum What {
     },
 }
 
-/// A datagram or an edge, and what the source's estimator knew once it had been taken in.
+/// A datagram or a sample, and what the source's estimator knew once it had been taken in.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Heard {
     /// The source's name.
@@ -128,7 +128,7 @@ impl Heard {
 
 /// An event before the engine has it.
 pub(super) struct Before {
-    /// The source's state, if the event is a reply to one, or an edge of it.
+    /// The source's state, if the event is a reply to one, or a sample of it.
     reply: Option<(SourceId, Count, SourceReport)>,
     reload: Option<usize>,
     status: Status,
@@ -143,7 +143,7 @@ impl Before {
                     let report = engine.source_report(*source, at);
                     report.map(|report| (*source, received.count, report))
                 }
-                Event::Edge { source, stamp, .. } => {
+                Event::Sample { source, stamp, .. } => {
                     let count = stamp.as_ref().map_or(at, |stamp| stamp.count);
                     engine.source_report(*source, at).map(|report| (*source, count, report))
                 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use truechimer_engine::{
-    Engine, HostCheck, Level, PpsConfig, SourceConfig, SourceId, SourceStatus,
+    Engine, HostCheck, Level, RefClockConfig, Shown, SourceConfig, SourceId, SourceStatus,
 };
 use truechimer_estimators::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
@@ -221,7 +221,10 @@ fn what_happens_is_told_in_order() {
 
 /// The log of a daemon that is given a pulse at second 8 and loses its server at 20.
 fn log_with_a_pulse() -> String {
-    let with = Config { pps: vec![PpsConfig::new("/dev/pps0")], ..config(&["192.0.2.1"], 16) };
+    let with = Config {
+        refclocks: vec![RefClockConfig::pulse("/dev/pps0")],
+        ..config(&["192.0.2.1"], 16)
+    };
     let edge = |second: u64| {
         let stamp = Stamp {
             count: Count(second * SECOND + 3_000),
@@ -230,11 +233,12 @@ fn log_with_a_pulse() -> String {
         };
         // One in ten was on no pair.
         let stamp = if second.is_multiple_of(10) { Err("no pairs".into()) } else { Ok(stamp) };
-        (second + 1, Event::Edge { source: SourceId(1), sequence: second, stamp })
+        let shown = Shown::PULSE;
+        (second + 1, Event::Sample { source: SourceId(1), sequence: second, stamp, shown })
     };
     let mut events = vec![(8, Event::Configure(with))];
     events.extend((9..60).map(edge));
-    let failed = Event::PpsFailed { source: SourceId(1), error: "gone".into() };
+    let failed = Event::RefClockFailed { source: SourceId(1), error: "gone".into() };
     events.push((61, failed));
     log_of(70, 20..70, events)
 }
@@ -292,6 +296,30 @@ fn logs_of_earlier_versions_are_read_or_say_what_to_do() {
         assert_eq!(*writer, Writer { version: "0.1.0".into(), format });
         assert!(error.to_string().contains("repeat it with that version, or leave"), "{error}");
     }
+}
+
+#[test]
+fn logs_of_before_there_were_other_reference_clocks_are_read() {
+    let new = log_with_a_pulse();
+    let words = [
+        ("{\"truechimer-replay\":7,", "{\"truechimer-replay\":6,"),
+        ("\"sample\":{", "\"edge\":{"),
+        (",\"shown\":{\"unix_ns\":0,\"pulse\":true,\"error\":0,\"leap\":0}", ""),
+        ("\"ref-clock-failed\":", "\"pps-failed\":"),
+        ("\"refclocks\":[{\"kind\":\"pulse\",", "\"pps\":[{"),
+        (
+            "\"error\":184467440737096,\"offset\":0,\"poll\":1,\"scale\":\"utc\"}",
+            "\"latency\":184467440737096,\"offset\":0}",
+        ),
+        ("\"kind\":\"pulse\",\"path\":\"/dev/pps0\",\"poll\":1}", "\"path\":\"/dev/pps0\"}"),
+    ];
+    let mut old = new.clone();
+    for (now, then) in words {
+        assert!(old.contains(now), "{now}");
+        old = old.replace(now, then);
+    }
+    assert!(!old.contains("refclock") && !old.contains("\"sample\""));
+    assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
 }
 
 #[test]

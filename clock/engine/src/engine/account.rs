@@ -18,8 +18,8 @@ use crate::event::{Saved, SourceId};
 use crate::hold_off;
 use crate::hold_off::{Agreed, Held};
 use crate::peer::Peer;
-use crate::pulse::Pulse;
-use crate::report::{Reason, Report, SourceReport, SourceStatus};
+use crate::refclock::RefClock;
+use crate::report::{Reason, Report, SourceKind, SourceReport, SourceStatus};
 use crate::source::{Source, canonical};
 
 /// Why the clock goes on by itself, by what [`Engine::held_off`] says.
@@ -39,14 +39,15 @@ impl Engine {
         let measured = self.selected().and_then(|peer| Some(peer.skew(&peer.estimate(now)?)));
         let reference = self.reference(now);
         let servers = self.sources.iter().map(|s| self.server(s, reference.as_ref(), now));
-        let pulses = self.pulses.iter().map(|p| self.pulse_report(p, reference.as_ref(), now));
+        let refclocks =
+            self.refclocks.iter().map(|r| self.refclock_report(r, reference.as_ref(), now));
         Report {
             at: now,
             hand: Some(self.hand),
             skew: measured,
             reason: self.reason(now),
             disputed: self.disputed(),
-            sources: servers.chain(pulses).collect(),
+            sources: servers.chain(refclocks).collect(),
         }
     }
 
@@ -61,20 +62,20 @@ impl Engine {
         SourceReport { reason, likely, ..source.report(now, self.utc(now), reference) }
     }
 
-    fn pulse_report(
+    fn refclock_report(
         &self,
-        pulse: &Pulse,
+        refclock: &RefClock,
         reference: Option<&(Instant, Option<String>)>,
         now: Count,
     ) -> SourceReport {
-        let reason = self.reason_of(&pulse.peer, pulse.unreachable(), now);
-        let likely = self.likely(&pulse.peer, now);
-        SourceReport { reason, likely, ..pulse.report(now, reference) }
+        let reason = self.reason_of(&refclock.peer, refclock.unreachable(), now);
+        let likely = self.likely(&refclock.peer, now);
+        SourceReport { reason, likely, ..refclock.report(now, reference) }
     }
 
     /// How far a source's own estimate is likely to be off, if that is less than its bound.
     fn likely(&self, peer: &Peer, now: Count) -> Option<Span> {
-        let estimate = peer.estimate(now)?;
+        let estimate = peer.estimate(now).filter(|_| peer.has_statistics())?;
         let (half, _) = estimate.spread.within(fraction(self.config.likely_doubt))?;
         Some(half).filter(|half| *half < estimate.bound)
     }
@@ -85,7 +86,7 @@ impl Engine {
         let ago = |since: Count| self.settings.nominal.span(now - since).max(Span::ZERO);
         let found = peer.trust.cause();
         if !found.is_some_and(Cause::comes_first)
-            && let Some(hold_off) = peer.hold_off(now).filter(|_| !peer.is_pulse)
+            && let Some(hold_off) = peer.hold_off(now).filter(|_| !peer.narrows())
         {
             let barred = peer.trust.bar.is_some();
             return Some(Reason::held_off(&hold_off, barred, ago(hold_off.since)));
@@ -152,8 +153,8 @@ impl Engine {
         let reference = self.reference(now);
         let server = self.sources.iter().find(|s| s.id() == id);
         let server = server.map(|server| self.server(server, reference.as_ref(), now));
-        let pulse = || self.pulses.iter().find(|p| p.peer.id == id);
-        server.or_else(|| Some(self.pulse_report(pulse()?, reference.as_ref(), now)))
+        let refclock = || self.refclocks.iter().find(|r| r.peer.id == id);
+        server.or_else(|| Some(self.refclock_report(refclock()?, reference.as_ref(), now)))
     }
 
     /// Standard uncertainty of the published difference clock's rate, by measured noise alone; none
@@ -167,8 +168,15 @@ impl Engine {
     #[must_use]
     pub fn followed(&self) -> Option<Reference> {
         let selected = self.selected()?;
-        if selected.is_pulse {
-            return Some(Reference { stratum: 0, id: *b"PPS\0", port: 0, ipv6: false });
+        let id = match selected.kind {
+            SourceKind::Server => None,
+            SourceKind::Pulse => Some(*b"PPS\0"),
+            SourceKind::Phc => Some(*b"PHC\0"),
+            SourceKind::Shm => Some(*b"SHM\0"),
+            SourceKind::Sock => Some(*b"SOCK"),
+        };
+        if let Some(id) = id {
+            return Some(Reference { stratum: 0, id, port: 0, ipv6: false });
         }
         let source = self.sources.iter().find(|source| source.id() == selected.id)?;
         let address = canonical(source.address()?);

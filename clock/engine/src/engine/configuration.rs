@@ -9,7 +9,7 @@ use truechimer_time::Count;
 use super::{Engine, Known};
 use crate::config::Config;
 use crate::event::{Action, SourceId};
-use crate::pulse::Pulse;
+use crate::refclock::RefClock;
 use crate::source::{Basis, Source};
 
 impl Engine {
@@ -80,28 +80,31 @@ impl Engine {
         self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
         lost_selected |= old.values().any(led);
         actions.extend(old.values().map(|s| Action::Close { source: s.id() }));
-        let mut old = core::mem::take(&mut self.pulses);
-        for wanted in &config.pps {
-            if self.pulses.iter().any(|p| p.config.path == wanted.path) {
+        let mut old = core::mem::take(&mut self.refclocks);
+        for wanted in &config.refclocks {
+            if self.refclocks.iter().any(|r| r.config.is_same_clock(wanted)) {
                 continue;
             }
-            let kept = old.iter().position(|p| p.is(wanted)).map(|index| old.remove(index));
-            let pulse = match kept {
-                Some(mut pulse) => {
-                    pulse.reconfigure(wanted.clone());
-                    pulse.peer.filter.set_max_wander(config.max_wander);
-                    pulse
+            let kept = old.iter().position(|r| r.is(wanted)).map(|index| old.remove(index));
+            let refclock = match kept {
+                Some(mut refclock) => {
+                    refclock.reconfigure(wanted.clone());
+                    refclock.peer.filter.set_max_wander(config.max_wander);
+                    if refclock.votes() {
+                        refclock.peer.filter.set_accept_step_after(config.accept_step_after);
+                    }
+                    refclock
                 }
                 None => {
                     let id = SourceId(self.next_id);
                     self.next_id += 1;
-                    Pulse::new(id, wanted.clone(), &*self.method, basis, at)
+                    RefClock::new(id, wanted.clone(), &*self.method, basis, at)
                 }
             };
-            self.pulses.push(pulse);
+            self.refclocks.push(refclock);
         }
-        lost_selected |= old.iter().any(|p| p.peer.trust.is_selected());
-        actions.extend(old.iter().map(|p| Action::Close { source: p.peer.id }));
+        lost_selected |= old.iter().any(|r| r.peer.trust.is_selected());
+        actions.extend(old.iter().map(|r| Action::Close { source: r.peer.id }));
         if self.config.discipline && !config.discipline {
             actions.extend(self.servo.rest().map(Action::Steer));
             actions.extend(self.kernel.nothing().map(Action::Steer));

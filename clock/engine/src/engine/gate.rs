@@ -22,7 +22,7 @@ use crate::bar::{Bar, Witness, remedies, remedy};
 use crate::cause::Cause;
 use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
 use crate::hold_off::{is_said, time};
-use crate::peer::HoldOff;
+use crate::peer::{HoldOff, Peer};
 use crate::report::SourceStatus;
 use crate::selection::Chosen;
 use crate::source::Source;
@@ -126,9 +126,9 @@ fn is_zone(off: Span) -> bool {
         && (ZONES - ZONES_TO_WITHIN..=ZONES_REACH + ZONES_TO_WITHIN).contains(&off)
 }
 
-/// Whether a server that counts agrees with the time as it was just chosen.
-fn agrees(source: &Source) -> bool {
-    source.peer.trust.agrees() && source.votes() && source.peer.is_proven()
+/// Whether a source that has a vote agrees with the time as it was just chosen.
+fn agrees(peer: &&Peer) -> bool {
+    peer.trust.agrees() && peer.is_proven()
 }
 
 impl Gate {
@@ -168,14 +168,20 @@ impl Engine {
 
     /// How many servers must agree.
     pub(super) fn least(&self) -> usize {
-        let voters = self.sources.iter().filter(|s| s.votes()).count();
+        let voters = self.voting().count();
         let default = if voters >= 3 { 2 } else { 1 };
         self.config.min_sources.map_or(default, |least| usize::try_from(least).unwrap_or(voters))
     }
 
-    /// How many servers agree with the time as it was just chosen.
+    /// The sources that have a vote: servers, and reference clocks that are trusted.
+    fn voting(&self) -> impl Iterator<Item = &Peer> {
+        let servers = self.sources.iter().filter(|s| s.votes()).map(|s| &s.peer);
+        servers.chain(self.refclocks.iter().filter(|r| r.votes()).map(|r| &r.peer))
+    }
+
+    /// How many of those agree with the time as it was just chosen.
     pub(super) fn agreeing(&self) -> usize {
-        self.sources.iter().filter(|source| agrees(source)).count()
+        self.voting().filter(agrees).count()
     }
 
     /// Hand that stands against a move: what was published last, if it was promised and is the word
@@ -293,7 +299,7 @@ impl Engine {
             return Ok(());
         }
         let all = self.votes(at).iter().flatten().count();
-        let said = self.sources.iter().filter(|s| agrees(s) && s.hold_off(at).is_none()).count();
+        let said = self.voting().filter(|s| agrees(s) && s.hold_off(at).is_none()).count();
         let majority = all - all.saturating_sub(1) / 2;
         if said < majority { Err(Bar::Undecided { said, majority }) } else { Ok(()) }
     }
@@ -340,9 +346,9 @@ impl Engine {
     /// A lone server's first time is published, and this machine has nothing to hold against it:
     /// the user is to know by whose word the clock goes, once for each such server.
     fn goes_unwitnessed(&mut self) {
-        let teller = self.sources.iter().find(|source| agrees(source)).map(Source::name);
-        if let Some(name) = teller.filter(|name| self.gate.alone.as_deref() != Some(*name)) {
-            (self.gate.alone, self.gate.tells_alone) = (Some(name.to_owned()), true);
+        let teller = self.voting().find(agrees).map(|peer| peer.name.clone());
+        if let Some(name) = teller.filter(|name| self.gate.alone.as_ref() != Some(name)) {
+            (self.gate.alone, self.gate.tells_alone) = (Some(name), true);
         }
     }
 
@@ -485,7 +491,7 @@ impl Engine {
     /// Nobody has a part: those that agree with one another are held off.
     fn leave_out(&mut self, bar: Bar, by: Option<Span>, at: Count) {
         let servers = self.sources.iter_mut().map(|source| &mut source.peer);
-        let peers = servers.chain(self.pulses.iter_mut().map(|pulse| &mut pulse.peer));
+        let peers = servers.chain(self.refclocks.iter_mut().map(|refclock| &mut refclock.peer));
         for peer in peers.filter(|peer| peer.trust.agrees()) {
             peer.trust.set(SourceStatus::Truechimer, Some(Cause::Limit(bar, by)));
         }

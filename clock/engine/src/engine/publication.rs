@@ -1,6 +1,6 @@
 //! From what the sources say to the hand that is published.
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,8 +20,8 @@ use crate::few::Few;
 use crate::hold_off::{Moved, Opinion};
 use crate::method::Candidate;
 use crate::peer::Peer;
-use crate::pulse::Numbering;
-use crate::report::SourceStatus;
+use crate::refclock::{Numbering, RefClock};
+use crate::report::{SourceKind, SourceStatus};
 use crate::selection::{Chosen, Voter};
 use crate::source::{Heard, Source, canonical};
 use crate::{hold_off, selection};
@@ -215,7 +215,11 @@ impl Engine {
             (Status::Synchronised, _) => write!(reason, "following {name} and {others} more"),
             (_, Some(held)) => write!(reason, "{}", held_against(&held)),
             (_, None) => {
-                let sample = if peer.is_pulse { "edge" } else { "reply" };
+                let sample = match peer.kind {
+                    SourceKind::Server => "reply",
+                    SourceKind::Pulse => "edge",
+                    _ => "sample",
+                };
                 let what = format!("no usable {sample} from {name} for");
                 let written = write!(reason, "{what} {}", peer.age(&estimate, at));
                 quiet = Some(Quiet { what, since: estimate.heard, smears });
@@ -321,8 +325,11 @@ impl Engine {
 
     /// Why nobody's word could be used so far.
     pub(super) fn why_unanswered(&self, at: Count) -> String {
+        let trouble = |r: &RefClock| r.peer.trouble.clone().map(Cow::into_owned);
+        let servers = || self.sources.iter().filter_map(|s| Some((s.name(), s.trouble(at, None)?)));
+        let trusted = || self.refclocks.iter().filter(|refclock| refclock.votes());
         let troubles =
-            || self.sources.iter().filter_map(|s| Some((s.name(), s.trouble(at, None)?)));
+            || servers().chain(trusted().filter_map(|r| Some((r.peer.name.as_str(), trouble(r)?))));
         match (troubles().next(), troubles().count()) {
             (None, _) => "no source has answered yet".into(),
             (Some((name, trouble)), 1) => format!("no usable reply yet: {name}: {trouble}"),
@@ -410,15 +417,15 @@ impl Engine {
     fn chosen(&mut self, at: Count) -> Option<Chosen> {
         let votes = self.votes(at);
         let to_come = self.to_come(at);
-        let (nominal, all) = (self.settings.nominal, self.sources.len() + self.pulses.len());
+        let (nominal, all) = (self.settings.nominal, self.sources.len() + self.refclocks.len());
         let (single, doubt) = (self.follows_one(), self.config.likely_doubt);
         let servers = self.sources.iter_mut().zip(votes);
         let servers = servers.map(|(source, estimate)| Voter { peer: &mut source.peer, estimate });
-        let pulses = self.pulses.iter_mut().map(|pulse| {
-            let estimate = pulse.peer.estimate(at);
-            Voter { peer: &mut pulse.peer, estimate }
+        let refclocks = self.refclocks.iter_mut().map(|refclock| {
+            let estimate = refclock.peer.estimate(at);
+            Voter { peer: &mut refclock.peer, estimate }
         });
-        let mut voters: Few<Voter<'_>> = servers.chain(pulses).collect();
+        let mut voters: Few<Voter<'_>> = servers.chain(refclocks).collect();
         let preferred = {
             let candidates: Few<Candidate<'_>> =
                 voters.iter().filter_map(Voter::candidate).collect();
@@ -488,8 +495,9 @@ impl Engine {
         self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
     }
 
-    /// Votes of the sources. Two that turn out to be the same server have one vote, and one that
-    /// has been silent for long has none.
+    /// Votes of the servers, in their order, and after them of the reference clocks that have one. Two
+    /// that turn out to be the same server have one vote, and one that has been silent for long has
+    /// none.
     pub(super) fn votes(&mut self, at: Count) -> Few<Option<Estimate>> {
         let timed_out = self.timed_out(at);
         // Those that smear are not mixed with those that do not.
@@ -522,6 +530,8 @@ impl Engine {
             }
             votes.push(one.filter(|_| first.is_none()).map(|(_, estimate)| estimate));
         }
+        let trusted = self.refclocks.iter().filter(|refclock| refclock.votes());
+        votes.extend(trusted.map(|refclock| refclock.peer.estimate(at)));
         votes
     }
 

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, POLL_RANGE, PpsConfig, RtcReading, SourceConfig,
-    SourceId, Start, Steer, StepPolicy, SystemReading,
+    Action, Config, Engine, Event, HostCheck, POLL_RANGE, RefClockConfig, RefClockKind, RtcReading,
+    Scale, Shown, SourceConfig, SourceId, Start, Steer, StepPolicy, SystemReading,
 };
 use truechimer_estimators::{Kind, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
@@ -33,8 +33,8 @@ enum Happens {
     Datagram { source: u32, from: usize, stamps: [(u64, i64); 2], packet: Vec<u8> },
     /// A reply to the newest request, with these bytes of it changed, and any stamps.
     Damaged { source: u32, stamps: [(u64, i64); 2], changes: Vec<(usize, u8)>, times: [u64; 2] },
-    /// An edge of the pulse, so far from the second, ns.
-    Edge { source: u32, late: i64 },
+    /// A sample of a reference clock at the second, so late, ns; its time is that far off.
+    Sample { source: u32, late: i64, shown: Shown },
     /// An event that needs nothing from the world.
     Other(Event),
     /// Waits for the engine's next deadline.
@@ -65,22 +65,29 @@ fn config() -> impl Strategy<Value = Config> {
             let poll = if odd { [0, u32::MAX][n % 2] } else { 1 << poll };
             SourceConfig { poll, burst, no_select, ..SourceConfig::new(format!("host{n}")) }
         });
-    let pulse = (0usize..3, number(), signed()).prop_map(|(n, latency, offset)| PpsConfig {
-        latency: Span::from_nanos((latency >> 1) as i64),
-        offset: Span::from_nanos(offset),
-        ..PpsConfig::new(format!("/dev/pps{n}"))
+    let refclock = (0usize..3, number(), signed(), 0u32..99, any::<bool>(), 0usize..12);
+    let refclock = refclock.prop_map(|(n, error, offset, poll, trust, kind)| {
+        use RefClockKind::{Phc, Pulse, Shm, Sock};
+        let (kind, scale) = ([Pulse, Phc, Shm, Sock][kind % 4], kind / 4);
+        RefClockConfig {
+            offset: Span::from_nanos(offset),
+            poll,
+            trust,
+            scale: [Scale::Auto, Scale::Utc, Scale::Tai][scale],
+            ..RefClockConfig::new(kind, format!("{n}"), Span::from_nanos((error >> 1) as i64))
+        }
     });
     let sources = proptest::collection::vec(source, 0..4);
-    let pulses = proptest::collection::vec(pulse, 0..3);
+    let refclocks = proptest::collection::vec(refclock, 0..3);
     let steps = [StepPolicy::Start, StepPolicy::Never, StepPolicy::Always];
     let gate = (proptest::option::of(signed()), proptest::option::of(0u32..5));
     let step = prop::sample::select(steps.to_vec());
-    (sources, pulses, signed(), any::<bool>(), step, gate).prop_map(
-        |(sources, pps, wander, discipline, step, (limit, least))| Config {
+    (sources, refclocks, signed(), any::<bool>(), step, gate).prop_map(
+        |(sources, refclocks, wander, discipline, step, (limit, least))| Config {
             max_step: limit.map(Span::from_nanos),
             min_sources: least,
             sources,
-            pps,
+            refclocks,
             max_wander: Rate::from_ppb(wander.checked_abs().unwrap_or(0) % 1_000_000),
             discipline,
             step,
@@ -99,6 +106,17 @@ fn leaps() -> impl Strategy<Value = Leaps> {
         .prop_map(|(tai_offset, known, last, next)| Leaps { tai_offset, known, last, next })
 }
 
+/// A time that a reference clock shows, added to the true one where it is sent by the world.
+fn shown() -> impl Strategy<Value = Shown> {
+    let unix_ns = prop_oneof![Just(0i64), Just(37 * SECOND), signed()];
+    (unix_ns, any::<bool>(), signed(), 0u8..5).prop_map(|(unix_ns, pulse, error, leap)| Shown {
+        unix_ns,
+        pulse,
+        error: Span::from_nanos(error),
+        leap,
+    })
+}
+
 fn other() -> impl Strategy<Value = Event> {
     let check = (number(), signed(), signed(), signed()).prop_map(
         |(count, raw_ns, suspended_ns, width)| {
@@ -115,8 +133,8 @@ fn other() -> impl Strategy<Value = Event> {
     });
     let id = || (0u32..9).prop_map(SourceId);
     let addresses = proptest::collection::vec((0usize..9).prop_map(address), 0..4);
-    let edge = (id(), number(), number(), signed(), 0u8..8).prop_map(
-        |(source, sequence, count, error, kind)| Event::Edge {
+    let sample = (id(), (number(), number(), signed()), 0u8..8, shown()).prop_map(
+        |(source, (sequence, count, error), kind, shown)| Event::Sample {
             source,
             sequence,
             stamp: match kind {
@@ -127,11 +145,12 @@ fn other() -> impl Strategy<Value = Event> {
                     method: StampMethod::Kernel,
                 }),
             },
+            shown,
         },
     );
     prop_oneof![
-        2 => edge,
-        1 => id().prop_map(|source| Event::PpsFailed { source, error: "gone".into() }),
+        2 => sample,
+        1 => id().prop_map(|source| Event::RefClockFailed { source, error: "gone".into() }),
         4 => Just(Event::Timer),
         2 => check,
         1 => reading,
@@ -178,8 +197,8 @@ fn happens() -> impl Strategy<Value = Happens> {
             .prop_map(|(source, from, stamps, packet)| Happens::Datagram { source, from, stamps, packet }),
         2 => (0u32..6, stamps(), changes, any::<[u64; 2]>())
             .prop_map(|(source, stamps, changes, times)| Happens::Damaged { source, stamps, changes, times }),
-        6 => (0u32..9, prop_oneof![0i64..20_000, signed()])
-            .prop_map(|(source, late)| Happens::Edge { source, late }),
+        6 => (0u32..9, prop_oneof![0i64..20_000, signed()], shown())
+            .prop_map(|(source, late, shown)| Happens::Sample { source, late, shown }),
         6 => other().prop_map(Happens::Other),
         8 => Just(Happens::Deadline),
     ]
@@ -256,7 +275,7 @@ struct World {
 
 impl World {
     fn new(kind: Kind, config: Config, start: Start) -> World {
-        let (origin, sources) = (start.at, config.sources.len() + config.pps.len());
+        let (origin, sources) = (start.at, config.sources.len() + config.refclocks.len());
         let (engine, actions) = Engine::with_method(config, start, kind.method());
         let mut world = World {
             engine,
@@ -273,7 +292,7 @@ impl World {
 
     fn event(&mut self, event: Event) {
         if let Event::Configure(config) = &event {
-            self.config = config.sources.len() + config.pps.len();
+            self.config = config.sources.len() + config.refclocks.len();
         }
         let actions = self.engine.handle(self.now, event);
         self.carry_out(actions);
@@ -331,12 +350,14 @@ impl World {
                 self.event(Event::Timer);
             }
             Happens::Other(event) => self.event(event.clone()),
-            Happens::Edge { source, late } => {
+            Happens::Sample { source, late, shown } => {
                 let seconds = (self.now - self.origin).0.div_euclid(SECOND);
                 let edge = self.origin + CountSpan(seconds.wrapping_mul(SECOND));
                 let stamp = Ok(stamp((edge.0.wrapping_add(*late as u64), 500)));
-                let sequence = seconds as u64;
-                self.event(Event::Edge { source: SourceId(*source), sequence, stamp });
+                let (source, sequence) = (SourceId(*source), seconds as u64);
+                let true_ns = seconds.wrapping_add(BEGIN as i64).wrapping_mul(SECOND);
+                let shown = Shown { unix_ns: shown.unix_ns.wrapping_add(true_ns), ..*shown };
+                self.event(Event::Sample { source, sequence, stamp, shown });
             }
             Happens::Answer { source, there, back, off } => {
                 let source = SourceId(*source);

@@ -18,6 +18,7 @@ mod held;
 mod news;
 mod panic;
 mod pulses;
+mod refclocks;
 mod silent;
 mod sources;
 mod story;

@@ -4,7 +4,7 @@
 use crate::world::{self, ORIGIN, World, config, start, truth};
 use proptest::prelude::*;
 use truechimer_engine::{
-    Engine, Event, HostCheck, PpsConfig, SourceId, SourceReport, SourceStatus,
+    Engine, Event, HostCheck, RefClockConfig, Shown, SourceId, SourceReport, SourceStatus,
 };
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Leap, Leaps, Span, Stamp, StampMethod};
@@ -24,8 +24,8 @@ struct Bench {
     edges: bool,
 }
 
-fn pulse() -> PpsConfig {
-    PpsConfig { name: "gps".into(), ..PpsConfig::new("/dev/pps0") }
+fn pulse() -> RefClockConfig {
+    RefClockConfig { name: "gps".into(), ..RefClockConfig::pulse("/dev/pps0") }
 }
 
 impl Bench {
@@ -33,12 +33,12 @@ impl Bench {
         Bench::with(hosts, pulse())
     }
 
-    fn with(hosts: &[&str], pulse: PpsConfig) -> Bench {
+    fn with(hosts: &[&str], pulse: RefClockConfig) -> Bench {
         Bench::from(World::new(hosts, start()), hosts, pulse)
     }
 
-    fn from(mut world: World, hosts: &[&str], pulse: PpsConfig) -> Bench {
-        let config = truechimer_engine::Config { pps: vec![pulse], ..config(hosts) };
+    fn from(mut world: World, hosts: &[&str], pulse: RefClockConfig) -> Bench {
+        let config = truechimer_engine::Config { refclocks: vec![pulse], ..config(hosts) };
         world.event(Event::Configure(config));
         let id = *world.watched.keys().next().expect("it is opened");
         Bench { world, id, sequence: 0, off: 0, edges: true }
@@ -53,7 +53,7 @@ impl Bench {
         self.sequence += 1;
         let (source, sequence) = (self.id, self.sequence);
         self.world.now = self.world.now.latest(stamp.count + CountSpan(1_000_000));
-        self.world.event(Event::Edge { source, sequence, stamp: Ok(stamp) });
+        self.world.event(Event::Sample { source, sequence, stamp: Ok(stamp), shown: Shown::PULSE });
     }
 
     /// The next edge that is not before now.
@@ -193,7 +193,8 @@ fn a_wrong_rate_and_doubles_are_refused_by_name() {
     bench.sequence -= 1;
     bench.edge(at);
     assert_eq!(bench.refused("duplicate"), 2, "the same number");
-    let event = Event::Edge { source: bench.id, sequence: 9999, stamp: Err("no pairs".into()) };
+    let (source, stamp) = (bench.id, Err("no pairs".into()));
+    let event = Event::Sample { source, sequence: 9999, stamp, shown: Shown::PULSE };
     bench.world.event(event);
     assert_eq!(bench.refused("no-stamp"), 1);
 }
@@ -338,10 +339,10 @@ fn edges_that_are_numbered_by_servers_that_are_held_off_are_not_published() {
 
 #[test]
 fn two_pulses_that_contradict_each_other_are_both_left() {
-    let second = PpsConfig { name: "other".into(), ..PpsConfig::new("/dev/pps1") };
+    let second = RefClockConfig { name: "other".into(), ..RefClockConfig::pulse("/dev/pps1") };
     let mut world = World::new(&["s1"], start());
-    let pps = vec![pulse(), second];
-    let both = truechimer_engine::Config { pps, ..config(&["s1"]) };
+    let refclocks = vec![pulse(), second];
+    let both = truechimer_engine::Config { refclocks, ..config(&["s1"]) };
     world.event(Event::Configure(both));
     let ids: Vec<SourceId> = world.watched.keys().copied().collect();
     for n in 2..60i64 {
@@ -350,7 +351,8 @@ fn two_pulses_that_contradict_each_other_are_both_left() {
             let at = (world.now.0 as i64).div_euclid(SECOND) * SECOND + off + LATE - SECOND;
             let count = Count(at as u64);
             let stamp = Stamp { count, error: CountSpan(100), method: StampMethod::Kernel };
-            world.event(Event::Edge { source: *id, sequence: n as u64, stamp: Ok(stamp) });
+            let (source, sequence, stamp) = (*id, n as u64, Ok(stamp));
+            world.event(Event::Sample { source, sequence, stamp, shown: Shown::PULSE });
         }
     }
     let report = world.engine.report(world.now);
@@ -385,7 +387,7 @@ fn a_leap_second_is_a_second() {
 fn an_offset_is_taken_off() {
     // The pulse marks the second 200 ms after it has begun, as the end of a pulse may.
     let offset = Span::from_millis(200);
-    let mut bench = Bench::with(&["s1"], PpsConfig { offset, ..pulse() });
+    let mut bench = Bench::with(&["s1"], RefClockConfig { offset, ..pulse() });
     bench.off = 200_000_000;
     bench.run(30);
     assert_eq!(bench.report().accepted, 30, "{:?}", bench.report());
@@ -400,7 +402,7 @@ fn what_cannot_be_opened_is_tried_again_ever_more_seldom() {
     let mut opened = Vec::new();
     for _ in 0..8 {
         bench.world.watched.clear();
-        bench.world.event(Event::PpsFailed { source, error: error.clone() });
+        bench.world.event(Event::RefClockFailed { source, error: error.clone() });
         let since = bench.world.now;
         while bench.world.watched.is_empty() {
             bench.world.run(1);
@@ -413,7 +415,7 @@ fn what_cannot_be_opened_is_tried_again_ever_more_seldom() {
     assert_eq!(bench.refused("unreadable"), 8);
     bench.run(5);
     bench.world.watched.clear();
-    bench.world.event(Event::PpsFailed { source, error });
+    bench.world.event(Event::RefClockFailed { source, error });
     bench.world.run(3);
     assert!(!bench.world.watched.is_empty(), "after an edge it is tried soon again");
 }
@@ -422,11 +424,12 @@ fn what_cannot_be_opened_is_tried_again_ever_more_seldom() {
 fn a_configuration_changes_pulses() {
     let mut bench = Bench::new(&["s1"]);
     bench.run(30);
-    let with = |pps: Vec<PpsConfig>| truechimer_engine::Config { pps, ..config(&["s1"]) };
-    let named = PpsConfig { name: "roof".into(), ..pulse() };
+    let with =
+        |refclocks: Vec<RefClockConfig>| truechimer_engine::Config { refclocks, ..config(&["s1"]) };
+    let named = RefClockConfig { name: "roof".into(), ..pulse() };
     bench.world.event(Event::Configure(with(vec![named])));
     assert_eq!((bench.report().name.as_str(), bench.report().accepted), ("roof", 30));
-    let slow = PpsConfig { latency: Span::from_micros(50), ..pulse() };
+    let slow = RefClockConfig { error: Span::from_micros(50), ..pulse() };
     bench.world.event(Event::Configure(with(vec![slow])));
     assert!(bench.world.engine.source_report(bench.id, bench.world.now).is_none());
     assert_eq!(bench.world.watched.len(), 1, "the old one is closed, the new one opened");
@@ -477,7 +480,7 @@ proptest! {
                 _ => Ok(Stamp { count, error: CountSpan(error), method: StampMethod::Kernel }),
             };
             let (source, sequence) = (bench.id, bench.sequence);
-            bench.world.event(Event::Edge { source, sequence, stamp });
+            bench.world.event(Event::Sample { source, sequence, stamp, shown: Shown::PULSE });
             let hand = *bench.world.hand();
             let error = hand.time_at(bench.world.now) - truth(bench.world.now);
             // Three honest servers 0.1 ms away: the truth is never further from the clock than

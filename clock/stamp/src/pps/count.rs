@@ -60,6 +60,12 @@ impl EdgeLog {
         }
     }
 
+    /// A log of what may be shown this much later than it happened: a program may take its time.
+    #[must_use]
+    pub fn shown_within(self, shown: Span) -> EdgeLog {
+        EdgeLog { shown: self.log.period().counts(shown), ..self }
+    }
+
     /// Takes a pair: to be called before each look for an edge.
     pub fn look(&mut self) -> HostPair {
         let pair = self.log.take(self.counter);

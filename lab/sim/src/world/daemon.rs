@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use truechimer_engine::{Action, Engine, Event, Level, SourceId, Start, Steer};
+use truechimer_engine::{Action, Engine, Event, Level, Shown, SourceId, Start, Steer};
 use truechimer_ntp::{HEADER_LEN, Packet};
 use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
@@ -241,7 +241,8 @@ impl World<'_> {
         let stamp = self.host.edge(edge.stamped, edge.noise, edge.stated(t));
         let source = self.servers.len() + pulse;
         let id = SourceId(source as u32);
-        self.handle(t, Event::Edge { source: id, sequence: edge.sequence, stamp: Ok(stamp) });
+        let (sequence, shown) = (edge.sequence, Shown::PULSE);
+        self.handle(t, Event::Sample { source: id, sequence, stamp: Ok(stamp), shown });
         self.keep_edge(t, source, &edge, stamp);
         self.drain(t);
         self.set_alarm(t);

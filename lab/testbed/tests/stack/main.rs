@@ -23,6 +23,7 @@ mod moved;
 mod nts;
 mod pods;
 mod pps;
+mod refclocks;
 mod relay;
 mod replay;
 mod sandbox;

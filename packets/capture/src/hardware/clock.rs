@@ -1,219 +1,37 @@
-//! A card's clock, read beside the counter.
+//! A card's clock for stamps, by its number.
 
-use std::fmt;
-use std::fs::File;
 use std::io;
+use std::path::Path;
 
-use truechimer_counter::{Counter, HostPair, nominal, realtime_pair, resolution};
-use truechimer_stamp::{PairLog, Window, ptp};
-use truechimer_time::Count;
+use truechimer_counter::{Counter, nominal, resolution};
+pub use truechimer_stamp::phc::DeviceClock;
 
-use crate::convert::DevicePair;
 use crate::tap::TapError;
 
-/// How many readings the narrowest pair is taken of.
-const TRIES: u32 = 8;
-
-/// Questions to a clock, times in ns; a trait so that one can be made up. `None` stands for what no
-/// clock shows.
-pub(super) trait Device: Send {
-    /// The clock and `CLOCK_REALTIME` at the very same moment, by hardware.
-    fn precise(&mut self) -> io::Result<[Option<i64>; 2]>;
-    /// Readings of the clock, each between two of `CLOCK_REALTIME`.
-    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>>;
-    /// The clock alone.
-    fn read(&mut self) -> io::Result<i64>;
-}
-
-/// How many readings are asked for at once: the narrowest is used.
-const READINGS: u32 = 5;
-
-impl Device for File {
-    fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
-        ptp::precise(self)
-    }
-
-    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
-        ptp::extended(self, READINGS)
-    }
-
-    fn read(&mut self) -> io::Result<i64> {
-        ptp::read(self)
-    }
-}
-
-/// The counter and the host's clocks, for the same reason.
-pub(super) trait Host: Send {
-    fn pair(&mut self) -> HostPair;
-    fn count(&mut self) -> Count;
-}
-
-impl Host for Counter {
-    fn pair(&mut self) -> HostPair {
-        realtime_pair(*self, TRIES)
-    }
-
-    fn count(&mut self) -> Count {
-        self.fenced().read()
-    }
-}
-
-/// How the clock is compared with the counter, the best first.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
-    /// `PTP_SYS_OFFSET_PRECISE`: the hardware reads both at once.
-    Precise,
-    /// `PTP_SYS_OFFSET_EXTENDED`: the driver reads the clock between two readings of the host's.
-    Extended,
-    /// The counter is read before and after the call that reads the clock.
-    Around,
-}
-
-impl Way {
-    /// The one to try when this is not to be had.
-    fn after(self) -> Option<Way> {
-        match self {
-            Way::Precise => Some(Way::Extended),
-            Way::Extended => Some(Way::Around),
-            Way::Around => None,
-        }
-    }
-}
-
-/// A PTP hardware clock.
-pub struct DeviceClock {
-    device: Box<dyn Device>,
-    host: Box<dyn Host>,
-    log: PairLog,
-    way: Way,
-}
-
-impl DeviceClock {
-    /// Opens `/dev/ptpN`, to be compared with a counter.
-    ///
-    /// # Errors
-    /// If there is none, it may not be read, or the counter's rate is not known.
-    pub fn open(number: u32, counter: Counter) -> Result<DeviceClock, TapError> {
-        let path = format!("/dev/ptp{number}");
-        let failed = |why: String, mend: Option<String>| TapError {
-            doing: format!("opening the card's clock, {path}"),
-            why,
-            mend,
-        };
-        let device = File::open(&path).map_err(|why| {
-            let mend = (why.kind() == io::ErrorKind::PermissionDenied)
-                .then(|| format!("run as root, or `sudo chmod a+r {path}`"));
-            failed(why.to_string(), mend)
-        })?;
-        let period = nominal(counter).map_err(|why| failed(why.to_string(), None))?.period;
-        let log = PairLog::new(period, resolution(counter));
-        let mut clock = DeviceClock::new(Box::new(device), Box::new(counter), log);
-        clock.pair().map_err(|why| failed(why.to_string(), None))?;
-        Ok(clock)
-    }
-
-    pub(super) fn new(device: Box<dyn Device>, host: Box<dyn Host>, log: PairLog) -> DeviceClock {
-        DeviceClock { device, host, log, way: Way::Precise }
-    }
-
-    /// Reads the clock beside the counter now: 2 to 20 µs, mostly the card's.
-    ///
-    /// # Errors
-    /// If the clock cannot be read (any more).
-    pub fn pair(&mut self) -> io::Result<DevicePair> {
-        loop {
-            let first = self.host.pair();
-            let start = self.host.count();
-            let answer = self.read();
-            let end = self.host.count();
-            let second = self.host.pair();
-            let readings = match answer {
-                Ok(readings) => readings,
-                Err(why) => match self.way.after() {
-                    Some(next) if is_lacking(&why) => {
-                        self.way = next;
-                        continue;
-                    }
-                    _ => return Err(why),
-                },
-            };
-            self.log.clear();
-            self.log.push(first);
-            self.log.push(second);
-            let window = Window { earliest: start, latest: end };
-            let narrowed = readings
-                .iter()
-                .filter_map(|reading| narrow(&self.log, window, *reading))
-                .min_by_key(|pair| (pair.after - pair.before).0);
-            // Where the host's clock did something odd meanwhile, the counts around it all hold.
-            let around = readings.first().map(|[_, device_ns, _]| DevicePair {
-                before: start,
-                device_ns: *device_ns,
-                after: end,
-            });
-            let pair = narrowed.or(around).ok_or(io::ErrorKind::InvalidData)?;
-            return Ok(pair);
-        }
-    }
-
-    /// The host's clock before, the device's, and the host's after. Where the host's was not read,
-    /// it is `i64::MIN` and `i64::MAX`.
-    fn read(&mut self) -> io::Result<Vec<[i64; 3]>> {
-        Ok(match self.way {
-            Way::Precise => match self.device.precise()? {
-                [Some(device), Some(host)] => vec![[host, device, host]],
-                _ => Vec::new(),
-            },
-            Way::Extended => {
-                let all = self.device.extended()?;
-                let whole = |[before, device, after]: [Option<i64>; 3]| {
-                    Some([before?, device?, after?]).filter(|[before, _, after]| before <= after)
-                };
-                all.into_iter().filter_map(whole).collect()
-            }
-            Way::Around => vec![[i64::MIN, self.device.read()?, i64::MAX]],
-        })
-    }
-
-    /// How the clock is compared with the counter, for people.
-    #[must_use]
-    pub fn way(&self) -> &'static str {
-        match self.way {
-            Way::Precise => "precise: the hardware reads both clocks at once",
-            Way::Extended => "extended: the driver reads the card between two readings of the host",
-            Way::Around => "around: the counter before and after the call",
-        }
-    }
-}
-
-/// Narrows the window by the host's clock around a reading.
-fn narrow(
-    log: &PairLog,
-    window: Window,
-    [before, device_ns, after]: [i64; 3],
-) -> Option<DevicePair> {
-    let first = log.invert(before, window).ok()?;
-    let last = log.invert(after, window).ok()?;
-    let (from, to) = (first.count - first.error, last.count + last.error);
-    let before = if from.at_or_after(window.earliest) { from } else { window.earliest };
-    let after = if window.latest.at_or_after(to) { to } else { window.latest };
-    after.at_or_after(before).then_some(DevicePair { before, device_ns, after })
-}
-
-/// Whether an error says that a driver has no such call, and not that it failed.
-fn is_lacking(why: &io::Error) -> bool {
-    matches!(
-        why.raw_os_error(),
-        Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)
-    )
-}
-
-impl fmt::Debug for DeviceClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceClock { device: _, host: _, log: _, way } = self;
-        f.debug_struct("DeviceClock").field("way", way).finish_non_exhaustive()
-    }
+/// Opens `/dev/ptpN`, to be compared with a counter.
+///
+/// # Errors
+/// If there is none, it may not be read, or the counter's rate is not known.
+pub fn open_clock(number: u32, counter: Counter) -> Result<DeviceClock, TapError> {
+    let path = format!("/dev/ptp{number}");
+    let failed = |why: io::Error| TapError {
+        doing: format!("opening the card's clock, {path}"),
+        mend: (why.kind() == io::ErrorKind::PermissionDenied)
+            .then(|| format!("run as root, or `sudo chmod a+r {path}`")),
+        why: why.to_string(),
+    };
+    let period = nominal(counter).map_err(|why| failed(io::Error::other(why.to_string())))?.period;
+    DeviceClock::open(Path::new(&path), counter, period, resolution(counter)).map_err(failed)
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_no_such_clock() {
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let why = open_clock(4_000_000_000, counter).unwrap_err();
+        assert!(why.to_string().contains("/dev/ptp4000000000"), "{why}");
+    }
+}

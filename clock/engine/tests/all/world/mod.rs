@@ -87,7 +87,7 @@ pub struct World {
     pub now: Count,
     pub servers: BTreeMap<SocketAddr, Server>,
     pub hosts: BTreeMap<SourceId, String>,
-    /// The pulses that are open.
+    /// The reference clocks that are open.
     pub watched: BTreeMap<SourceId, String>,
     pub log: Vec<(Count, Event)>,
     pub hands: Vec<Hand>,
@@ -170,7 +170,7 @@ impl World {
                 Action::Publish(hand) => self.hands.push(hand),
                 Action::Steer(steer) => self.steers.push(steer),
                 Action::Note { text, .. } => self.notes.push(text),
-                Action::Watch { source, path } => {
+                Action::Watch { source, path, .. } => {
                     self.watched.insert(source, path);
                 }
                 Action::Close { source } => {

@@ -222,8 +222,57 @@ fn what_no_clock_shows_is_no_reading() {
 #[test]
 fn there_is_no_such_clock() {
     let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
-    let why = DeviceClock::open(4_000_000_000, counter).unwrap_err();
-    assert!(why.to_string().contains("/dev/ptp4000000000"), "{why}");
+    let open = |path: &str| {
+        DeviceClock::open(path.as_ref(), counter, Period::NANOSECOND, CountSpan(1)).unwrap_err()
+    };
+    assert_eq!(open("/dev/ptp4000000000").kind(), io::ErrorKind::NotFound);
+    // It is a device, and can be read neither way.
+    assert!(open("/dev/null").raw_os_error().is_some());
+}
+
+#[test]
+fn clocks_are_found_by_path_name_and_interface() {
+    let classes = std::env::temp_dir().join(format!("truechimer-phc-{}", std::process::id()));
+    let make = |path: &str, text: &str| {
+        let path = classes.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let found = |name: &str| find_in(&classes, name).map(|path| path.display().to_string());
+    assert!(found("x").unwrap_err().contains("this machine has none"));
+    make("ptp/ptp0/clock_name", "KVM virtual PTP\n");
+    make("ptp/ptp1/clock_name", "mlx5_ptp\n");
+    make("ptp/ptp2/clock_name", "mlx5_ptp\n");
+    make("net/eth0/device/ptp/ptp2/clock_name", "mlx5_ptp\n");
+    make("net/lo/mtu", "");
+    assert_eq!(found("/dev/ptp7"), Ok("/dev/ptp7".into()));
+    assert_eq!(found("KVM virtual PTP"), Ok("/dev/ptp0".into()));
+    assert_eq!(found("eth0"), Ok("/dev/ptp2".into()));
+    assert!(found("mlx5_ptp").unwrap_err().contains("/dev/ptp1 and /dev/ptp2 are called mlx5_ptp"));
+    let none = found("lo").unwrap_err();
+    assert!(none.contains("called lo; there are /dev/ptp0 (KVM virtual PTP), /dev/ptp1"), "{none}");
+    assert!(found("../net/eth0").is_err());
+    std::fs::remove_dir_all(classes).unwrap();
+}
+
+#[test]
+fn errors_that_drivers_state() {
+    assert_eq!(parse_error("17123\n"), Some(Span::from_nanos(17_123)));
+    for text in ["", "0", "-1", "x", "99999999999"] {
+        assert_eq!(parse_error(text), None, "{text}");
+    }
+    assert_eq!(stated_error("/dev/null".as_ref()), None);
+}
+
+#[test]
+fn a_pair_as_a_stamp() {
+    for (before, after) in [(10, 10), (10, 11), (10, 20)] {
+        let pair = DevicePair { before: Count(before), device_ns: 0, after: Count(after) };
+        let Stamp { count, error, .. } = pair.stamp(CountSpan(2));
+        let reaches = (count - error, count + error);
+        assert!(pair.before.at_or_after(reaches.0) && reaches.1.at_or_after(pair.after));
+        assert!(error.0 <= (after - before) as i64 / 2 + 3);
+    }
 }
 
 proptest! {

@@ -1,0 +1,205 @@
+//! What a reference clock shows, whatever it is, and at which count.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+
+use truechimer_counter::Counter;
+use truechimer_engine::{RefClockKind, Shown};
+use truechimer_files::Bound;
+use truechimer_stamp::phc::{self, DeviceClock};
+use truechimer_stamp::pps::{Edge, EdgeLog, Pps, PpsError};
+use truechimer_stamp::shm::{self, Shm};
+use truechimer_stamp::sock;
+use truechimer_time::{Count, CountSpan, Period, Span, Stamp};
+
+/// Programs show a sample so much later than they took it, at the most.
+const SHOWN: Span = Span::from_secs(2);
+/// Only the owner may send: whoever can, tells what time it is.
+const MODE: u32 = 0o600;
+/// Datagrams that are read at a time.
+const DATAGRAMS: usize = 32;
+
+/// A reference clock that is open.
+pub(super) enum Reader {
+    Pulse(Pps, EdgeLog),
+    Shm(Shm, EdgeLog),
+    /// The name goes with the socket.
+    Sock(UnixDatagram, #[expect(dead_code, reason = "held for its end")] Bound, EdgeLog),
+    Phc(PathBuf, DeviceClock, CountSpan),
+}
+
+/// A sample.
+pub(super) struct Sample {
+    /// Its number, if it has one.
+    pub(super) sequence: Option<u64>,
+    /// When, or why that is no count.
+    pub(super) stamp: Result<Stamp, String>,
+    pub(super) shown: Shown,
+}
+
+/// Trouble with a reference clock.
+pub(super) struct Trouble {
+    pub(super) text: String,
+    /// Whether it may be over at the next look.
+    pub(super) may_pass: bool,
+}
+
+impl Trouble {
+    fn new(why: impl fmt::Display, may_pass: bool) -> Trouble {
+        Trouble { text: why.to_string(), may_pass }
+    }
+}
+
+impl Reader {
+    /// Opens it, to be read beside this counter.
+    pub(super) fn open(
+        kind: RefClockKind,
+        path: &str,
+        (counter, nominal, resolution): (Counter, Period, CountSpan),
+    ) -> Result<Reader, String> {
+        let log = || EdgeLog::new(counter, nominal, resolution);
+        let of_program = || log().shown_within(SHOWN);
+        match kind {
+            RefClockKind::Pulse => {
+                let pps = Pps::open(Path::new(path)).map_err(|why| why.to_string())?;
+                Ok(Reader::Pulse(pps, log()))
+            }
+            RefClockKind::Shm => {
+                let unit = path.parse().ok().filter(|unit| shm::UNITS.contains(unit));
+                let unit = unit.ok_or("a segment has a number from 0 to 15")?;
+                let shm = Shm::open(unit).map_err(|why| format!("segment {unit}: {why}"))?;
+                Ok(Reader::Shm(shm, of_program()))
+            }
+            RefClockKind::Sock => {
+                let bound = truechimer_files::receive(Path::new(path), MODE);
+                let (socket, name) = bound.map_err(|why| format!("{path}: {why}"))?;
+                Ok(Reader::Sock(socket, name, of_program()))
+            }
+            RefClockKind::Phc => {
+                let device = phc::find(path)?;
+                let clock = DeviceClock::open(&device, counter, nominal, resolution);
+                let clock = clock.map_err(|why| unreadable(&device, &why))?;
+                Ok(Reader::Phc(device, clock, resolution))
+            }
+        }
+    }
+
+    /// Notes when it is looked at, which is now.
+    pub(super) fn prepare(&mut self, counter: Counter) -> Count {
+        match self {
+            Reader::Pulse(_, log) | Reader::Shm(_, log) | Reader::Sock(_, _, log) => log.look().end,
+            Reader::Phc(..) => counter.read(),
+        }
+    }
+
+    /// The newest sample, if it is another than the last one.
+    pub(super) fn fetch(&mut self) -> Result<Option<Sample>, Trouble> {
+        match self {
+            Reader::Pulse(pps, log) => {
+                let edge = pps.fetch();
+                let edge = edge.map_err(|why| {
+                    let half = matches!(why, PpsError::Line { .. });
+                    Trouble::new(why, half)
+                })?;
+                Ok(edge.map(|edge| Sample {
+                    sequence: Some(edge.sequence),
+                    stamp: stamped(log, edge.unix_ns),
+                    shown: Shown::PULSE,
+                }))
+            }
+            Reader::Shm(shm, log) => {
+                let sample = shm.fetch().map_err(|why| Trouble::new(why, true))?;
+                Ok(sample.map(|sample| {
+                    let shm::ShmSample { unix_ns, true_ns, leap, precision } = sample;
+                    let shown = Shown { unix_ns: true_ns, pulse: false, error: precision, leap };
+                    Sample { sequence: None, stamp: stamped(log, unix_ns), shown }
+                }))
+            }
+            Reader::Sock(socket, _, log) => {
+                let sample = newest(socket).map_err(|why| Trouble::new(why, false))?;
+                Ok(sample.map(|sample| {
+                    let sock::SockSample { unix_ns, true_ns, pulse, leap } = sample;
+                    let shown = Shown { unix_ns: true_ns, pulse, error: Span::ZERO, leap };
+                    Sample { sequence: None, stamp: stamped(log, unix_ns), shown }
+                }))
+            }
+            Reader::Phc(device, clock, resolution) => {
+                let pair =
+                    clock.pair().map_err(|why| Trouble::new(unreadable(device, &why), false))?;
+                let error = phc::stated_error(device).unwrap_or(Span::ZERO);
+                let shown = Shown { unix_ns: pair.device_ns, pulse: false, error, leap: 0 };
+                Ok(Some(Sample { sequence: None, stamp: Ok(pair.stamp(*resolution)), shown }))
+            }
+        }
+    }
+
+    /// Whether it shows the time whenever it is asked.
+    pub(super) fn is_asked(&self) -> bool {
+        matches!(self, Reader::Phc(..))
+    }
+
+    /// Socket that samples come from.
+    pub(super) fn socket(&self) -> Option<RawFd> {
+        match self {
+            Reader::Sock(socket, ..) => Some(socket.as_raw_fd()),
+            _ => None,
+        }
+    }
+
+    /// Forgets all counts.
+    pub(super) fn forget(&mut self) {
+        match self {
+            Reader::Pulse(_, log) | Reader::Shm(_, log) | Reader::Sock(_, _, log) => log.clear(),
+            Reader::Phc(..) => {}
+        }
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reader::Pulse(..) => "Pulse",
+            Reader::Shm(..) => "Shm",
+            Reader::Sock(..) => "Sock",
+            Reader::Phc(..) => "Phc",
+        })
+    }
+}
+
+/// The count at which `CLOCK_REALTIME` showed this.
+fn stamped(log: &mut EdgeLog, unix_ns: i64) -> Result<Stamp, String> {
+    log.stamp(&Edge { sequence: 0, unix_ns }).map_err(|why| why.to_string())
+}
+
+/// The newest sample that waits; what makes no sense is left out, as anybody may have sent it.
+fn newest(socket: &UnixDatagram) -> io::Result<Option<sock::SockSample>> {
+    let mut newest = None;
+    let mut datagram = [0; sock::LONGEST + 1];
+    for _ in 0..DATAGRAMS {
+        match socket.recv(&mut datagram) {
+            Ok(length) => {
+                let bytes = datagram.get(..length).unwrap_or_default();
+                newest = sock::parse(bytes).ok().or(newest);
+            }
+            Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(newest)
+}
+
+fn unreadable(device: &Path, why: &io::Error) -> String {
+    let path = device.display();
+    let mend = match why.kind() {
+        ErrorKind::PermissionDenied => {
+            format!(": chgrp {path} to a group of this user's, and chmod g+r")
+        }
+        ErrorKind::NotFound => ": ls /sys/class/ptp shows those that there are".to_owned(),
+        _ => String::new(),
+    };
+    format!("{path} cannot be read: {why}{mend}")
+}

@@ -1,0 +1,68 @@
+# A PTP hardware clock as a source of the daemon, read in each of the three ways: alone with a vote,
+# on TAI, and stepped by somebody. It shows the raw clock's time, slow by a known part.
+# needs: modules ptp veth
+# needs: programs ip tc
+# needs: built vm_ptp
+# shellcheck shell=dash
+. /guest/lib.sh
+. /guest/net.sh
+
+: "${PPB:=250}"
+base=1782863400
+line=$base-$PPB
+
+# The daemon with this page and these further lines about the card.
+follow() {
+    follow_page=$1
+    shift
+    cat >/run/"$follow_page".toml <<END
+page = "/run/$follow_page"
+state = "none"
+counter = "tsc"
+max-step = "none"
+leap-file = "none"
+$(printf '%s\n' "$@")
+END
+    on client truechimer run --config /run/"$follow_page".toml
+}
+
+# A field of the card's row in `sources`.
+card() { truechimer sources --json --control /run/"$1".control 2>/dev/null | json "name=card/$2"; }
+
+wait_for_tsc
+ok "network" network
+on server truechimer-testbed serve 0.0.0.0:123 "$line"
+ok "the server answers" answers "$server:123"
+
+for way in 0 1 2; do
+    ok "the module, way $way" insmod /modules/vm_ptp.ko "base=$base" "ppb=$PPB" "way=$way"
+    is "its name" "$(cat /sys/class/ptp/ptp0/clock_name)" vm_ptp
+    follow alone$way '[[source]]' 'phc = "vm_ptp"' 'name = "card"' 'error = "100ns"' 'scale = "utc"' \
+        'trust = true'
+    ok "alone, way $way: it synchronises" synchronised alone$way 60s
+    sleep 60
+    truechimer-testbed watch /run/alone$way "line:$line" 120 200 >/tmp/alone.json
+    note "way $way: median $(json median_ns </tmp/alone.json) ns, bound" \
+        "$(json median_bound_ns </tmp/alone.json) ns"
+    is "way $way: no bound broken" "$(json broken </tmp/alone.json)" 0
+    stop_all
+    on server truechimer-testbed serve 0.0.0.0:123 "$line"
+    ok "the module goes" rmmod vm_ptp
+done
+
+# Beside a server that vouches for it; then somebody steps it.
+ok "the module" insmod /modules/vm_ptp.ko "base=$base" "ppb=$PPB"
+follow beside '[[source]]' "host = \"$server\"" 'poll = 4' \
+    '[[source]]' 'phc = "/dev/ptp0"' 'name = "card"' 'error = "1us"'
+ok "beside a server: it synchronises" synchronised beside 60s
+sleep 60
+is "the card is selected" "$(card beside status)" selected
+echo 37000000000 >/sys/module/vm_ptp/parameters/ahead
+sleep 60
+truechimer-testbed watch /run/beside "line:$line" 60 200 >/tmp/beside.json
+is "stepped: no bound broken" "$(json broken </tmp/beside.json)" 0
+holds "stepped: refused" "$(card beside refused/off-time) > 20"
+[ "$tap_failed" = 0 ] || logs
+stop_all
+ok "the module goes" rmmod vm_ptp
+finish
