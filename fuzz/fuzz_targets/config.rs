@@ -15,11 +15,11 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             for source in sources {
                 assert!(!source.host.is_empty() && POLL_RANGE.contains(&source.poll));
             }
-            let pulses = &settings.engine.refclocks;
-            let paths: BTreeSet<_> = pulses.iter().map(|p| &p.path).collect();
-            assert_eq!(paths.len(), pulses.len(), "the same pulse twice");
-            for pulse in pulses {
-                assert!(!pulse.path.is_empty() && !pulse.name.is_empty() && pulse.latency.0 > 0);
+            let refclocks = &settings.engine.refclocks;
+            let paths: BTreeSet<_> = refclocks.iter().map(|p| (p.kind, &p.path)).collect();
+            assert_eq!(paths.len(), refclocks.len(), "the same reference clock twice");
+            for refclock in refclocks {
+                assert!(!refclock.path.is_empty() && !refclock.name.is_empty() && refclock.error.0 >= 0);
             }
             assert!(settings.engine.max_wander.0 > 0);
         }
