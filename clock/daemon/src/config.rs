@@ -54,6 +54,7 @@
 mod duration;
 mod host;
 mod pps;
+mod ptp;
 mod reader;
 
 use std::path::PathBuf;

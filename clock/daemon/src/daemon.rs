@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use truechimer_audit::Kind;
 use truechimer_confine::Rules;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
-use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, Start, Steer};
+use truechimer_engine::{Action, Config, Engine, Event, Level, PtpAction, Saved, Start, Steer};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
@@ -19,6 +19,7 @@ use crate::control::{self, Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{self, Checked, Host};
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
+use crate::ptp::PtpPorts;
 use crate::pulses::Pulses;
 use crate::replay;
 use crate::resolve::Resolver;
@@ -59,6 +60,7 @@ pub(crate) struct Daemon<'n> {
     clock_set: Option<ClockSet>,
     net: Net,
     pulses: Pulses,
+    ptp: PtpPorts,
     resolver: Resolver,
     system_clock: SystemClock,
     rtc: Option<Rtc>,
@@ -176,6 +178,7 @@ impl<'n> Daemon<'n> {
             clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
             pulses: Pulses::new(counter, nominal.period, resolution),
+            ptp: PtpPorts::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
             rtc,
@@ -265,6 +268,7 @@ impl<'n> Daemon<'n> {
         let mut fds = std::mem::take(&mut self.fds);
         fds.clear();
         self.net.interests(&mut fds);
+        self.ptp.interests(&mut fds);
         let sockets = fds.len();
         if let Some(control) = &self.control {
             control.interests(&mut fds);
@@ -294,7 +298,8 @@ impl<'n> Daemon<'n> {
             self.check()?;
         }
         if replies {
-            let events = self.net.receive(sockets);
+            let mut events = self.net.receive(sockets);
+            events.extend(self.ptp.receive(sockets));
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();
             self.events.extend(events.into_iter().filter(|event| !still || !has_counts(event)));
@@ -532,9 +537,16 @@ impl<'n> Daemon<'n> {
             Action::Watch { source, path } => {
                 self.events.extend(self.pulses.watch(source, &path));
             }
+            Action::Ptp(PtpAction::Listen { source, interface }) => {
+                self.events.extend(self.ptp.listen(source, &interface));
+            }
+            Action::Ptp(PtpAction::Ask { source, packet }) => {
+                self.events.extend(self.ptp.ask(source, &packet));
+            }
             Action::Close { source } => {
                 self.net.close(source);
                 self.pulses.close(source);
+                self.ptp.close(source);
             }
             Action::Publish(hand) => self.publish(&hand),
             Action::Steer(steer) => {
@@ -564,6 +576,7 @@ impl<'n> Daemon<'n> {
             self.epoch = hand.counter.epoch;
             self.net.forget();
             self.pulses.forget();
+            self.ptp.forget();
             if let Some(rtc) = &mut self.rtc {
                 rtc.forget();
             }
@@ -837,6 +850,7 @@ fn has_counts(event: &Event) -> bool {
         event,
         Event::Reply { .. }
             | Event::Edge { .. }
+            | Event::Ptp(_)
             | Event::Check(_)
             | Event::SystemClock(_)
             | Event::Rtc(_)

@@ -33,6 +33,7 @@ mod leaps;
 mod metrics;
 mod net;
 mod options;
+mod ptp;
 mod pulses;
 mod ratio;
 pub mod replay;

@@ -5,7 +5,7 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":6,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":7,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
@@ -14,7 +14,8 @@
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
 //! decisions are repeated without. Hands of format 5 and before have one width to either side, and
-//! nothing likely: they are compared without. The number rises as well when the engine comes to decide
+//! nothing likely: they are compared without. Format 6, of before there were PTP ports, is the same
+//! without them, and is read. The number rises as well when the engine comes to decide
 //! otherwise. Notes are the same if as many come of the same level at the same
 //! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
 //! refused. Where another version decides otherwise, the error names the one that wrote the log; with another
@@ -50,7 +51,7 @@ pub use read::{ReplayError, Writer};
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 /// Since this one hands say how far they reach to either side, and what is likely.
 const TWO_SIDES: u32 = 6;
 /// The oldest one that is read.

@@ -99,6 +99,10 @@ pub(crate) fn rules<'a>(
             rules.read_folder_of(path);
         }
     }
+    if settings.engine.sources.iter().any(|source| source.ptp.is_some()) {
+        // The ports of PTP are opened again when an interface comes back.
+        rules.keep(CapabilitySet::NET_BIND_SERVICE);
+    }
     if settings.engine.discipline {
         rules.keep(CapabilitySet::SYS_TIME);
     }
@@ -108,7 +112,7 @@ pub(crate) fn rules<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::{Config, PpsConfig};
+    use truechimer_engine::{Config, PpsConfig, SourceConfig};
 
     fn of(engine: Config) -> Rules {
         let settings = Settings { engine, ..Settings::default() };
@@ -125,6 +129,8 @@ mod tests {
             |path: &str| of(Config { pps: vec![PpsConfig::new(path)], ..Config::default() });
         assert_eq!(plain.lacking(&pulse("/dev/pps9")), ["devices in /dev", "CAP_SYS_TIME"]);
         assert!(plain.lacking(&pulse("/sys/class/pps/pps9/assert")).is_empty());
+        let port = of(Config { sources: vec![SourceConfig::ptp("eth0")], ..Config::default() });
+        assert_eq!(plain.lacking(&port), ["CAP_NET_BIND_SERVICE"]);
     }
 
     #[test]

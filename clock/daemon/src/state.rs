@@ -479,6 +479,7 @@ mod tests {
             burst: true,
             asymmetry: None,
             no_select: false,
+            ptp: None,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }
     }

@@ -5,6 +5,7 @@ mod configuration;
 mod course;
 mod gate;
 mod likeness;
+mod ptp;
 mod publication;
 mod reckoning;
 
@@ -275,6 +276,7 @@ impl Engine {
                     note(actions, Level::Warning, format!("{}: {trouble}", pulse.peer.name));
                 }
             }
+            Event::Ptp(event) => self.ptp_event(event, at, actions),
             Event::Check(check) => self.check(*check, at, actions),
             Event::Disruption { reason } => {
                 // Whoever knows that much knows that counts from before cannot be compared.

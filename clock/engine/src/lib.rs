@@ -24,6 +24,7 @@ mod leap;
 mod likely;
 mod method;
 mod peer;
+mod ptp;
 mod pulse;
 mod ramp;
 mod report;
@@ -45,4 +46,7 @@ pub use event::{
 };
 pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
+pub use ptp::{
+    MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
+};
 pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};

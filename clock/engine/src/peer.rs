@@ -241,6 +241,7 @@ impl Peer {
             refused: self.tally.refused.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
             asymmetry: None,
             trouble: self.trouble.clone().map(Cow::into_owned),
+            ptp: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::cause::Cause;
 use crate::config::Asymmetry;
 use crate::hold_off;
 use crate::peer::HoldOff;
+use crate::ptp::PtpReport;
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -159,6 +160,9 @@ pub struct SourceReport {
     pub asymmetry: Option<Asymmetry>,
     /// The newest trouble with this source, for people.
     pub trouble: Option<String>,
+    /// Master of a PTP port, and what else is heard there; `None` of other sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ptp: Option<PtpReport>,
 }
 
 /// Why a source has its status, or why the clock does not go along with its newest samples.

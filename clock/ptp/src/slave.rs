@@ -10,7 +10,7 @@ mod arrivals;
 
 use core::net::IpAddr;
 
-use truechimer_time::{Count, Instant, Period, Span, Stamp};
+use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::masters::{Ignored, Masters, announced};
 use crate::{
@@ -25,6 +25,8 @@ const MINOR_VERSION: u8 = 1;
 /// Exponents of intervals between `Delay_Req` that a master may ask for: 1 s to 32 s. Shorter ones
 /// are not used: a second between questions is all that the estimator wants.
 const REQUEST_INTERVALS: (i8, i8) = (0, 5);
+/// Intervals for which an answer may wait for its `Sync` before another question is asked.
+const PATIENCE: i64 = 4;
 /// Corrections beyond this are of no path.
 const MAX_CORRECTION: Span = Span::from_secs(1);
 
@@ -93,6 +95,9 @@ pub struct Slave {
     interval: Span,
     /// When the next question is due; `None` without a master.
     due: Option<Count>,
+    /// How long after the `Sync` that a question was paired with the next is asked at the earliest:
+    /// at random, so that not all slaves ask at once.
+    apart: CountSpan,
     refused: Tally,
 }
 
@@ -114,6 +119,7 @@ impl Slave {
             answered: None,
             interval: Span::from_secs(1),
             due: None,
+            apart: CountSpan(0),
             refused: Tally::NONE,
         }
     }
@@ -151,30 +157,40 @@ impl Slave {
     /// When [`act`](Slave::act) is wanted next, if ever.
     #[must_use]
     pub fn deadline(&self, at: Count) -> Option<Count> {
-        let soonest = [self.due, self.masters.deadline(at)];
+        let soonest = [self.due(), self.masters.deadline(at)];
         soonest.into_iter().flatten().min_by_key(|due| (*due - at).0)
     }
 
     /// Does what is due at `at`: forgets masters that are silent, and asks. Returns what changed, and
     /// the `Delay_Req` to send to the event port; then tell [`sent`](Slave::sent).
     ///
-    /// Questions are the master's interval apart on average, each at random within half to one and a
-    /// half of it (9.5.11.2): many slaves do not ask in step.
+    /// Questions are at least the master's interval apart on average, each at random within half to
+    /// one and a half of it (9.5.11.2): many slaves do not ask in step. Where `Sync` comes less often
+    /// than that, each question waits for one to be paired with the question before.
     pub fn act(
         &mut self,
         at: Count,
         random: &mut dyn FnMut() -> u64,
     ) -> (Option<Change>, Option<[u8; DELAY_REQ_LEN]>) {
         let change = if self.masters.expire(at) { self.choose(at) } else { None };
-        let due = self.due.is_some_and(|due| at.at_or_after(due));
+        let due = self.due().is_some_and(|due| at.at_or_after(due));
         let request = if due { self.ask(at, random) } else { None };
         (change, request)
     }
 
+    /// When the next question is due: later while an answer waits for its `Sync`.
+    fn due(&self) -> Option<Count> {
+        let due = self.due?;
+        let waits = self.answered.and_then(|request| request.sent);
+        let longest = |sent: Stamp| sent.count + self.nominal.counts(self.interval * PATIENCE);
+        Some(waits.map_or(due, |sent| due.latest(longest(sent))))
+    }
+
     fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<[u8; DELAY_REQ_LEN]> {
         let interval = self.nominal.counts(self.interval).0.max(2);
-        let early = (random() % interval.unsigned_abs()) as i64;
-        self.due = Some(at + truechimer_time::CountSpan(interval / 2 + early));
+        let mut within = || (random() % interval.unsigned_abs()) as i64;
+        self.due = Some(at + CountSpan(interval / 2 + within()));
+        self.apart = CountSpan(interval / 4 + within() / 2);
         self.sequence = self.sequence.wrapping_add(1);
         self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
         let header = Header {
@@ -385,6 +401,7 @@ impl Slave {
         let Arrival { received, left, corrected } =
             self.arrivals.first_after(sent.count, master_received)?;
         self.answered = None;
+        self.due = self.due.map(|due| due.latest(received.count + self.apart));
         Some(Exchange {
             sent,
             master_received,
