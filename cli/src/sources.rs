@@ -1,6 +1,7 @@
 //! `truechimer sources`: the servers that the daemon follows.
 
 mod json;
+mod ptp;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -321,6 +322,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         ),
         ("refused", refusals(&source.refused)),
     ];
+    lines.extend(ptp::lines(source));
     if let Some(Asymmetry { by, error }) = source.asymmetry {
         lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
     }

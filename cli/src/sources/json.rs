@@ -8,12 +8,16 @@ use truechimer_time::{Span, StampMethod};
 
 use truechimer_command::show::{plain, ppb};
 
+use super::ptp::PtpJson;
+
 /// One source as JSON: spans in ns, rates in parts per 10⁹.
 #[derive(Serialize)]
 pub(super) struct Json<'a> {
     name: &'a str,
     /// Whether it is a pulse per second, and no server.
     pulse: bool,
+    /// `server`, `pulse` or `ptp`.
+    kind: &'static str,
     address: Option<String>,
     status: SourceStatus,
     /// Why it has that.
@@ -53,6 +57,8 @@ pub(super) struct Json<'a> {
     timeouts: u64,
     refused: &'a BTreeMap<String, u64>,
     trouble: Option<String>,
+    /// Domain and masters of a PTP port.
+    ptp: Option<PtpJson<'a>>,
 }
 
 /// Why a source has its status; `sources --help` says what the fields mean.
@@ -133,6 +139,7 @@ impl Json<'_> {
         Json {
             name: &source.name,
             pulse: source.is_pulse,
+            kind: source.kind(),
             address: source.address.map(|a| a.to_string()),
             status: source.status,
             reason: reason.map(ReasonJson::of),
@@ -166,6 +173,7 @@ impl Json<'_> {
             timeouts: source.timeouts,
             refused: &source.refused,
             trouble: source.trouble.as_deref().map(plain),
+            ptp: source.ptp.as_ref().map(PtpJson::of),
         }
     }
 }

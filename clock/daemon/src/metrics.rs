@@ -247,7 +247,7 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
         both.into_iter().flatten().collect()
     };
     let about = |s: &SourceReport| {
-        let kind = if s.is_pulse { "pulse" } else { "server" };
+        let kind = s.kind();
         let mut labels = with(s, "kind", kind);
         let address = s.address.map(|address| address.to_string());
         labels.push(("address", address.unwrap_or_default()));
@@ -257,7 +257,7 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
     vec![
         Family::info(
             "source",
-            "Each source: server or pulse, the address in use, the server's reference",
+            "Each source: server, pulse or ptp, the address in use, the server's reference",
             sources.iter().map(about),
         ),
         labelled(

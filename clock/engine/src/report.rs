@@ -165,6 +165,18 @@ pub struct SourceReport {
     pub ptp: Option<PtpReport>,
 }
 
+impl SourceReport {
+    /// Kind of source in a word, for programs: `server`, `pulse` or `ptp`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match (self.is_pulse, &self.ptp) {
+            (true, _) => "pulse",
+            (false, Some(_)) => "ptp",
+            (false, None) => "server",
+        }
+    }
+}
+
 /// Why a source has its status, or why the clock does not go along with its newest samples.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reason {

@@ -21,6 +21,7 @@ mod life;
 mod metrics;
 mod pods;
 mod pps;
+mod ptp;
 mod relay;
 mod replay;
 mod sandbox;
