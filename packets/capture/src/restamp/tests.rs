@@ -95,7 +95,7 @@ fn packet(at: i64, error: i64, epoch: u32) -> Recorded {
 }
 
 fn log(lines: &[String]) -> String {
-    let mut text = String::from("{\"truechimer-replay\":6,\"version\":\"0.1.0\"}\n");
+    let mut text = String::from("{\"truechimer-replay\":7,\"version\":\"0.1.0\"}\n");
     text += "{\"start\":{\"at\":5},\"config\":{}}\n";
     for line in lines {
         text += line;
@@ -306,7 +306,7 @@ fn logs_of_others_are_refused() {
         (log(&[]), ["no hands", "day.log"]),
         (String::new(), ["empty", "day.log"]),
         ("hello\n".to_owned(), ["--replay-log", "day.log"]),
-        ("{\"truechimer-replay\":9}\n".to_owned(), ["format 9", "3 to 6"]),
+        ("{\"truechimer-replay\":9}\n".to_owned(), ["format 9", "3 to 7"]),
         (log(&["{\"hand\":{}}".to_owned()]), ["line 3", "missing field"]),
         (log(&["nonsense".to_owned()]), ["line 3", "column 2"]),
         (log(&[hand_line(&negative)]), ["line 3", "growth"]),
