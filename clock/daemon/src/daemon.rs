@@ -537,8 +537,8 @@ impl<'n> Daemon<'n> {
             Action::Watch { source, path } => {
                 self.events.extend(self.pulses.watch(source, &path));
             }
-            Action::Ptp(PtpAction::Listen { source, interface }) => {
-                self.events.extend(self.ptp.listen(source, &interface));
+            Action::Ptp(PtpAction::Listen { source, interface, delay }) => {
+                self.events.extend(self.ptp.listen(source, &interface, delay));
             }
             Action::Ptp(PtpAction::Ask { source, packet }) => {
                 self.events.extend(self.ptp.ask(source, &packet));

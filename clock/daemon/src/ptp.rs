@@ -4,14 +4,16 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use truechimer_counter::Counter;
-use truechimer_engine::{Event, PtpEvent, SourceId};
+use truechimer_engine::{Delay, Event, PtpEvent, SourceId};
 use truechimer_stamp::{PairLog, Socket};
 use truechimer_time::{CountSpan, Period};
 
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
-/// Group of all messages but those of the peer-to-peer delay mechanism (table C.1).
+/// Group of all messages but those of the peer-to-peer delay mechanism, and group of these (table
+/// C.1).
 const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 1, 129);
+const PEERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 107);
 const EVENT: u16 = 319;
 const GENERAL: u16 = 320;
 /// The most datagrams that are read of a socket in one turn: a flood must not hold up the rest.
@@ -33,6 +35,8 @@ struct Port {
     source: SourceId,
     event: Socket,
     general: Socket,
+    /// Group that questions go to.
+    to: Ipv4Addr,
     /// The kernel has yet to say when the newest question left.
     leaving: bool,
 }
@@ -44,9 +48,14 @@ impl PtpPorts {
 
     /// Opens the sockets of a source on this interface, in the place of those that it has. If that
     /// fails, this is what the engine should hear.
-    pub(crate) fn listen(&mut self, source: SourceId, interface: &str) -> Option<Event> {
+    pub(crate) fn listen(
+        &mut self,
+        source: SourceId,
+        interface: &str,
+        delay: Delay,
+    ) -> Option<Event> {
         self.close(source);
-        match self.open(source, interface) {
+        match self.open(source, interface, delay) {
             Ok(port) => {
                 self.ports.push(port);
                 None
@@ -58,22 +67,24 @@ impl PtpPorts {
         }
     }
 
-    fn open(&mut self, source: SourceId, interface: &str) -> io::Result<Port> {
-        let mut open = |port, stamped| {
-            Socket::multicast(interface, (GROUP, port), stamped, self.counter, &mut self.log)
-        };
-        Ok(Port {
-            source,
-            event: open(EVENT, true)?,
-            general: open(GENERAL, false)?,
-            leaving: false,
-        })
+    fn open(&mut self, source: SourceId, interface: &str, delay: Delay) -> io::Result<Port> {
+        let (counter, log) = (self.counter, &mut self.log);
+        let mut open =
+            |port, stamped| Socket::multicast(interface, (GROUP, port), stamped, counter, log);
+        let (event, general) = (open(EVENT, true)?, open(GENERAL, false)?);
+        let mut to = GROUP;
+        if delay == Delay::P2p {
+            to = PEERS;
+            event.join(interface, PEERS)?;
+            general.join(interface, PEERS)?;
+        }
+        Ok(Port { source, event, general, to, leaving: false })
     }
 
     /// Sends a question, and says when it left as soon as that is known.
     pub(crate) fn ask(&mut self, source: SourceId, packet: &[u8]) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
-        let to = SocketAddr::from((GROUP, EVENT));
+        let to = SocketAddr::from((port.to, EVENT));
         if let Err(why) = port.event.send(self.counter, &mut self.log, &to, packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
@@ -188,7 +199,7 @@ mod tests {
         let counter = Counter::open(Choice::Raw).unwrap();
         let mut ports = PtpPorts::new(counter, Period::NANOSECOND, CountSpan(1));
         let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
-            ports.listen(SourceId(4), "no-such-if")
+            ports.listen(SourceId(4), "no-such-if", Delay::E2e)
         else {
             panic!("opened");
         };

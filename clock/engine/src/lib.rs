@@ -47,6 +47,6 @@ pub use event::{
 pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
 pub use ptp::{
-    MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
+    Delay, MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
 };
 pub use report::{Reason, ReasonKind, Report, SourceReport, SourceStatus};

@@ -12,7 +12,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use truechimer_ntp::LeapIndicator;
-use truechimer_ptp::{ClockIdentity, Flags, Master, PortIdentity, Slave};
+use truechimer_ptp::{ClockIdentity, DelayMechanism, Flags, Master, PortIdentity, Slave};
 use truechimer_time::{Count, Period, Span, Stamp};
 
 use crate::event::SourceId;
@@ -27,7 +27,7 @@ const RETRY: (i64, i64) = (2, 64);
 /// The largest `error` that makes sense: a master further off is of no use.
 pub const PTP_ERROR_LIMIT: Span = Span::from_secs(1);
 
-/// A PTP port on a network interface, end to end, slave only.
+/// A PTP port on a network interface, slave only.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PtpConfig {
     /// The domain.
@@ -35,6 +35,9 @@ pub struct PtpConfig {
     /// Timescale of the master's timestamps.
     #[serde(default)]
     pub timescale: Timescale,
+    /// Mechanism by which the delay to the master is measured.
+    #[serde(default)]
+    pub delay: Delay,
     /// The most that the master's time may be off by, whatever it says itself; `None`: it has to
     /// say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,6 +55,26 @@ pub enum Timescale {
     Utc,
 }
 
+/// Mechanism by which the delay to the master is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delay {
+    /// End to end: the master is asked (11.3).
+    #[default]
+    E2e,
+    /// Peer to peer: the neighbour on the link is asked, which has to be the master (11.4).
+    P2p,
+}
+
+impl From<Delay> for DelayMechanism {
+    fn from(delay: Delay) -> DelayMechanism {
+        match delay {
+            Delay::E2e => DelayMechanism::EndToEnd,
+            Delay::P2p => DelayMechanism::PeerToPeer,
+        }
+    }
+}
+
 impl PtpConfig {
     /// Name of the source: interface, and domain if that is not 0.
     #[must_use]
@@ -63,8 +86,8 @@ impl PtpConfig {
     }
 
     /// Part that tells two ports on one interface apart, or makes another of one.
-    pub(crate) fn identity(&self) -> (u8, Timescale) {
-        (self.domain, self.timescale)
+    pub(crate) fn identity(&self) -> (u8, Timescale, Delay) {
+        (self.domain, self.timescale, self.delay)
     }
 }
 
@@ -124,6 +147,8 @@ pub enum PtpAction {
         source: SourceId,
         /// The network interface.
         interface: String,
+        /// Mechanism, which decides to which group is sent.
+        delay: Delay,
     },
     /// Send this message to the event port of all, and report when it left ([`PtpEvent::Sent`]).
     Ask {
@@ -287,7 +312,7 @@ impl Port {
     /// The slave; a fresh one has a random identity, as none may be another's (7.5.2.2).
     pub(crate) fn slave(
         &mut self,
-        domain: u8,
+        (domain, delay): (u8, Delay),
         nominal: Period,
         random: &mut dyn FnMut() -> u64,
     ) -> &mut Slave {
@@ -298,7 +323,7 @@ impl Port {
                 *first = (*first | 0x02) & !0x01;
             }
             let own = PortIdentity { clock: ClockIdentity(clock), port: 1 };
-            Slave::new(own, domain, nominal, random() as u16)
+            Slave::new(own, domain, nominal, random() as u16).by(delay.into())
         })
     }
 

@@ -21,8 +21,9 @@
 //! Numbers of clauses, tables and figures are those of IEEE 1588-2019. Nothing here has a clock, a
 //! socket or a source of random numbers, and nothing panics or allocates, whatever the bytes.
 //!
-//! Not supported: being a master, management (passed over), the peer-to-peer delay mechanism and
-//! unicast negotiation (their messages are read and written, and nothing is done with them).
+//! Not supported: being a master, management (passed over), the peer-to-peer delay mechanism with a
+//! neighbour that is not the master, and unicast negotiation (its TLVs are read and written, and
+//! nothing is done with them).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -46,6 +47,6 @@ pub use message::{
     Announce, Body, ClockQuality, Flags, HEADER_LEN, Header, Kind, Malformed, Message, VERSION,
 };
 pub use refusal::{Refusal, Tally};
-pub use slave::{Change, DELAY_REQ_LEN, Exchange, Heard, Slave};
+pub use slave::{Change, DelayMechanism, Exchange, Heard, Question, Slave};
 pub use time::{Correction, LogInterval, Timestamp};
 pub use tlv::{Tlv, Tlvs, Wire};

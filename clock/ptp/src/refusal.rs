@@ -38,10 +38,12 @@ pub enum Refusal {
     Timestamp,
     /// Its correction was too large for the field, or is larger than any path.
     Correction,
+    /// The neighbour on the link is not the master, or does not say when it answered.
+    Neighbour,
 }
 
 /// Names in the order of [`Refusal::index`].
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "malformed",
     "profile",
     "domain",
@@ -57,6 +59,7 @@ const NAMES: [&str; 15] = [
     "for-others",
     "timestamp",
     "correction",
+    "neighbour",
 ];
 
 impl Refusal {
@@ -77,6 +80,7 @@ impl Refusal {
             Refusal::ForOthers => 12,
             Refusal::Timestamp => 13,
             Refusal::Correction => 14,
+            Refusal::Neighbour => 15,
         }
     }
 
@@ -99,6 +103,7 @@ impl Refusal {
                 | Refusal::TooMany
                 | Refusal::Timestamp
                 | Refusal::Correction
+                | Refusal::Neighbour
         )
     }
 }
@@ -129,6 +134,10 @@ impl fmt::Display for Refusal {
             Refusal::Duplicate => f.write_str("a copy of a message that was used"),
             Refusal::ForOthers => f.write_str("an answer to another slave"),
             Refusal::Timestamp => f.write_str("a timestamp's nanoseconds are a second or more"),
+            Refusal::Neighbour => f.write_str(
+                "the neighbour on the link is not the master, answers in one step or by another \
+                 clock: nothing bounds the path to the master; set delay = \"e2e\"",
+            ),
             Refusal::Correction => f.write_str(
                 "a correction is too large for its field or for any path: a transparent clock is \
                  at fault",

@@ -7,6 +7,7 @@
 //! between the two. The master keeps the question meanwhile, as a slow NTP server would.
 
 mod arrivals;
+mod peer;
 
 use core::net::IpAddr;
 
@@ -18,8 +19,8 @@ use crate::{
 };
 use arrivals::{Arrival, Arrivals};
 
-/// Length of a `Delay_Req` in bytes.
-pub const DELAY_REQ_LEN: usize = 44;
+/// Length of a `Delay_Req`, and of a `Pdelay_Req`, in bytes.
+const LENGTHS: (usize, usize) = (44, 54);
 /// Minor version that is sent: that of IEEE 1588-2019.
 const MINOR_VERSION: u8 = 1;
 /// Exponents of intervals between `Delay_Req` that a master may ask for: 1 s to 32 s. Shorter ones
@@ -58,6 +59,31 @@ pub enum Change {
     Lost(Master),
 }
 
+/// Mechanism by which the delay to the master is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DelayMechanism {
+    /// `Delay_Req` to the master (11.3).
+    #[default]
+    EndToEnd,
+    /// `Pdelay_Req` to the neighbour on the link, which has to be the master (11.4).
+    PeerToPeer,
+}
+
+/// Bytes of a question, `Delay_Req` or `Pdelay_Req`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    bytes: [u8; LENGTHS.1],
+    length: usize,
+}
+
+impl core::ops::Deref for Question {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&self.bytes)
+    }
+}
+
 /// Effect of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Heard {
@@ -82,6 +108,7 @@ struct Request {
 pub struct Slave {
     own: PortIdentity,
     domain: u8,
+    mechanism: DelayMechanism,
     nominal: Period,
     masters: Masters,
     parent: Option<Master>,
@@ -91,6 +118,8 @@ pub struct Slave {
     /// The newest question, and the newest that was answered and has yet to be paired.
     waiting: Option<Request>,
     answered: Option<Request>,
+    /// The newest question to the neighbour.
+    peer: Option<peer::Question>,
     /// The interval between questions that the master wants.
     interval: Span,
     /// When the next question is due; `None` without a master.
@@ -110,6 +139,7 @@ impl Slave {
         Slave {
             own,
             domain,
+            mechanism: DelayMechanism::EndToEnd,
             nominal,
             masters: Masters::new(own, nominal),
             parent: None,
@@ -117,11 +147,19 @@ impl Slave {
             sequence,
             waiting: None,
             answered: None,
+            peer: None,
             interval: Span::from_secs(1),
             due: None,
             apart: CountSpan(0),
             refused: Tally::NONE,
         }
+    }
+
+    /// The port with another mechanism than end to end.
+    #[must_use]
+    pub const fn by(mut self, mechanism: DelayMechanism) -> Slave {
+        self.mechanism = mechanism;
+        self
     }
 
     /// The port's identity.
@@ -171,7 +209,7 @@ impl Slave {
         &mut self,
         at: Count,
         random: &mut dyn FnMut() -> u64,
-    ) -> (Option<Change>, Option<[u8; DELAY_REQ_LEN]>) {
+    ) -> (Option<Change>, Option<Question>) {
         let change = if self.masters.expire(at) { self.choose(at) } else { None };
         let due = self.due().is_some_and(|due| at.at_or_after(due));
         let request = if due { self.ask(at, random) } else { None };
@@ -186,13 +224,18 @@ impl Slave {
         Some(waits.map_or(due, |sent| due.latest(longest(sent))))
     }
 
-    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<[u8; DELAY_REQ_LEN]> {
+    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Question> {
         let interval = self.nominal.counts(self.interval).0.max(2);
         let mut within = || (random() % interval.unsigned_abs()) as i64;
         self.due = Some(at + CountSpan(interval / 2 + within()));
         self.apart = CountSpan(interval / 4 + within() / 2);
         self.sequence = self.sequence.wrapping_add(1);
-        self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
+        let end_to_end = self.mechanism == DelayMechanism::EndToEnd;
+        if end_to_end {
+            self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
+        } else {
+            self.peer = Some(peer::Question::new(self.sequence));
+        }
         let header = Header {
             minor_version: MINOR_VERSION,
             domain: self.domain,
@@ -202,10 +245,13 @@ impl Slave {
             ..Header::default()
         };
         // Nothing is said of our time (9.5.11.1 allows 0 as the origin).
-        let body = Body::DelayReq(Timestamp::default());
-        let mut bytes = [0; DELAY_REQ_LEN];
+        let (kind, length): (fn(Timestamp) -> Body, _) = match end_to_end {
+            true => (Body::DelayReq, LENGTHS.0),
+            false => (Body::PdelayReq, LENGTHS.1),
+        };
+        let (body, mut bytes) = (kind(Timestamp::default()), [0; LENGTHS.1]);
         Message { header, body, rest: &[] }.encode(&mut bytes)?;
-        Some(bytes)
+        Some(Question { bytes, length })
     }
 
     /// The newest question left. Returns the exchange if that completes it.
@@ -215,25 +261,35 @@ impl Slave {
                 request.sent = Some(stamp);
             }
         }
+        if let Some(question) = &mut self.peer {
+            question.sent = question.sent.or(Some(stamp));
+            return self.measured().ok().flatten();
+        }
         self.pair()
     }
 
     /// The newest question could not be sent.
     pub fn unsent(&mut self) {
-        self.waiting = None;
+        (self.waiting, self.peer) = (None, None);
     }
 
     /// Whether the newest question has no answer yet.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
+        self.waiting.is_some() || self.peer.is_some()
     }
 
     /// The counter broke: nothing stamped before goes with anything stamped since.
     pub fn new_epoch(&mut self, at: Count) {
         self.masters.new_epoch(at);
-        (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
+        self.forget();
         self.due = self.parent.map(|_| at);
+    }
+
+    /// Forgets all that was stamped.
+    fn forget(&mut self) {
+        (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
+        self.peer = None;
     }
 
     /// A datagram came from that address, stamped if it came to the event port. `at` is when it was
@@ -296,6 +352,14 @@ impl Slave {
                 let left = origin.instant().ok_or(Refusal::Timestamp)?;
                 self.arrivals.follow_up(header.sequence, (left, corrected(header)?))?
             }
+            Body::PdelayResp(arrived, port) => {
+                self.question(header, port)?.responded(header, arrived, received)?;
+                return Ok(Heard { exchange: self.measured()?, change: None });
+            }
+            Body::PdelayRespFollowUp(left, port) => {
+                self.question(header, port)?.followed(header, left)?;
+                return Ok(Heard { exchange: self.measured()?, change: None });
+            }
             Body::DelayResp(arrived, port) => {
                 self.check_parent(header, from)?;
                 self.responded(header, arrived, port)?;
@@ -305,6 +369,30 @@ impl Slave {
         };
         let exchange = if exchange { self.pair() } else { None };
         Ok(Heard { exchange, change: None })
+    }
+
+    /// Question to the neighbour that a message answers. The neighbour sends from whatever address it
+    /// has on this link.
+    fn question(
+        &mut self,
+        header: &Header,
+        port: PortIdentity,
+    ) -> Result<&mut peer::Question, Refusal> {
+        if port != self.own {
+            return Err(Refusal::ForOthers);
+        }
+        let asked = self.peer.as_mut().filter(|asked| asked.sequence == header.sequence);
+        asked.ok_or(Refusal::Stray)
+    }
+
+    /// The exchange with the neighbour, if it is complete; that question is over then.
+    fn measured(&mut self) -> Result<Option<Exchange>, Refusal> {
+        let (Some(question), Some(master)) = (&self.peer, &self.parent) else { return Ok(None) };
+        let result = question.exchange(master.port.clock, self.arrivals.newest(), self.nominal);
+        if !matches!(result, Ok(None)) {
+            self.peer = None;
+        }
+        result
     }
 
     /// Checks that a message is the master's own.
@@ -355,7 +443,7 @@ impl Slave {
             (None, None) => return None,
             _ => {}
         }
-        (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
+        self.forget();
         self.interval = Span::from_secs(1);
         self.due = best.map(|_| at);
         match (before, best) {

@@ -156,8 +156,7 @@ impl Socket {
         counter: Counter,
         log: &mut PairLog,
     ) -> io::Result<Socket> {
-        let name = CString::new(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let index = sys::interface_index(&name)?;
+        let member = member(interface, group)?;
         let anywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let mut socket = Socket::plain(&anywhere)?;
         socket.listens = true;
@@ -165,10 +164,6 @@ impl Socket {
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         let (level, device) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
         sys::set_option_bytes(fd, level, device, interface.as_bytes())?;
-        // A `struct ip_mreqn`: group, any address, interface.
-        let [a, b, c, d] = group.octets();
-        let [i, j, k, l] = index.to_ne_bytes();
-        let member = [a, b, c, d, 0, 0, 0, 0, i, j, k, l];
         sys::set_option_bytes(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &member)?;
         sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 1)?;
         sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 0)?;
@@ -181,9 +176,17 @@ impl Socket {
         }
         socket.since = Some(log.take(counter).end);
         net::bind(&socket.fd, &anywhere)?;
-        let (level, join) = (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP);
-        sys::set_option_bytes(socket.fd.as_fd(), level, join, &member)?;
+        socket.join(interface, group)?;
         Ok(socket)
+    }
+
+    /// Hears what is sent to this group of IPv4 as well.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such interface, else what the system says.
+    pub fn join(&self, interface: &str, group: Ipv4Addr) -> io::Result<()> {
+        let (level, join) = (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP);
+        sys::set_option_bytes(self.fd.as_fd(), level, join, &member(interface, group)?)
     }
 
     /// When the newest datagram left, as far as is known, and whether the kernel may yet know
@@ -436,6 +439,14 @@ impl Socket {
             self.undelivered = Some(news);
         }
     }
+}
+
+/// A `struct ip_mreqn`: group, any address, interface.
+fn member(interface: &str, group: Ipv4Addr) -> io::Result<[u8; 12]> {
+    let name = CString::new(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let [a, b, c, d] = group.octets();
+    let [i, j, k, l] = sys::interface_index(&name)?.to_ne_bytes();
+    Ok([a, b, c, d, 0, 0, 0, 0, i, j, k, l])
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ fn timescale(text: &str) -> Result<Timescale, String> {
 #[cfg(test)]
 mod tests {
     use crate::config::parse;
-    use truechimer_engine::{Asymmetry, PtpConfig, SourceConfig, Timescale};
+    use truechimer_engine::{Asymmetry, Delay, PtpConfig, SourceConfig, Timescale};
     use truechimer_time::Span;
 
     #[test]
@@ -131,8 +131,12 @@ mod tests {
             asymmetry-error = \"100ns\"
         ";
         let sources = parse(text, "t").unwrap().engine.sources;
-        let ptp =
-            PtpConfig { domain: 24, timescale: Timescale::Utc, error: Some(Span::from_micros(50)) };
+        let ptp = PtpConfig {
+            domain: 24,
+            timescale: Timescale::Utc,
+            delay: Delay::P2p,
+            error: Some(Span::from_micros(50)),
+        };
         let by = Asymmetry { by: Span::from_micros(1), error: Span::from_nanos(100) };
         let second = SourceConfig {
             ptp: Some(ptp),

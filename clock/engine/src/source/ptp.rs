@@ -16,7 +16,7 @@ use super::{Clock, Heard, Source};
 use crate::event::{Action, Level};
 use crate::leap::nearer_showing;
 use crate::peer::Sample;
-use crate::ptp::{PortDue, PtpAction, PtpConfig, Timescale, seconds_up};
+use crate::ptp::{Delay, PortDue, PtpAction, PtpConfig, Timescale, seconds_up};
 
 /// Error that each boundary clock between grandmaster and us may add. The standard has no field for
 /// it; clocks that are made for it add 0.1 µs (ITU-T G.8273.2), those in software more, and have to
@@ -50,11 +50,16 @@ impl Source {
         let domain = self.config.ptp.as_ref().map_or(0, |ptp| ptp.domain);
         let Some(port) = &mut self.ptp else { return };
         let Some(due) = port.due(at, nominal) else { return };
-        let slave = port.slave(domain, nominal, random);
+        let delay = self.config.ptp.as_ref().map_or(Delay::E2e, |ptp| ptp.delay);
+        let slave = port.slave((domain, delay), nominal, random);
         match due {
             PortDue::Open => {
                 let interface = self.config.host.clone();
-                actions.push(Action::Ptp(PtpAction::Listen { source: self.peer.id, interface }));
+                actions.push(Action::Ptp(PtpAction::Listen {
+                    source: self.peer.id,
+                    interface,
+                    delay,
+                }));
             }
             PortDue::NoMaster => self.lacks_master(domain, actions),
             PortDue::Slave => {
@@ -86,7 +91,10 @@ impl Source {
         let Some(port) = &mut self.ptp else { return };
         port.unused = port.unused.saturating_add(1);
         if port.unused > UNUSED {
-            let trouble = if waited {
+            let p2p = self.config.ptp.as_ref().is_some_and(|ptp| ptp.delay == Delay::P2p);
+            let trouble = if p2p {
+                "the neighbour on the link does not answer Pdelay_Req, or is not the master"
+            } else if waited {
                 "the master does not answer Delay_Req: does it work end to end, or are packets lost?"
             } else {
                 "no Sync comes from the master"

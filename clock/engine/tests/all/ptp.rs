@@ -59,13 +59,16 @@ fn master(network: usize, n: u8) -> Master {
     }
 }
 
+/// Network, sender and bytes of a message, and whether it is stamped.
+type Flying = (usize, IpAddr, Vec<u8>, bool);
+
 /// Ports on `eth0`, `eth1` and so on, and all that happened.
 struct Bed {
     engine: Engine,
     now: u64,
     masters: Vec<Master>,
-    /// On their way: when they come, number; network, from, bytes, whether stamped.
-    flying: BTreeMap<(u64, u64), (usize, IpAddr, Vec<u8>, bool)>,
+    /// On their way, by when they come and their number.
+    flying: BTreeMap<(u64, u64), Flying>,
     number: u64,
     sequence: u16,
     /// Which source listens on which network.

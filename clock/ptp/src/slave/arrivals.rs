@@ -128,6 +128,11 @@ impl Arrivals {
         });
     }
 
+    /// The newest that is complete.
+    pub(super) fn newest(&self) -> Option<Arrival> {
+        self.complete.iter().next().copied()
+    }
+
     /// The first to arrive of those that arrived after `sent` and left at `asked` or later.
     pub(super) fn first_after(&self, sent: Count, asked: Instant) -> Option<Arrival> {
         let fits =

@@ -1,7 +1,8 @@
 //! Drivers that the fuzz target shares: any bytes, and what must hold of them.
 
 use truechimer_ptp::{
-    Announce, Body, ClockIdentity, Flags, Header, Message, PortIdentity, Slave, Timestamp,
+    Announce, Body, ClockIdentity, DelayMechanism, Flags, Header, Message, PortIdentity, Slave,
+    Timestamp,
 };
 use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
 
@@ -30,7 +31,8 @@ fn probable(what: u8, step: u8, own: PortIdentity, room: &mut [u8; 64]) -> &[u8]
         4 => Body::FollowUp(time),
         5 => Body::DelayResp(time, own),
         6 => Body::DelayResp(Timestamp::default(), own),
-        _ => Body::PdelayReq(time),
+        _ if step & 8 == 0 => Body::PdelayResp(time, own),
+        _ => Body::PdelayRespFollowUp(time, own),
     };
     let header = Header {
         flags: if step & 1 == 0 { Flags::TWO_STEP } else { Flags::default() },
@@ -46,6 +48,9 @@ fn probable(what: u8, step: u8, own: PortIdentity, room: &mut [u8; 64]) -> &[u8]
 pub fn slave(script: &[u8]) {
     let own = PortIdentity { clock: ClockIdentity([2, 0, 0, 0, 0, 0, 0, 1]), port: 1 };
     let mut slave = Slave::new(own, 0, Period::NANOSECOND, 7);
+    if script.first().is_some_and(|first| first & 1 != 0) {
+        slave = slave.by(DelayMechanism::PeerToPeer);
+    }
     let mut at = Count(1 << 40);
     let mut asked: Option<Count> = None;
     let mut rest = script;

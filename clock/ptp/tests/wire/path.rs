@@ -115,6 +115,8 @@ pub struct Bed {
     pub exchanges: Vec<Exchange>,
     pub changes: Vec<(u64, Change)>,
     pub refusals: Vec<Refusal>,
+    /// Who answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
+    pub neighbour: (Option<PortIdentity>, u64),
     pub asked: Vec<u64>,
 }
 
@@ -131,6 +133,7 @@ impl Bed {
             exchanges: Vec::new(),
             changes: Vec::new(),
             refusals: Vec::new(),
+            neighbour: (None, 0),
             asked: Vec::new(),
         }
     }
@@ -227,13 +230,25 @@ impl Bed {
 
     /// All masters hear a question, and the one that is followed answers it.
     fn answer(&mut self, request: &[u8]) {
-        let Message { header, .. } = Message::decode(request).unwrap();
+        let Message { header, body, .. } = Message::decode(request).unwrap();
         let Some(parent) = self.slave.master().map(|master| master.port) else { return };
         let Some(master) = self.masters.iter().find(|m| m.alive && m.port == parent) else {
             return;
         };
         let master = master.clone();
         let (there, residence) = self.way(1);
+        if matches!(body, Body::PdelayReq(_)) {
+            let (port, off) = self.neighbour;
+            let neighbour = Master { port: port.unwrap_or(master.port), ..master };
+            let (arrived, stays) = (self.now + there, self.random.below(2_000_000));
+            let body = Body::PdelayResp(time(arrived + off), header.source);
+            let answer = neighbour.message(body, header.sequence, 0, Flags::TWO_STEP);
+            let body = Body::PdelayRespFollowUp(time(arrived + stays + off), header.source);
+            let follow = neighbour.message(body, header.sequence, 0, Flags::default());
+            let (one, other) = (self.way(0).0, self.way(0).0);
+            self.send(neighbour.from, answer, true, there + stays + one);
+            return self.send(neighbour.from, follow, false, there + stays + other);
+        }
         let body = Body::DelayResp(time(self.now + there), header.source);
         let response = master.message(body, header.sequence, residence, Flags::default());
         let back = self.way(0).0;

@@ -1,7 +1,7 @@
 //! The slave: whom it follows, what it makes of messages in any order, and what it refuses.
 
 use proptest::prelude::*;
-use truechimer_ptp::{Body, Change, Flags, PortIdentity, Refusal};
+use truechimer_ptp::{Body, Change, DelayMechanism, Flags, PortIdentity, Refusal};
 use truechimer_time::Count;
 
 use crate::path::{Bad, Bed, Master, OWN, SECOND, stamp, time};
@@ -176,6 +176,39 @@ fn impossible_corrections_and_times_are_refused() {
     let sync = master.message(Body::Sync(none), 2, 0, Flags::default());
     let heard = bed.slave.heard(master.from, &sync, Some(stamp(at)), Count(at));
     assert_eq!(heard, Err(Refusal::Timestamp));
+}
+
+fn peer_to_peer(mut bed: Bed) -> Bed {
+    bed.slave = bed.slave.by(DelayMechanism::PeerToPeer);
+    bed
+}
+
+/// The neighbour on the link is asked in place of the master, and is believed if it is the master.
+#[test]
+fn a_neighbour_that_is_the_master_is_as_good_as_it() {
+    let bad = Bad { loss: 10, copies: 10, queues: [300_000, 400_000], residence: 0 };
+    let mut bed = peer_to_peer(Bed::new(vec![Master::new(1, 128)], bad, 9));
+    bed.run(120);
+    assert!(bed.exchanges.len() > 60, "{}", bed.exchanges.len());
+    bed.hold();
+    // The neighbour holds a question for milliseconds, not for a second.
+    let held =
+        |exchange: &truechimer_ptp::Exchange| exchange.master_sent - exchange.master_received;
+    assert!(bed.exchanges.iter().all(|exchange| held(exchange).as_nanos() <= 2_000_000));
+}
+
+/// A transparent clock's answer, and one by a clock of its own, bound nothing.
+#[test]
+fn a_neighbour_that_is_not_the_master_is_not_used() {
+    let stranger = PortIdentity { clock: truechimer_ptp::ClockIdentity([0x77; 8]), port: 3 };
+    for neighbour in [(Some(stranger), 0), (None, 400_000_000), (None, 70 * 365 * 86_400 * SECOND)]
+    {
+        let mut bed = peer_to_peer(Bed::new(vec![Master::new(1, 128)], Bad::default(), 10));
+        bed.neighbour = neighbour;
+        bed.run(30);
+        assert!(bed.exchanges.is_empty(), "{neighbour:?}");
+        assert!(tally(&bed, Refusal::Neighbour) > 20, "{neighbour:?}");
+    }
 }
 
 proptest! {

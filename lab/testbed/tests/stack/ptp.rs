@@ -25,18 +25,24 @@ fn setup<'a>(dir: &'a temp::Dir, network: &'a Namespace, sections: &'a str) -> S
 
 #[test]
 fn every_reading_is_within_its_bound() {
-    for (name, more) in [("two-step", ""), ("domain", "domainNumber 24")] {
+    for (name, more) in
+        [("two-step", ""), ("domain", "domainNumber 24"), ("peer to peer", "delay_mechanism P2P")]
+    {
         let Some(net) = or_skip(Pair::new()) else { return };
         let dir = temp::Dir::new();
         let more = format!("{GOOD}\n{more}");
         let Some(_master) = or_skip(Ptp4l::start(&net.server, &dir, (1, 128), &more)) else {
             return;
         };
-        let domain = if name == "domain" { "domain = 24\n" } else { "" };
-        let port = format!("{PORT}{domain}");
+        let keys = match name {
+            "domain" => "domain = 24\n",
+            "peer to peer" => "delay = \"p2p\"\n",
+            _ => "",
+        };
+        let port = format!("{PORT}{keys}");
         let mut daemon = setup(&dir, &net.client, &port).start();
         let mut watch = daemon.watch(Truth::host());
-        watch.run(long(if name == "domain" { Duration::from_secs(10) } else { SETTLED * 2 }));
+        watch.run(long(if name == "two-step" { SETTLED * 2 } else { Duration::from_secs(10) }));
         println!("{name}: {}", watch.summary());
         assert!(watch.samples.iter().all(|s| s.status == Status::Synchronised));
         assert_kernel_stamps(&daemon);
