@@ -1,7 +1,7 @@
 //! How a PTP port is written.
 
 use truechimer_config::{DeTable, Reader, Value, whole};
-use truechimer_engine::{PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale};
+use truechimer_engine::{Delay, PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale};
 use truechimer_time::Span;
 
 use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span, unknown};
@@ -29,9 +29,7 @@ pub(super) fn port(
             "transport" => {
                 reader.text_of("transport", value, transport);
             }
-            "delay" => {
-                reader.text_of("delay", value, delay);
-            }
+            "delay" => ptp.delay = reader.text_of("delay", value, delay).unwrap_or(ptp.delay),
             "error" => ptp.error = span(reader, "error", value, "1us", error).or(ptp.error),
             "timescale" => {
                 let read = reader.text_of("timescale", value, timescale);
@@ -86,10 +84,11 @@ fn transport(text: &str) -> Result<(), String> {
     }
 }
 
-fn delay(text: &str) -> Result<(), String> {
+fn delay(text: &str) -> Result<Delay, String> {
     match text {
-        "e2e" => Ok(()),
-        _ => Err("must be \"e2e\" (end to end); peer to peer is not there yet".into()),
+        "e2e" => Ok(Delay::E2e),
+        "p2p" => Ok(Delay::P2p),
+        _ => Err("must be \"e2e\" (end to end) or \"p2p\" (peer to peer)".into()),
     }
 }
 
@@ -123,7 +122,7 @@ mod tests {
             ptp = \"eth0\"
             domain = 24
             transport = \"udp4\"
-            delay = \"e2e\"
+            delay = \"p2p\"
             timescale = \"utc\"
             error = \"50us\"
             noselect = true
@@ -153,7 +152,7 @@ mod tests {
             ("ptp = \"\"", "must be a network interface"),
             ("ptp = \"eth0\"\ndomain = 255", "0 to 239"),
             ("ptp = \"eth0\"\ntransport = \"l2\"", "not there yet"),
-            ("ptp = \"eth0\"\ndelay = \"p2p\"", "not there yet"),
+            ("ptp = \"eth0\"\ndelay = \"none\"", "(peer to peer)"),
             ("ptp = \"eth0\"\nerror = \"2s\"", "must be 0ns to 1"),
             ("ptp = \"eth0\"\ntimescale = \"tai\"", "\"ptp\" or \"utc\""),
             ("ptp = \"eth0\"\nhost = \"a\"", "this source is PTP"),
