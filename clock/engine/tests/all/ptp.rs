@@ -206,7 +206,7 @@ impl Bed {
             let line = serde_json::to_string(&action).unwrap();
             assert_eq!(serde_json::from_str::<Action>(&line).unwrap(), action);
             match action {
-                Action::Ptp(PtpAction::Listen { source, interface }) => {
+                Action::Ptp(PtpAction::Listen { source, interface, .. }) => {
                     let network = interface.strip_prefix("eth").unwrap().parse().unwrap();
                     self.listening.insert(network, source);
                 }
