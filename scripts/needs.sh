@@ -6,7 +6,7 @@
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
-export PATH=$PATH:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
+export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
@@ -95,6 +95,14 @@ need_ntpd() {
     echo "unpacking ntpsec into $target/test/ntpsec"
     unpack "$target/test/ntpsec" ntpsec
     complete ntpd || echo "no ntpd (package ntpsec): what needs it will be skipped"
+}
+
+# And ptp4l.
+need_ptp4l() {
+    complete ptp4l && return
+    echo "unpacking linuxptp into $target/test/linuxptp"
+    unpack "$target/test/linuxptp" linuxptp
+    complete ptp4l || echo "no ptp4l (package linuxptp): what needs it will be skipped"
 }
 
 # Whether these programs are there with all their libraries.

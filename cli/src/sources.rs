@@ -1,6 +1,7 @@
 //! `truechimer sources`: the servers that the daemon follows.
 
 mod json;
+mod ptp;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -277,7 +278,7 @@ fn trouble(source: &SourceReport) -> Option<String> {
 
 fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     let address = match source.address {
-        _ if source.kind != SourceKind::Server => what(source).into(),
+        _ if source.kind.is_refclock() => what(source).into(),
         Some(address) => address.to_string(),
         None => "no address yet".into(),
     };
@@ -299,7 +300,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         }
         None => stamps(source),
     };
-    if source.kind != SourceKind::Server {
+    if source.kind.is_refclock() {
         return write_refclock(source, &last, &offset, out);
     }
     let mut lines = vec![
@@ -326,6 +327,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         lines
             .push(("proven", "by NTS: replies without proof of who made them are not used".into()));
     }
+    lines.extend(ptp::lines(source));
     if let Some(Asymmetry { by, error }) = source.asymmetry {
         lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
     }
@@ -347,6 +349,7 @@ fn likely(source: &SourceReport) -> String {
 fn what(source: &SourceReport) -> &'static str {
     match source.kind {
         SourceKind::Server => "server",
+        SourceKind::Ptp => "PTP port",
         SourceKind::Pulse => "pulse per second",
         SourceKind::Phc => "PTP hardware clock",
         SourceKind::Shm => "shared memory",

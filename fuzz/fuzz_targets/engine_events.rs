@@ -85,7 +85,7 @@ impl World {
                 Action::Send { source, to, packet } => {
                     self.requests.insert(source, (to, packet.to_vec(), self.at));
                 }
-                Action::Watch { .. } => {}
+                Action::Watch { .. } | Action::Ptp(_) => {}
                 Action::Close { source } => {
                     self.requests.remove(&source);
                 }

@@ -8,6 +8,8 @@ use truechimer_time::{Span, StampMethod};
 
 use truechimer_command::show::{plain, ppb};
 
+use super::ptp::PtpJson;
+
 /// One source as JSON: spans in ns, rates in parts per 10⁹.
 #[derive(Serialize)]
 pub(super) struct Json<'a> {
@@ -56,6 +58,8 @@ pub(super) struct Json<'a> {
     timeouts: u64,
     refused: &'a BTreeMap<String, u64>,
     trouble: Option<String>,
+    /// Domain and masters of a PTP port.
+    ptp: Option<PtpJson<'a>>,
 }
 
 /// Why a source has its status; `sources --help` says what the fields mean.
@@ -171,6 +175,7 @@ impl Json<'_> {
             timeouts: source.timeouts,
             refused: &source.refused,
             trouble: source.trouble.as_deref().map(plain),
+            ptp: source.ptp.as_ref().map(PtpJson::of),
         }
     }
 }

@@ -39,6 +39,7 @@ pub fn source() -> SourceReport {
         refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
         asymmetry: None,
         trouble: None,
+        ptp: None,
     }
 }
 

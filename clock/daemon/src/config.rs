@@ -76,6 +76,7 @@
 
 mod duration;
 mod host;
+mod ptp;
 mod reader;
 mod refclock;
 

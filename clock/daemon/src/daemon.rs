@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use truechimer_audit::Kind;
 use truechimer_confine::Rules;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
-use truechimer_engine::{Action, Config, Engine, Event, Level, Saved, SourceId, Start, Steer};
+use truechimer_engine::{
+    Action, Config, Engine, Event, Level, PtpAction, Saved, SourceId, Start, Steer,
+};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Kept, PageWriter, places};
 
@@ -21,6 +23,7 @@ use crate::hypervisor::Hypervisor;
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
 use crate::nts::Nts;
+use crate::ptp::PtpPorts;
 use crate::refclocks::RefClocks;
 use crate::replay;
 use crate::resolve::{Found, Resolver};
@@ -62,6 +65,7 @@ pub(crate) struct Daemon<'n> {
     clock_set: Option<ClockSet>,
     net: Net,
     nts: Nts,
+    ptp: PtpPorts,
     refclocks: RefClocks,
     resolver: Resolver,
     system_clock: SystemClock,
@@ -189,6 +193,7 @@ impl<'n> Daemon<'n> {
             clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
             nts,
+            ptp: PtpPorts::new(counter, nominal.period, resolution),
             refclocks: RefClocks::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),
             system_clock,
@@ -295,6 +300,7 @@ impl<'n> Daemon<'n> {
         let mut fds = std::mem::take(&mut self.fds);
         fds.clear();
         self.net.interests(&mut fds);
+        self.ptp.interests(&mut fds);
         let sockets_end = fds.len();
         self.refclocks.interests(&mut fds, self.counter.read());
         let receivers = fds.len();
@@ -332,6 +338,7 @@ impl<'n> Daemon<'n> {
             // What it says of a break it says with the first of the events: see `handle`.
             let mut events = self.net.receive(sockets);
             events.iter_mut().for_each(|event| self.nts.check(event));
+            events.extend(self.ptp.receive(sockets));
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();
             self.events.extend(events.into_iter().filter(|event| !still || !has_counts(event)));
@@ -584,9 +591,16 @@ impl<'n> Daemon<'n> {
             Action::Watch { source, kind, path, poll } => {
                 self.events.extend(self.refclocks.watch(source, kind, &path, poll));
             }
+            Action::Ptp(PtpAction::Listen { source, interface, delay }) => {
+                self.events.extend(self.ptp.listen(source, &interface, delay));
+            }
+            Action::Ptp(PtpAction::Ask { source, packet }) => {
+                self.events.extend(self.ptp.ask(source, &packet));
+            }
             Action::Close { source } => {
                 self.net.close(source);
                 self.nts.close(source);
+                self.ptp.close(source);
                 self.refclocks.close(source);
             }
             Action::Publish(hand) => self.publish(&hand),
@@ -648,6 +662,7 @@ impl<'n> Daemon<'n> {
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
+            self.ptp.forget();
             self.refclocks.forget();
             if let Some(out) = &mut self.sock_out {
                 out.forget();
@@ -938,6 +953,7 @@ fn has_counts(event: &Event) -> bool {
         event,
         Event::Reply { .. }
             | Event::Sample { .. }
+            | Event::Ptp(_)
             | Event::Check(_)
             | Event::SystemClock(_)
             | Event::Rtc(_)

@@ -39,6 +39,7 @@ mod nts;
 #[path = "nts/without.rs"]
 mod nts;
 mod options;
+mod ptp;
 mod ratio;
 mod refclocks;
 pub mod replay;

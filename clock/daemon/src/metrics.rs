@@ -423,6 +423,7 @@ mod tests {
             refused: BTreeMap::from([("server-step".into(), 4)]),
             asymmetry: None,
             trouble: None,
+            ptp: None,
         }
     }
 

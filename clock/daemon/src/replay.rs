@@ -14,9 +14,9 @@
 //! Format 3, of before there were pulses per second, is the same without them, and is read; so is
 //! format 4, of before there were limits to how far servers may move the time (and how few): its
 //! decisions are repeated without. Hands of format 5 and before have one width to either side, and
-//! nothing likely: they are compared without. Format 6 has no word of a hypervisor, and before format 7
-//! all reference clocks were pulses, in other words (`edge`, `pps-failed`, `pps`, `latency`), which are
-//! read as well. The number rises as well when the engine comes to decide
+//! nothing likely: they are compared without. Format 6 has no word of a hypervisor and no PTP ports, and
+//! before format 7 all reference clocks were pulses, in other words (`edge`, `pps-failed`, `pps`,
+//! `latency`), which are read as well. The number rises as well when the engine comes to decide
 //! otherwise. Notes are the same if as many come of the same level at the same
 //! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
 //! refused. Where another version decides otherwise, the error names the one that wrote the log; with another

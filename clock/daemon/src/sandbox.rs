@@ -121,6 +121,10 @@ pub(crate) fn rules<'a>(
     if let Some(path) = &settings.nts_ca {
         rules.read_folder_of(path);
     }
+    if settings.engine.sources.iter().any(|source| source.ptp.is_some()) {
+        // The ports of PTP are opened again when an interface comes back.
+        rules.keep(CapabilitySet::NET_BIND_SERVICE);
+    }
     if settings.engine.discipline {
         rules.keep(CapabilitySet::SYS_TIME);
     }
@@ -130,7 +134,7 @@ pub(crate) fn rules<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::{Config, RefClockConfig};
+    use truechimer_engine::{Config, RefClockConfig, SourceConfig};
 
     fn of(engine: Config) -> Rules {
         let settings = Settings { engine, ..Settings::default() };
@@ -156,6 +160,8 @@ mod tests {
         assert!(plain.lacking(&other(RefClockKind::Shm, "0")).is_empty());
         let sock = plain.lacking(&other(RefClockKind::Sock, "/no-such-folder/s.sock"));
         assert!(sock.len() == 1 && sock[0].contains("/no-such-folder"), "{sock:?}");
+        let port = of(Config { sources: vec![SourceConfig::ptp("eth0")], ..Config::default() });
+        assert_eq!(plain.lacking(&port), ["CAP_NET_BIND_SERVICE"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Configuration files that the project ships must be right.
 
 use truechimer_daemon::config::parse;
-use truechimer_engine::{Config, RefClockConfig, RefClockKind};
+use truechimer_engine::{Config, PtpConfig, RefClockConfig, RefClockKind, SourceConfig};
 use truechimer_time::Span;
 
 #[test]
@@ -35,6 +35,8 @@ fn the_documented_file_is_right_and_complete() {
     assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
+    let ptp = PtpConfig { error: Some(Span::from_micros(1)), ..PtpConfig::default() };
+    sources.push(SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") });
     let min_sources = Some(2);
     assert_eq!(full.engine, Config { refclocks, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);

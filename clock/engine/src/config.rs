@@ -9,6 +9,8 @@ use truechimer_feedforward::LIKELY_DOUBT;
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
+use crate::ptp::PtpConfig;
+
 /// Limits of the poll interval in seconds.
 pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
 /// The poll interval if none is set, s.
@@ -84,10 +86,10 @@ fn default_step_above() -> Span {
     DEFAULT_STEP_ABOVE
 }
 
-/// One server.
+/// One server, or one PTP port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SourceConfig {
-    /// A name or an address, without a port.
+    /// A name or an address, without a port; of a PTP port, the network interface.
     pub host: String,
     /// The UDP port; with `nts` the TCP port of the key exchange.
     pub port: u16,
@@ -105,6 +107,9 @@ pub struct SourceConfig {
     /// Asked and shown only, with no vote and no part in the time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
+    /// Not a server, but whichever PTP master is the best on the network interface `host`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ptp: Option<PtpConfig>,
 }
 
 /// How the two directions of a path differ: half of it is taken off the offset, and no more than
@@ -269,12 +274,16 @@ impl SourceConfig {
             asymmetry: None,
             nts: false,
             no_select: false,
+            ptp: None,
         }
     }
 
-    /// Name of the server: host and port.
+    /// Name of the server: host and port; of a PTP port: interface and domain.
     #[must_use]
     pub fn name(&self) -> String {
+        if let Some(ptp) = &self.ptp {
+            return ptp.name(&self.host);
+        }
         let SourceConfig { host, port, .. } = self;
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     }

@@ -5,6 +5,7 @@ mod configuration;
 mod course;
 mod gate;
 mod likeness;
+mod ptp;
 mod publication;
 mod reckoning;
 
@@ -286,6 +287,7 @@ impl Engine {
                     note(actions, Level::Warning, format!("{}: {trouble}", refclock.peer.name));
                 }
             }
+            Event::Ptp(event) => self.ptp_event(event, at, actions),
             Event::Check(check) => self.check(*check, at, actions),
             Event::Disruption { reason } => {
                 // Whoever knows that much knows that counts from before cannot be compared.

@@ -14,6 +14,7 @@ use truechimer_timehands::Hand;
 
 use crate::config::{Config, RefClockKind};
 use crate::hold_off::{Agreed, Held};
+use crate::ptp::{PtpAction, PtpEvent};
 
 /// Names a source for as long as the engine lives; never used again after the source is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -169,6 +170,8 @@ pub enum Event {
         /// Trouble, for people.
         error: String,
     },
+    /// Something happened at a PTP port.
+    Ptp(PtpEvent),
     /// The host's own clocks, read together at least once a second while the daemon runs.
     Check(HostCheck),
     /// The caller knows that the counter lost its continuity (another clocksource, say).
@@ -297,7 +300,9 @@ pub enum Action {
         #[serde(default = "every_second")]
         poll: u32,
     },
-    /// The source is gone: close its socket, or its reference clock.
+    /// Something to do at a PTP port.
+    Ptp(PtpAction),
+    /// The source is gone: close its sockets, or its reference clock.
     Close {
         /// Which.
         source: SourceId,

@@ -24,6 +24,7 @@ mod leap;
 mod likely;
 mod method;
 mod peer;
+mod ptp;
 mod ramp;
 mod refclock;
 mod report;
@@ -46,4 +47,7 @@ pub use event::{
 };
 pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
+pub use ptp::{
+    Delay, MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
+};
 pub use report::{Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};

@@ -140,7 +140,7 @@ impl Peer {
     /// Whether its samples say how far it is likely to be off. Those of a reference clock do not: its
     /// own error may be the same in all of them.
     pub(crate) fn has_statistics(&self) -> bool {
-        matches!(self.kind, SourceKind::Server | SourceKind::Pulse)
+        matches!(self.kind, SourceKind::Server | SourceKind::Ptp | SourceKind::Pulse)
     }
 
     /// Whether it has no vote.
@@ -283,6 +283,7 @@ impl Peer {
             refused: self.tally.refused.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
             asymmetry: None,
             trouble: self.trouble.clone().map(Cow::into_owned),
+            ptp: None,
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::cause::Cause;
 use crate::config::{Asymmetry, RefClockKind};
 use crate::hold_off;
 use crate::peer::HoldOff;
+use crate::ptp::PtpReport;
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -40,6 +41,8 @@ pub enum SourceKind {
     /// A server of NTP.
     #[default]
     Server,
+    /// A PTP port.
+    Ptp,
     /// A pulse per second.
     Pulse,
     /// A PTP hardware clock.
@@ -51,11 +54,18 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
+    /// Whether it is a reference clock: read on this machine, with no path to it.
+    #[must_use]
+    pub const fn is_refclock(self) -> bool {
+        !matches!(self, SourceKind::Server | SourceKind::Ptp)
+    }
+
     /// The word for it, as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             SourceKind::Server => "server",
+            SourceKind::Ptp => "ptp",
             SourceKind::Pulse => "pulse",
             SourceKind::Phc => "phc",
             SourceKind::Shm => "shm",
@@ -204,6 +214,9 @@ pub struct SourceReport {
     pub asymmetry: Option<Asymmetry>,
     /// The newest trouble with this source, for people.
     pub trouble: Option<String>,
+    /// Master of a PTP port, and what else is heard there; `None` of other sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ptp: Option<PtpReport>,
 }
 
 /// Why a source has its status, or why the clock does not go along with its newest samples.

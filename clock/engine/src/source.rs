@@ -1,10 +1,11 @@
-//! One server: its resolver, its schedule, its path, and as a [`Peer`] its filter and how far it is
+//! One server, or PTP port: its resolver, its schedule, its path, and as a [`Peer`] its filter and how far it is
 //! believed.
 
 mod act;
 mod courtesy;
 mod leap_smear;
 mod path;
+mod ptp;
 mod reply;
 mod resolver;
 mod row;
@@ -22,6 +23,7 @@ use crate::config::SourceConfig;
 use crate::event::SourceId;
 use crate::method::{Beginning, Method};
 use crate::peer::{Filter, HoldOff, Peer, Role, declared};
+use crate::ptp::{Port, PtpConfig};
 use crate::report::SourceKind;
 use leap_smear::LeapSmear;
 use path::Path;
@@ -61,6 +63,8 @@ pub(crate) struct Source {
     association: Option<Association>,
     path: Path,
     smear: LeapSmear,
+    /// PTP port, of a source that is none of NTP.
+    ptp: Option<Port>,
     /// News of it for the user.
     news: Option<String>,
     /// The user has been told that it drifts.
@@ -89,19 +93,27 @@ impl Source {
         awaited: bool,
         at: Count,
     ) -> Source {
+        let is_ptp = config.ptp.is_some();
         let settings = Settings { asymmetry: config.asymmetry.map(declared), ..basis.settings };
         let Basis { rate, time, .. } = *basis;
         let beginning = Beginning { settings, rate, time, poll: config.poll };
         let filter = Filter::new(method, &beginning);
-        let mut peer = Peer::new(id, config.name(), SourceKind::Server, Role::Votes, filter);
+        let kind = if is_ptp { SourceKind::Ptp } else { SourceKind::Server };
+        let mut peer = Peer::new(id, config.name(), kind, Role::Votes, filter);
         peer.trust.foreign_start = basis.time.is_some() && !basis.own;
+        let mut schedule = Schedule::new(&config, basis.settings.nominal, awaited, at);
+        if is_ptp {
+            // There is no name to look up, and the port has a schedule of its own.
+            schedule.plan = Plan::Resolving;
+        }
         Source {
             peer,
             resolver: Resolver::new(),
-            schedule: Schedule::new(&config, basis.settings.nominal, awaited, at),
+            schedule,
             association: None,
             path: Path::new(config.asymmetry),
             smear: LeapSmear::default(),
+            ptp: config.ptp.is_some().then(|| Port::new(at)),
             news: None,
             stray_told: false,
             config,
@@ -129,8 +141,10 @@ impl Source {
 
     /// Whether `config` is for the same server.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
+        let identity = |config: &SourceConfig| config.ptp.as_ref().map(PtpConfig::identity);
         let SourceConfig { host, port, nts, .. } = config;
         (&self.config.host, self.config.port, self.config.nts) == (host, *port, *nts)
+            && identity(&self.config) == identity(config)
     }
 
     /// Takes over another configuration without forgetting anything; a server that is lost is
@@ -141,6 +155,9 @@ impl Source {
         }
         self.schedule.reconfigure(&config, at);
         self.config = config;
+        if self.ptp.is_some() {
+            return;
+        }
         self.peer.filter.set_poll(self.schedule.steady_interval());
         // Whoever has the configuration read again may have mended the name.
         let lost = self.peer.tally.reach == 0 && self.schedule.silence >= MISSES_PER_ADDRESS;
@@ -160,6 +177,9 @@ impl Source {
 
     /// When it wants to act next.
     pub(crate) fn deadline(&self) -> Option<Count> {
+        if let Some(port) = &self.ptp {
+            return port.deadline();
+        }
         self.schedule.deadline()
     }
 
@@ -175,6 +195,9 @@ impl Source {
 
     /// Leap indicator of its last usable reply.
     pub(crate) fn leap(&self) -> Option<LeapIndicator> {
+        if let Some(port) = &self.ptp {
+            return port.leap();
+        }
         Some(self.peer.filter.last?.reply?.leap)
     }
 
@@ -185,11 +208,17 @@ impl Source {
 
     /// Its stratum, by its newest reply.
     pub(crate) fn stratum(&self) -> Option<u8> {
+        if let Some(port) = &self.ptp {
+            return port.stratum();
+        }
         Some(self.peer.filter.newest?.reply?.stratum)
     }
 
     /// The address in use.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
+        if let Some(port) = &self.ptp {
+            return port.address();
+        }
         self.association.as_ref().map(Association::server)
     }
 
@@ -228,7 +257,10 @@ impl Source {
     pub(crate) fn undelivered(&mut self, error: &str) -> Option<String> {
         self.peer.tally.refuse("undelivered");
         // "No reply" would say less.
-        self.schedule.undelivered();
+        match &mut self.ptp {
+            Some(port) => port.undelivered(),
+            None => self.schedule.undelivered(),
+        }
         self.peer.note_trouble(format!("request not delivered: {error}"))
     }
 
@@ -239,7 +271,8 @@ impl Source {
 
     /// Whether it is too early to tell if it smears.
     pub(crate) fn may_yet_smear(&self) -> bool {
-        self.smear.is_open()
+        // A PTP master tells TAI, or UTC in steps.
+        self.ptp.is_none() && self.smear.is_open()
     }
 
     /// Whether what it says may come of a smear.
@@ -262,6 +295,9 @@ impl Source {
             association.give_up();
         }
         self.schedule.new_epoch(at, awaited);
+        if let Some(port) = &mut self.ptp {
+            port.new_epoch(at);
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! A UDP socket whose datagrams come with counts.
 
+use std::ffi::CString;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use rustix::net::{self, SendFlags};
@@ -68,6 +69,8 @@ pub struct Socket {
     request: Option<Request>,
     /// Count after which everything that is received has arrived.
     since: Option<Count>,
+    /// Datagrams come that answer nothing.
+    listens: bool,
     undelivered: Option<Undelivered>,
 }
 
@@ -139,6 +142,60 @@ impl Socket {
         Ok(socket)
     }
 
+    /// A socket of one network interface bound to a UDP port, which hears what is sent to a group of
+    /// IPv4 there, and may send to it; nothing of that comes back or passes a router. If `stamped`,
+    /// arrivals and departures are. Others may have the port as well, if they ask for that too.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such interface, `EACCES` if the port takes a capability, else what the
+    /// system says.
+    pub fn multicast(
+        interface: &str,
+        (group, port): (Ipv4Addr, u16),
+        stamped: bool,
+        counter: Counter,
+        log: &mut PairLog,
+    ) -> io::Result<Socket> {
+        let member = member(interface, group)?;
+        let anywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+        let mut socket = Socket::plain(&anywhere)?;
+        socket.listens = true;
+        let fd = socket.fd.as_fd();
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        let (level, device) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
+        sys::set_option_bytes(fd, level, device, interface.as_bytes())?;
+        sys::set_option_bytes(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &member)?;
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 1)?;
+        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 0)?;
+        if stamped {
+            let departures = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+                | libc::SOF_TIMESTAMPING_OPT_ID
+                | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+            let stamping = socket.ask_for_stamps(departures);
+            (socket.stamping, socket.departures) = (stamping, stamping);
+        }
+        socket.since = Some(log.take(counter).end);
+        net::bind(&socket.fd, &anywhere)?;
+        socket.join(interface, group)?;
+        Ok(socket)
+    }
+
+    /// Hears what is sent to this group of IPv4 as well.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such interface, else what the system says.
+    pub fn join(&self, interface: &str, group: Ipv4Addr) -> io::Result<()> {
+        let (level, join) = (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP);
+        sys::set_option_bytes(self.fd.as_fd(), level, join, &member(interface, group)?)
+    }
+
+    /// When the newest datagram left, as far as is known, and whether the kernel may yet know
+    /// better.
+    #[must_use]
+    pub fn sent(&self) -> Option<(Stamp, bool)> {
+        self.request.as_ref().map(|request| (request.sent, request.waiting))
+    }
+
     fn plain(family: &SocketAddr) -> io::Result<Socket> {
         Ok(Socket {
             fd: sys::udp_socket(family)?,
@@ -148,6 +205,7 @@ impl Socket {
             key_slack: 0,
             request: None,
             since: None,
+            listens: false,
             undelivered: None,
         })
     }
@@ -194,8 +252,10 @@ impl Socket {
         self.request = None;
         log.take(counter);
         let mut entered = counter.fenced().read();
-        // An answer cannot arrive before that, and nothing else matters.
-        self.since = Some(entered);
+        if !self.listens {
+            // An answer cannot arrive before that, and nothing else matters.
+            self.since = Some(entered);
+        }
         let mut result = self.send_to(to, bytes);
         if result.is_err() {
             // It may have been the news that an earlier datagram could not be delivered.
@@ -379,6 +439,14 @@ impl Socket {
             self.undelivered = Some(news);
         }
     }
+}
+
+/// A `struct ip_mreqn`: group, any address, interface.
+fn member(interface: &str, group: Ipv4Addr) -> io::Result<[u8; 12]> {
+    let name = CString::new(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let [a, b, c, d] = group.octets();
+    let [i, j, k, l] = sys::interface_index(&name)?.to_ne_bytes();
+    Ok([a, b, c, d, 0, 0, 0, 0, i, j, k, l])
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! buffer is generous: clock simulators that stand in for libc ask for that.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
 use std::mem;
 use std::net::SocketAddr;
@@ -49,6 +50,30 @@ pub fn set_option(fd: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> io::
         libc::setsockopt(fd.as_raw_fd(), level, name, pointer.cast(), size_of::<i32>() as u32)
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sets a socket option that is a row of bytes.
+pub(crate) fn set_option_bytes(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let pointer = value.as_ptr().cast();
+    // SAFETY: the option value is that many valid bytes.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, pointer, length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Index of the network interface of this name.
+pub(crate) fn interface_index(name: &CStr) -> io::Result<i32> {
+    // SAFETY: the name is a valid C string.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    match i32::try_from(index) {
+        Ok(index @ 1..) => Ok(index),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Receives one datagram, from the error queue if `flags` say so.

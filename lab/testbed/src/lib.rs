@@ -4,6 +4,7 @@
 //! * [`namespace`]: two hosts joined by a wire, as network namespaces; root is not needed.
 //! * [`certificates`]: an authority and a server's certificate by it.
 //! * [`chrony`]: chronyd serving the host's time on one of them.
+//! * [`ptp4l`]: linuxptp's ptp4l as a PTP master of the host's time.
 //! * [`ring`]: a Corosync ring of several nodes on this machine.
 //! * [`exchange`]: one question to an NTP server, judged by the host's clock.
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
@@ -24,6 +25,7 @@ pub mod figures;
 pub mod lacking;
 pub mod namespace;
 pub mod process;
+pub mod ptp4l;
 pub mod relay;
 pub mod ring;
 pub mod scale;

@@ -13,6 +13,7 @@ use truechimer_time::{Rate, Span};
 use super::Settings;
 use super::duration;
 use super::host::host_and_port;
+use super::ptp;
 use super::refclock::{KINDS, OF_REFCLOCK, refclock};
 use crate::audit;
 use crate::clockbound::Wanted;
@@ -71,6 +72,12 @@ const SOURCE: &[&str] = &[
     "scale",
     "trust",
     "name",
+    "ptp",
+    "domain",
+    "transport",
+    "delay",
+    "error",
+    "timescale",
 ];
 /// Which of a source's keys are for a server.
 pub(super) const OF_SERVER: &[&str] =
@@ -162,6 +169,7 @@ const PORTS: [(&str, &str); 2] = [
     ("[metrics]", "it stands behind the address: listen = \"127.0.0.1:9924\""),
 ];
 
+/// Complaint about a key that no table has here, with what stands for it.
 pub(super) fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
     let port = PORTS.iter().find(|(name, _)| key == "port" && *name == table.0);
     let foreign = || FOREIGN.iter().find(|(keys, _)| keys.contains(&key));
@@ -424,8 +432,9 @@ fn sources(reader: &mut Reader<'_>, value: &Value<'_>, settings: &mut Settings) 
             }
             continue;
         }
-        let Some(source) = source(reader, table, at) else { continue };
-        match sources.iter().find(|(s, _)| s.host == source.host && s.port == source.port) {
+        let read = if table.get("ptp").is_some() { ptp::port } else { source };
+        let Some(source) = read(reader, table, at) else { continue };
+        match sources.iter().find(|(s, _)| s.name() == source.name()) {
             Some((_, first)) => twice(reader, &source.name(), at, *first),
             None => sources.push((source, at)),
         }
@@ -521,11 +530,30 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
                     "`{other}` is for a reference clock: add `pps`, `phc`, `shm` or `sock`, or remove it"
                 ),
             ),
+            other if ptp::KEYS.contains(&other) => reader.problem(
+                key.span().start,
+                format!("`{other}` is for PTP: add ptp = \"eth0\", or remove it"),
+            ),
             other => unknown(reader, other, key.span().start, TABLES[1]),
         }
     }
+    source.asymmetry = declared_asymmetry(reader, table, at, declared);
+    source.port = port.unwrap_or(if source.nts { NTS_PORT } else { NTP_PORT });
+    if !named {
+        reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
+    }
+    (!source.host.is_empty()).then_some(source)
+}
+
+/// Asymmetry of a path, of which both keys have to be there or none.
+pub(super) fn declared_asymmetry(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    at: usize,
+    declared: (Option<Span>, Option<Span>),
+) -> Option<Asymmetry> {
     match (declared, table.contains_key("asymmetry"), table.contains_key("asymmetry-error")) {
-        ((Some(by), Some(error)), ..) => source.asymmetry = Some(Asymmetry { by, error }),
+        ((Some(by), Some(error)), ..) => return Some(Asymmetry { by, error }),
         (_, true, false) => {
             reader.problem(at, "`asymmetry` needs `asymmetry-error`: how well is it known?");
         }
@@ -534,11 +562,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
         }
         _ => {}
     }
-    source.port = port.unwrap_or(if source.nts { NTS_PORT } else { NTP_PORT });
-    if !named {
-        reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
-    }
-    (!source.host.is_empty()).then_some(source)
+    None
 }
 
 /// A number of ppm, as a number or as text with or without the unit; never by way of a float.
@@ -595,14 +619,14 @@ pub(crate) fn check_poll(seconds: i128) -> Result<u32, String> {
 }
 
 /// Half a second is more than halfway round the world.
-fn asymmetry(span: Span) -> Result<Span, String> {
+pub(super) fn asymmetry(span: Span) -> Result<Span, String> {
     if span.abs() > Span::from_millis(500) {
         return Err("must be -500ms to 500ms".into());
     }
     Ok(span)
 }
 
-fn asymmetry_error(span: Span) -> Result<Span, String> {
+pub(super) fn asymmetry_error(span: Span) -> Result<Span, String> {
     if span <= Span::ZERO || span > Span::from_millis(500) {
         let why = "must be above 0s, and 500ms at most: nobody knows a path exactly, and the bound is \
                    only as true as this";

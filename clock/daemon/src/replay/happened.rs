@@ -1,6 +1,8 @@
 //! Happenings in a log, as its readers want to see them.
 
-use truechimer_engine::{Action, Engine, Event, Level, SourceId, SourceReport, SourceStatus};
+use truechimer_engine::{
+    Action, Engine, Event, Level, PtpEvent, SourceId, SourceReport, SourceStatus,
+};
 use truechimer_feedforward::Exchange;
 use truechimer_time::{Count, Epoch, Instant, Period, Rate, Span, Utc};
 use truechimer_timehands::{Hand, Status};
@@ -146,6 +148,9 @@ impl Before {
                 Event::Sample { source, stamp, .. } => {
                     let count = stamp.as_ref().map_or(at, |stamp| stamp.count);
                     engine.source_report(*source, at).map(|report| (*source, count, report))
+                }
+                Event::Ptp(PtpEvent::Message { source, .. } | PtpEvent::Sent { source, .. }) => {
+                    engine.source_report(*source, at).map(|report| (*source, at, report))
                 }
                 _ => None,
             },

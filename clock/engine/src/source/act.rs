@@ -23,6 +23,9 @@ impl Source {
         random: &mut dyn FnMut() -> u64,
         actions: &mut Vec<Action>,
     ) {
+        if self.ptp.is_some() {
+            return self.act_ptp(at, random, actions);
+        }
         match self.schedule.due(at) {
             Some(Due::LookUp) => {
                 self.schedule.plan = Plan::Resolving;

@@ -139,7 +139,7 @@ impl Source {
     }
 
     /// Gives a sample to the filter. One that is held off is kept as the newest.
-    fn filtered(&mut self, sample: Sample) -> Result<Accepted, Rejected> {
+    pub(super) fn filtered(&mut self, sample: Sample) -> Result<Accepted, Rejected> {
         let filter = &mut self.peer.filter;
         let mut corrected = self.path.symmetric(&sample.exchange);
         corrected.root_distance += sample.smear;

@@ -28,6 +28,23 @@ impl Source {
         if let Some(association) = &self.association {
             refused.extend(association.refused().iter().map(|(name, n)| (name.to_owned(), n)));
         }
+        if let Some(port) = &self.ptp {
+            let rtt = newest.and_then(|newest| newest.rtt);
+            let sent_method = newest.map(|newest| newest.exchange.sent.method);
+            let root_distance = newest.map(|newest| newest.exchange.root_distance);
+            let asymmetry = self.path.asymmetry();
+            let trouble = self.trouble(at, utc);
+            let shown = SourceReport {
+                rtt,
+                sent_method,
+                root_distance,
+                refused,
+                asymmetry,
+                trouble,
+                ..shown
+            };
+            return port.report(self.config.ptp.as_ref(), shown);
+        }
         SourceReport {
             address: self.address(),
             nts: self.config.nts,

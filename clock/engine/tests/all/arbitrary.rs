@@ -319,6 +319,7 @@ impl World {
                 }
                 Action::Steer(Steer::Step(_) | Steer::Tell(_)) => {}
                 Action::Note { text, .. } => assert!(!text.contains('\n')),
+                Action::Ptp(_) => {}
             }
         }
     }

@@ -17,6 +17,7 @@ mod estimators;
 mod held;
 mod news;
 mod panic;
+mod ptp;
 mod pulses;
 mod refclocks;
 mod silent;

@@ -376,6 +376,8 @@ impl World<'_> {
                 Action::Resolve { source, .. } => self.resolve(t, source),
                 Action::Send { source, to, packet } => self.send(t, source, &to, &packet),
                 Action::Watch { source, .. } => self.watch(source, true),
+                // No scenario has one.
+                Action::Ptp(_) => {}
                 Action::Close { source } => {
                     self.watch(source, false);
                     let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);

@@ -23,6 +23,7 @@ mod moved;
 mod nts;
 mod pods;
 mod pps;
+mod ptp;
 mod refclocks;
 mod relay;
 mod replay;

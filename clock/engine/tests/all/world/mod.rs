@@ -148,6 +148,7 @@ impl World {
     pub fn carry_out(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
+                Action::Ptp(_) => panic!("there is no PTP port"),
                 Action::Resolve { source, host, .. } => {
                     self.hosts.insert(source, host.clone());
                     let result = if host == "nowhere" {

@@ -1,0 +1,84 @@
+//! PTP ports in `truechimer sources`: the master that is followed, and who else announces itself.
+
+use serde::Serialize;
+use truechimer_command::show::plain;
+use truechimer_engine::{MasterReport, PtpReport, SourceReport};
+use truechimer_time::Span;
+
+/// A PTP port as JSON.
+#[derive(Serialize)]
+pub(super) struct PtpJson<'a> {
+    domain: u8,
+    /// The master that is followed; null if there is none.
+    master: Option<MasterJson<'a>>,
+    /// Masters that are not.
+    others: Vec<MasterJson<'a>>,
+}
+
+/// A master as JSON, by its own words.
+#[derive(Serialize)]
+struct MasterJson<'a> {
+    port: &'a str,
+    address: String,
+    grandmaster: &'a str,
+    priority1: u8,
+    class: u8,
+    /// The accuracy that the grandmaster states; null if it states none.
+    accuracy_ns: Option<i64>,
+    priority2: u8,
+    steps_removed: u16,
+    /// TAI − UTC as announced; null if that is not said to be valid.
+    utc_offset_s: Option<i16>,
+    ptp_timescale: bool,
+    qualified: bool,
+}
+
+impl PtpJson<'_> {
+    pub(super) fn of(report: &PtpReport) -> PtpJson<'_> {
+        PtpJson {
+            domain: report.domain,
+            master: report.master.as_ref().map(MasterJson::of),
+            others: report.others.iter().map(MasterJson::of).collect(),
+        }
+    }
+}
+
+impl MasterJson<'_> {
+    fn of(master: &MasterReport) -> MasterJson<'_> {
+        MasterJson {
+            port: &master.port,
+            address: master.address.to_string(),
+            grandmaster: &master.grandmaster,
+            priority1: master.priority1,
+            class: master.class,
+            accuracy_ns: master.accuracy.map(Span::as_nanos_up),
+            priority2: master.priority2,
+            steps_removed: master.steps_removed,
+            utc_offset_s: master.utc_offset,
+            ptp_timescale: master.ptp_timescale,
+            qualified: master.qualified,
+        }
+    }
+}
+
+/// Lines of `sources -v` that only a PTP port has.
+pub(super) fn lines(source: &SourceReport) -> Vec<(&'static str, String)> {
+    let Some(PtpReport { master, others, .. }) = &source.ptp else { return Vec::new() };
+    let told = |master: &MasterReport| {
+        let accuracy = match master.accuracy {
+            Some(accuracy) => format!("accuracy {accuracy}"),
+            None => "no accuracy stated".into(),
+        };
+        let MasterReport { grandmaster, priority1, class, priority2, steps_removed, .. } = master;
+        plain(&format!(
+            "grandmaster {grandmaster}, class {class}, {accuracy}, priorities {priority1} and \
+             {priority2}, {steps_removed} steps away"
+        ))
+    };
+    let mut lines: Vec<_> = master.iter().map(|master| ("master", told(master))).collect();
+    for other in others {
+        let yet = if other.qualified { "" } else { " (heard once)" };
+        lines.push(("other", format!("{}{yet}", told(other))));
+    }
+    lines
+}

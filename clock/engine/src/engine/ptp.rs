@@ -1,0 +1,55 @@
+//! Events of PTP ports.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use truechimer_time::Count;
+
+use super::{Engine, note};
+use crate::event::{Action, Level, SourceId};
+use crate::peer::Peer;
+use crate::ptp::PtpEvent;
+use crate::source::Clock;
+
+impl Engine {
+    /// Something happened at a PTP port.
+    pub(super) fn ptp_event(&mut self, event: &PtpEvent, at: Count, actions: &mut Vec<Action>) {
+        let id = match event {
+            PtpEvent::Message { source, .. }
+            | PtpEvent::Sent { source, .. }
+            | PtpEvent::Failed { source, .. } => *source,
+        };
+        let clock = self.clock_for(id, at);
+        let Some(source) = self.source(id) else { return };
+        let heard = match event {
+            PtpEvent::Message { from, received, packet, .. } => {
+                source.heard_ptp(*from, packet, *received, &clock, at)
+            }
+            PtpEvent::Sent { sent, .. } => source.sent_ptp(*sent, &clock),
+            PtpEvent::Failed { error, .. } => {
+                if let Some(trouble) = source.failed_ptp(error, at) {
+                    let text = format!("{}: {trouble}", source.name());
+                    note(actions, Level::Warning, text);
+                }
+                None
+            }
+        };
+        if let Some(text) = source.news() {
+            note(actions, Level::Info, format!("{}: {text}", source.name()));
+        }
+        let Some(heard) = heard else { return };
+        for text in [source.news_of_straying(), source.news_of_asymmetry()].into_iter().flatten() {
+            note(actions, Level::Warning, format!("{}: {text}", source.name()));
+        }
+        self.tell_intervals();
+        self.after_reply(id, heard, at, actions);
+    }
+
+    /// Knowledge of the time beside this source.
+    fn clock_for(&self, id: SourceId, at: Count) -> Clock {
+        let known = self.hand.status.bound_holds();
+        let about = known.then(|| self.hand.time_at(at));
+        let tells = |peer: &Peer| peer.id != id && peer.trust.is_part();
+        Clock { leaps: self.leaps, about, reckoned: None, others: self.peers().any(tells) }
+    }
+}

@@ -1,0 +1,403 @@
+//! A PTP port: its configuration, what happens at it and what it wants done, and its state.
+//!
+//! The port is slave only ([`Slave`]). What it has to say of the time goes through the [`Source`]
+//! that it belongs to, which votes as a server does.
+//!
+//! [`Source`]: crate::source::Source
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+use truechimer_ntp::LeapIndicator;
+use truechimer_ptp::{ClockIdentity, DelayMechanism, Flags, Master, PortIdentity, Slave};
+use truechimer_time::{Count, Period, Span, Stamp};
+
+use crate::event::SourceId;
+use crate::report::SourceReport;
+
+/// The UDP port of messages that are stamped (annex C).
+pub(crate) const EVENT_PORT: u16 = 319;
+/// Seconds between looks while there is no master.
+const LOOK: Span = Span::from_secs(2);
+/// First and longest wait before the sockets are opened again, s.
+const RETRY: (i64, i64) = (2, 64);
+/// The largest `error` that makes sense: a master further off is of no use.
+pub const PTP_ERROR_LIMIT: Span = Span::from_secs(1);
+
+/// A PTP port on a network interface, slave only.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct PtpConfig {
+    /// The domain.
+    pub domain: u8,
+    /// Timescale of the master's timestamps.
+    #[serde(default)]
+    pub timescale: Timescale,
+    /// Mechanism by which the delay to the master is measured.
+    #[serde(default)]
+    pub delay: Delay,
+    /// The most that the master's time may be off by, whatever it says itself; `None`: it has to
+    /// say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Span>,
+}
+
+/// Timescale of a master's timestamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timescale {
+    /// PTP's own, which is TAI (7.2.1). Masters on an arbitrary timescale (ARB) are not used.
+    #[default]
+    Ptp,
+    /// UTC in place of an arbitrary timescale, as masters have that serve their system clock.
+    Utc,
+}
+
+/// Mechanism by which the delay to the master is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delay {
+    /// End to end: the master is asked (11.3).
+    #[default]
+    E2e,
+    /// Peer to peer: the neighbour on the link is asked, which has to be the master (11.4).
+    P2p,
+}
+
+impl From<Delay> for DelayMechanism {
+    fn from(delay: Delay) -> DelayMechanism {
+        match delay {
+            Delay::E2e => DelayMechanism::EndToEnd,
+            Delay::P2p => DelayMechanism::PeerToPeer,
+        }
+    }
+}
+
+impl PtpConfig {
+    /// Name of the source: interface, and domain if that is not 0.
+    #[must_use]
+    pub fn name(&self, interface: &str) -> String {
+        match self.domain {
+            0 => format!("ptp:{interface}"),
+            domain => format!("ptp:{interface}/{domain}"),
+        }
+    }
+
+    /// Part that tells two ports on one interface apart, or makes another of one.
+    pub(crate) fn identity(&self) -> (u8, Timescale, Delay) {
+        (self.domain, self.timescale, self.delay)
+    }
+}
+
+impl crate::SourceConfig {
+    /// A PTP port on that interface, in domain 0.
+    #[must_use]
+    pub fn ptp(interface: impl Into<String>) -> crate::SourceConfig {
+        crate::SourceConfig {
+            port: EVENT_PORT,
+            poll: 1,
+            burst: false,
+            ptp: Some(PtpConfig::default()),
+            ..crate::SourceConfig::new(interface)
+        }
+    }
+}
+
+/// Something that happened at a PTP port.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PtpEvent {
+    /// A datagram came. Nothing in it has been checked.
+    Message {
+        /// At whose port.
+        source: SourceId,
+        /// From where.
+        from: IpAddr,
+        /// When it came, if it came to the event port.
+        received: Option<Stamp>,
+        /// The datagram.
+        packet: Vec<u8>,
+    },
+    /// The newest [`PtpAction::Ask`] was done.
+    Sent {
+        /// At whose port.
+        source: SourceId,
+        /// When the message left.
+        sent: Stamp,
+    },
+    /// The port cannot be had: [`PtpAction::Listen`] failed, or it was lost since. It is asked for
+    /// again.
+    Failed {
+        /// Whose port.
+        source: SourceId,
+        /// Trouble, for people.
+        error: String,
+    },
+}
+
+/// Something to do at a PTP port.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PtpAction {
+    /// Listen on this interface, and report what comes ([`PtpEvent::Message`]).
+    Listen {
+        /// For which source.
+        source: SourceId,
+        /// The network interface.
+        interface: String,
+        /// Mechanism, which decides to which group is sent.
+        delay: Delay,
+    },
+    /// Send this message to the event port of all, and report when it left ([`PtpEvent::Sent`]).
+    Ask {
+        /// For which source.
+        source: SourceId,
+        /// The message.
+        packet: Vec<u8>,
+    },
+}
+
+/// A PTP port, for `sources`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PtpReport {
+    /// The domain.
+    pub domain: u8,
+    /// The master that is followed, if any.
+    pub master: Option<MasterReport>,
+    /// Other masters that announce themselves.
+    pub others: Vec<MasterReport>,
+}
+
+/// A master, by its own words.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MasterReport {
+    /// Identity of its port.
+    pub port: String,
+    /// The address that it sends from.
+    pub address: IpAddr,
+    /// Identity of the grandmaster.
+    pub grandmaster: String,
+    /// The grandmaster's first priority; less is better.
+    pub priority1: u8,
+    /// The grandmaster's class.
+    pub class: u8,
+    /// The accuracy that the grandmaster states, if it states one.
+    pub accuracy: Option<Span>,
+    /// The grandmaster's second priority; less is better.
+    pub priority2: u8,
+    /// Boundary clocks between grandmaster and this port.
+    pub steps_removed: u16,
+    /// TAI − UTC in s that it announces as valid.
+    pub utc_offset: Option<i16>,
+    /// Whether its timescale is PTP's, and no arbitrary one.
+    pub ptp_timescale: bool,
+    /// Whether enough announcements came for it to be followed.
+    pub qualified: bool,
+}
+
+impl MasterReport {
+    fn of(master: &Master, qualified: bool) -> MasterReport {
+        let announce = &master.announce;
+        let valid = master.flags.has(Flags::UTC_OFFSET_VALID);
+        MasterReport {
+            port: master.port.to_string(),
+            address: master.from,
+            grandmaster: announce.grandmaster.to_string(),
+            priority1: announce.priority1,
+            class: announce.quality.class,
+            accuracy: announce.quality.accuracy(),
+            priority2: announce.priority2,
+            steps_removed: announce.steps_removed,
+            utc_offset: valid.then_some(announce.utc_offset),
+            ptp_timescale: master.flags.has(Flags::PTP_TIMESCALE),
+            qualified,
+        }
+    }
+}
+
+/// The span in whole seconds, rounded up.
+pub(crate) fn seconds_up(span: Span) -> u32 {
+    let second = Span::from_secs(1).0;
+    u32::try_from(span.0.saturating_add(second - 1).div_euclid(second)).unwrap_or(u32::MAX)
+}
+
+/// Next thing that a port does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Plan {
+    /// Have it opened at that count.
+    Open(Count),
+    /// Listen, and look at that count whether there is a master.
+    Look(Count),
+}
+
+/// State of a PTP port.
+#[derive(Debug)]
+pub(crate) struct Port {
+    /// There is one from when it first listens on: its identity is random.
+    pub(crate) slave: Option<Slave>,
+    plan: Plan,
+    /// How long to wait before it is opened again, s.
+    retry: i64,
+    /// When it was last heard of.
+    last_at: Count,
+    /// Questions since the last exchange.
+    pub(crate) unused: u32,
+    /// The port that the last exchange was with, and the address that it sends from.
+    pub(crate) used: Option<(PortIdentity, IpAddr)>,
+    /// Leap indicator of the master then.
+    pub(crate) leap: Option<LeapIndicator>,
+    /// The user has been told that its UTC offset is not ours.
+    pub(crate) offset_told: bool,
+}
+
+/// Action that is due at a port.
+pub(crate) enum PortDue {
+    Open,
+    /// There is no master still.
+    NoMaster,
+    /// Whatever the slave has due.
+    Slave,
+}
+
+impl Port {
+    /// A port to be opened at `at`.
+    pub(crate) fn new(at: Count) -> Port {
+        Port {
+            slave: None,
+            plan: Plan::Open(at),
+            retry: RETRY.0,
+            last_at: at,
+            unused: 0,
+            used: None,
+            leap: None,
+            offset_told: false,
+        }
+    }
+
+    /// The master that is followed.
+    pub(crate) fn master(&self) -> Option<&Master> {
+        self.slave.as_ref()?.master()
+    }
+
+    /// When it wants to act next.
+    pub(crate) fn deadline(&self) -> Option<Count> {
+        let own = match self.plan {
+            Plan::Open(due) => return Some(due),
+            Plan::Look(due) => due,
+        };
+        let slave = self.slave.as_ref().and_then(|slave| slave.deadline(self.last_at));
+        [Some(own), slave].into_iter().flatten().min_by_key(|due| (*due - self.last_at).0)
+    }
+
+    /// Action that is due, if any. It is taken to be done.
+    pub(crate) fn due(&mut self, at: Count, nominal: Period) -> Option<PortDue> {
+        self.last_at = at;
+        match self.plan {
+            Plan::Open(due) if at.at_or_after(due) => {
+                self.plan = Plan::Look(at + nominal.counts(LOOK));
+                Some(PortDue::Open)
+            }
+            Plan::Open(_) => None,
+            Plan::Look(due) if at.at_or_after(due) => {
+                self.plan = Plan::Look(at + nominal.counts(LOOK));
+                let lacks = self.master().is_none();
+                Some(if lacks { PortDue::NoMaster } else { PortDue::Slave })
+            }
+            Plan::Look(_) => Some(PortDue::Slave),
+        }
+    }
+
+    /// The slave; a fresh one has a random identity, as none may be another's (7.5.2.2).
+    pub(crate) fn slave(
+        &mut self,
+        (domain, delay): (u8, Delay),
+        nominal: Period,
+        random: &mut dyn FnMut() -> u64,
+    ) -> &mut Slave {
+        self.slave.get_or_insert_with(|| {
+            let mut clock = random().to_be_bytes();
+            if let Some(first) = clock.first_mut() {
+                // Assigned by nobody, and no group's.
+                *first = (*first | 0x02) & !0x01;
+            }
+            let own = PortIdentity { clock: ClockIdentity(clock), port: 1 };
+            Slave::new(own, domain, nominal, random() as u16).by(delay.into())
+        })
+    }
+
+    /// Something came: it can be read.
+    pub(crate) fn is_open(&mut self, at: Count) {
+        (self.last_at, self.retry) = (at, RETRY.0);
+    }
+
+    /// Tries to open it once more, later.
+    pub(crate) fn failed(&mut self, at: Count, nominal: Period) {
+        self.plan = Plan::Open(at + nominal.counts(Span::from_secs(self.retry)));
+        self.retry = (self.retry * 2).min(RETRY.1);
+    }
+
+    /// The newest question was not sent.
+    pub(crate) fn undelivered(&mut self) {
+        if let Some(slave) = &mut self.slave {
+            slave.unsent();
+        }
+    }
+
+    /// The counter broke.
+    pub(crate) fn new_epoch(&mut self, at: Count) {
+        self.last_at = at;
+        let (Plan::Open(due) | Plan::Look(due)) = &mut self.plan;
+        *due = at;
+        if let Some(slave) = &mut self.slave {
+            slave.new_epoch(at);
+        }
+    }
+
+    /// Leap indicator of the master at the last exchange.
+    pub(crate) fn leap(&self) -> Option<LeapIndicator> {
+        self.leap
+    }
+
+    /// Stratum that an NTP server with this master's time would have: a grandmaster has 1.
+    pub(crate) fn stratum(&self) -> Option<u8> {
+        let steps = self.master()?.announce.steps_removed;
+        Some(u8::try_from(steps.saturating_add(1)).unwrap_or(15).min(15))
+    }
+
+    /// Address of the master that the last exchange was with.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.used.map(|(_, address)| SocketAddr::new(address, EVENT_PORT))
+    }
+
+    /// Row in `sources` with what is particular to PTP.
+    pub(crate) fn report(&self, config: Option<&PtpConfig>, shown: SourceReport) -> SourceReport {
+        let domain = config.map_or(0, |config| config.domain);
+        let mut refused = shown.refused;
+        let (mut master, mut others, mut poll) = (None, Vec::new(), shown.poll);
+        if let Some(slave) = &self.slave {
+            refused.extend(slave.refused().iter().map(|(name, n)| (name.to_string(), n)));
+            poll = seconds_up(slave.interval());
+            let followed = slave.master().map(|master| master.port);
+            for (heard, qualified) in slave.masters() {
+                let row = MasterReport::of(heard, qualified);
+                if followed == Some(heard.port) {
+                    master = Some(row);
+                } else {
+                    others.push(row);
+                }
+            }
+        }
+        SourceReport {
+            address: self.address(),
+            poll,
+            stratum: self.stratum(),
+            reference: self.master().map(|master| master.announce.grandmaster.to_string()),
+            leap: self.leap.map(|leap| leap as u8),
+            refused,
+            ptp: Some(PtpReport { domain, master, others }),
+            ..shown
+        }
+    }
+}

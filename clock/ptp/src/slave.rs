@@ -1,0 +1,507 @@
+//! A port that is slave only: messages in, exchanges out (9.5, 11.2, 11.3).
+//!
+//! A master sends `Sync` of its own accord, and answers `Delay_Req`. The estimator wants a question
+//! and a later answer, both stamped here: that is what bounds the time without trusting the path to
+//! be symmetric. So each `Delay_Req` that was answered is paired with the next `Sync` that left the
+//! master after the question had arrived there; as all stamps are raw counts, nothing was steered
+//! between the two. The master keeps the question meanwhile, as a slow NTP server would.
+
+mod arrivals;
+mod peer;
+
+use core::net::IpAddr;
+
+use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
+
+use crate::masters::{Ignored, Masters, announced};
+use crate::{
+    Body, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally, Timestamp,
+};
+use arrivals::{Arrival, Arrivals};
+
+/// Length of a `Delay_Req`, and of a `Pdelay_Req`, in bytes.
+const LENGTHS: (usize, usize) = (44, 54);
+/// Minor version that is sent: that of IEEE 1588-2019.
+const MINOR_VERSION: u8 = 1;
+/// Exponents of intervals between `Delay_Req` that a master may ask for: 1 s to 32 s. Shorter ones
+/// are not used: a second between questions is all that the estimator wants.
+const REQUEST_INTERVALS: (i8, i8) = (0, 5);
+/// Intervals for which an answer may wait for its `Sync` before another question is asked.
+const PATIENCE: i64 = 4;
+/// Corrections beyond this are of no path.
+const MAX_CORRECTION: Span = Span::from_secs(1);
+
+/// An exchange with the master, on its timescale; the four times of 11.3 without what transparent
+/// clocks say that the messages stayed with them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exchange {
+    /// When our `Delay_Req` left (t3).
+    pub sent: Stamp,
+    /// When it arrived at the master, less its correction (t4).
+    pub master_received: Instant,
+    /// When the master's `Sync` left, with its corrections (t1); not before `master_received`.
+    pub master_sent: Instant,
+    /// When that arrived (t2); after `sent`.
+    pub received: Stamp,
+    /// Sum of the corrections without their signs: what is known of both ways only by the word of
+    /// transparent clocks.
+    pub corrected: Span,
+}
+
+/// Change of the master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// This one is followed now, in the place of that before.
+    To(Master, Option<Master>),
+    /// The port and the address stay, and lead to another grandmaster.
+    Grandmaster(Master, Master),
+    /// This one is no longer heard of, and there is no other.
+    Lost(Master),
+}
+
+/// Mechanism by which the delay to the master is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DelayMechanism {
+    /// `Delay_Req` to the master (11.3).
+    #[default]
+    EndToEnd,
+    /// `Pdelay_Req` to the neighbour on the link, which has to be the master (11.4).
+    PeerToPeer,
+}
+
+/// Bytes of a question, `Delay_Req` or `Pdelay_Req`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Question {
+    bytes: [u8; LENGTHS.1],
+    length: usize,
+}
+
+impl core::ops::Deref for Question {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&self.bytes)
+    }
+}
+
+/// Effect of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Heard {
+    /// An exchange is complete.
+    pub exchange: Option<Exchange>,
+    /// The master changed.
+    pub change: Option<Change>,
+}
+
+/// A question to the master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Request {
+    sequence: u16,
+    /// When it left, once that is known.
+    sent: Option<Stamp>,
+    /// When it arrived less its correction, and that correction without sign, once it is answered.
+    arrived: Option<(Instant, Span)>,
+}
+
+/// The one port of an ordinary clock that is slave only.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slave {
+    own: PortIdentity,
+    domain: u8,
+    mechanism: DelayMechanism,
+    nominal: Period,
+    masters: Masters,
+    parent: Option<Master>,
+    arrivals: Arrivals,
+    /// Sequence number of the newest `Delay_Req`.
+    sequence: u16,
+    /// The newest question, and the newest that was answered and has yet to be paired.
+    waiting: Option<Request>,
+    answered: Option<Request>,
+    /// The newest question to the neighbour.
+    peer: Option<peer::Question>,
+    /// The interval between questions that the master wants.
+    interval: Span,
+    /// When the next question is due; `None` without a master.
+    due: Option<Count>,
+    /// How long after the `Sync` that a question was paired with the next is asked at the earliest:
+    /// at random, so that not all slaves ask at once.
+    apart: CountSpan,
+    refused: Tally,
+}
+
+impl Slave {
+    /// A port of this identity, which nobody else may have, in a domain. `nominal`: how long a count
+    /// lasts. `sequence` is best chosen at random: whoever forges an answer has to know the number
+    /// of the question.
+    #[must_use]
+    pub const fn new(own: PortIdentity, domain: u8, nominal: Period, sequence: u16) -> Slave {
+        Slave {
+            own,
+            domain,
+            mechanism: DelayMechanism::EndToEnd,
+            nominal,
+            masters: Masters::new(own, nominal),
+            parent: None,
+            arrivals: Arrivals::NONE,
+            sequence,
+            waiting: None,
+            answered: None,
+            peer: None,
+            interval: Span::from_secs(1),
+            due: None,
+            apart: CountSpan(0),
+            refused: Tally::NONE,
+        }
+    }
+
+    /// The port with another mechanism than end to end.
+    #[must_use]
+    pub const fn by(mut self, mechanism: DelayMechanism) -> Slave {
+        self.mechanism = mechanism;
+        self
+    }
+
+    /// The port's identity.
+    #[must_use]
+    pub const fn own(&self) -> PortIdentity {
+        self.own
+    }
+
+    /// The master that is followed.
+    #[must_use]
+    pub const fn master(&self) -> Option<&Master> {
+        self.parent.as_ref()
+    }
+
+    /// Masters that announce themselves, each with whether it is qualified: the one that is
+    /// followed, and those that would be in its place.
+    pub fn masters(&self) -> impl Iterator<Item = (&Master, bool)> {
+        self.masters.iter()
+    }
+
+    /// The interval between questions.
+    #[must_use]
+    pub const fn interval(&self) -> Span {
+        self.interval
+    }
+
+    /// Messages refused so far.
+    #[must_use]
+    pub const fn refused(&self) -> &Tally {
+        &self.refused
+    }
+
+    /// When [`act`](Slave::act) is wanted next, if ever.
+    #[must_use]
+    pub fn deadline(&self, at: Count) -> Option<Count> {
+        let soonest = [self.due(), self.masters.deadline(at)];
+        soonest.into_iter().flatten().min_by_key(|due| (*due - at).0)
+    }
+
+    /// Does what is due at `at`: forgets masters that are silent, and asks. Returns what changed, and
+    /// the `Delay_Req` to send to the event port; then tell [`sent`](Slave::sent).
+    ///
+    /// Questions are at least the master's interval apart on average, each at random within half to
+    /// one and a half of it (9.5.11.2): many slaves do not ask in step. Where `Sync` comes less often
+    /// than that, each question waits for one to be paired with the question before.
+    pub fn act(
+        &mut self,
+        at: Count,
+        random: &mut dyn FnMut() -> u64,
+    ) -> (Option<Change>, Option<Question>) {
+        let change = if self.masters.expire(at) { self.choose(at) } else { None };
+        let due = self.due().is_some_and(|due| at.at_or_after(due));
+        let request = if due { self.ask(at, random) } else { None };
+        (change, request)
+    }
+
+    /// When the next question is due: later while an answer waits for its `Sync`.
+    fn due(&self) -> Option<Count> {
+        let due = self.due?;
+        let waits = self.answered.and_then(|request| request.sent);
+        let longest = |sent: Stamp| sent.count + self.nominal.counts(self.interval * PATIENCE);
+        Some(waits.map_or(due, |sent| due.latest(longest(sent))))
+    }
+
+    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Question> {
+        let interval = self.nominal.counts(self.interval).0.max(2);
+        let mut within = || (random() % interval.unsigned_abs()) as i64;
+        self.due = Some(at + CountSpan(interval / 2 + within()));
+        self.apart = CountSpan(interval / 4 + within() / 2);
+        self.sequence = self.sequence.wrapping_add(1);
+        let end_to_end = self.mechanism == DelayMechanism::EndToEnd;
+        if end_to_end {
+            self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
+        } else {
+            self.peer = Some(peer::Question::new(self.sequence));
+        }
+        let header = Header {
+            minor_version: MINOR_VERSION,
+            domain: self.domain,
+            source: self.own,
+            sequence: self.sequence,
+            interval: LogInterval::NONE,
+            ..Header::default()
+        };
+        // Nothing is said of our time (9.5.11.1 allows 0 as the origin).
+        let (kind, length): (fn(Timestamp) -> Body, _) = match end_to_end {
+            true => (Body::DelayReq, LENGTHS.0),
+            false => (Body::PdelayReq, LENGTHS.1),
+        };
+        let (body, mut bytes) = (kind(Timestamp::default()), [0; LENGTHS.1]);
+        Message { header, body, rest: &[] }.encode(&mut bytes)?;
+        Some(Question { bytes, length })
+    }
+
+    /// The newest question left. Returns the exchange if that completes it.
+    pub fn sent(&mut self, stamp: Stamp) -> Option<Exchange> {
+        for request in [&mut self.waiting, &mut self.answered].into_iter().flatten() {
+            if request.sequence == self.sequence && request.sent.is_none() {
+                request.sent = Some(stamp);
+            }
+        }
+        if let Some(question) = &mut self.peer {
+            question.sent = question.sent.or(Some(stamp));
+            return self.measured().ok().flatten();
+        }
+        self.pair()
+    }
+
+    /// The newest question could not be sent.
+    pub fn unsent(&mut self) {
+        (self.waiting, self.peer) = (None, None);
+    }
+
+    /// Whether the newest question has no answer yet.
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.waiting.is_some() || self.peer.is_some()
+    }
+
+    /// The counter broke: nothing stamped before goes with anything stamped since.
+    pub fn new_epoch(&mut self, at: Count) {
+        self.masters.new_epoch(at);
+        self.forget();
+        self.due = self.parent.map(|_| at);
+    }
+
+    /// Forgets all that was stamped.
+    fn forget(&mut self) {
+        (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
+        self.peer = None;
+    }
+
+    /// A datagram came from that address, stamped if it came to the event port. `at` is when it was
+    /// noticed.
+    ///
+    /// # Errors
+    /// The first check that it failed; nothing changed then but the counts.
+    pub fn heard(
+        &mut self,
+        from: IpAddr,
+        datagram: &[u8],
+        received: Option<Stamp>,
+        at: Count,
+    ) -> Result<Heard, Refusal> {
+        let result = self.take_in(from.to_canonical(), datagram, received, at);
+        if let Err(refusal) = result {
+            self.refused.add(refusal);
+        }
+        result
+    }
+
+    fn take_in(
+        &mut self,
+        from: IpAddr,
+        datagram: &[u8],
+        received: Option<Stamp>,
+        at: Count,
+    ) -> Result<Heard, Refusal> {
+        let message = Message::decode(datagram).map_err(Refusal::Malformed)?;
+        let header = &message.header;
+        if header.sdo_id != 0 {
+            return Err(Refusal::Profile(header.sdo_id));
+        }
+        if header.domain != self.domain {
+            return Err(Refusal::Domain(header.domain));
+        }
+        if header.source.clock == self.own.clock {
+            return Err(Refusal::Own);
+        }
+        let exchange = match message.body {
+            Body::Announce(announce) => {
+                let (port, flags) = (header.source, header.flags);
+                let master = Master { port, from, announce, flags };
+                let change = self.announced(master, header, at)?;
+                return Ok(Heard { exchange: None, change });
+            }
+            Body::Sync(origin) => {
+                self.check_parent(header, from)?;
+                let stamp = received.ok_or(Refusal::NoStamp)?;
+                let correction = corrected(header)?;
+                if header.flags.has(Flags::TWO_STEP) {
+                    self.arrivals.sync(header.sequence, stamp, correction)?
+                } else {
+                    let left = origin.instant().ok_or(Refusal::Timestamp)?;
+                    self.arrivals.one_step(header.sequence, stamp, (left, correction))?
+                }
+            }
+            Body::FollowUp(origin) => {
+                self.check_parent(header, from)?;
+                let left = origin.instant().ok_or(Refusal::Timestamp)?;
+                self.arrivals.follow_up(header.sequence, (left, corrected(header)?))?
+            }
+            Body::PdelayResp(arrived, port) => {
+                self.question(header, port)?.responded(header, arrived, received)?;
+                return Ok(Heard { exchange: self.measured()?, change: None });
+            }
+            Body::PdelayRespFollowUp(left, port) => {
+                self.question(header, port)?.followed(header, left)?;
+                return Ok(Heard { exchange: self.measured()?, change: None });
+            }
+            Body::DelayResp(arrived, port) => {
+                self.check_parent(header, from)?;
+                self.responded(header, arrived, port)?;
+                true
+            }
+            _ => return Err(Refusal::Unused(message.body.kind())),
+        };
+        let exchange = if exchange { self.pair() } else { None };
+        Ok(Heard { exchange, change: None })
+    }
+
+    /// Question to the neighbour that a message answers. The neighbour sends from whatever address it
+    /// has on this link.
+    fn question(
+        &mut self,
+        header: &Header,
+        port: PortIdentity,
+    ) -> Result<&mut peer::Question, Refusal> {
+        if port != self.own {
+            return Err(Refusal::ForOthers);
+        }
+        let asked = self.peer.as_mut().filter(|asked| asked.sequence == header.sequence);
+        asked.ok_or(Refusal::Stray)
+    }
+
+    /// The exchange with the neighbour, if it is complete; that question is over then.
+    fn measured(&mut self) -> Result<Option<Exchange>, Refusal> {
+        let (Some(question), Some(master)) = (&self.peer, &self.parent) else { return Ok(None) };
+        let result = question.exchange(master.port.clock, self.arrivals.newest(), self.nominal);
+        if !matches!(result, Ok(None)) {
+            self.peer = None;
+        }
+        result
+    }
+
+    /// Checks that a message is the master's own.
+    fn check_parent(&self, header: &Header, from: IpAddr) -> Result<(), Refusal> {
+        match &self.parent {
+            Some(parent) if parent.port == header.source => {
+                if parent.from == from {
+                    Ok(())
+                } else {
+                    Err(Refusal::WrongAddress)
+                }
+            }
+            _ => Err(Refusal::NotParent),
+        }
+    }
+
+    /// A master announces itself.
+    fn announced(
+        &mut self,
+        master: Master,
+        header: &Header,
+        at: Count,
+    ) -> Result<Option<Change>, Refusal> {
+        // It has said itself that it is not the best (17.3.3).
+        if header.flags.has(Flags::ALTERNATE_MASTER) {
+            return Err(Refusal::NotParent);
+        }
+        self.masters.heard(master, header.sequence, announced(header.interval), at).map_err(
+            |ignored| match ignored {
+                Ignored::TooFar => Refusal::TooFar,
+                Ignored::Copy => Refusal::Duplicate,
+                Ignored::WrongAddress => Refusal::WrongAddress,
+                Ignored::NoRoom => Refusal::TooMany,
+            },
+        )?;
+        Ok(self.choose(at))
+    }
+
+    /// Decides who is followed (9.2.2.1, figure 31: a slave only takes the best, or none).
+    fn choose(&mut self, at: Count) -> Option<Change> {
+        let best = self.masters.best();
+        let before = core::mem::replace(&mut self.parent, best);
+        match (before, best) {
+            (Some(before), Some(best)) if (before.port, before.from) == (best.port, best.from) => {
+                let changed = before.announce.grandmaster != best.announce.grandmaster;
+                return changed.then_some(Change::Grandmaster(best, before));
+            }
+            (None, None) => return None,
+            _ => {}
+        }
+        self.forget();
+        self.interval = Span::from_secs(1);
+        self.due = best.map(|_| at);
+        match (before, best) {
+            (before, Some(best)) => Some(Change::To(best, before)),
+            (Some(before), None) => Some(Change::Lost(before)),
+            (None, None) => None,
+        }
+    }
+
+    /// The master answered a question.
+    fn responded(
+        &mut self,
+        header: &Header,
+        arrived: Timestamp,
+        port: PortIdentity,
+    ) -> Result<(), Refusal> {
+        if port != self.own {
+            return Err(Refusal::ForOthers);
+        }
+        let newest = |request: &Option<Request>| {
+            request.is_some_and(|request| request.sequence == header.sequence)
+        };
+        if !newest(&self.waiting) {
+            let again = newest(&self.answered);
+            return Err(if again { Refusal::Duplicate } else { Refusal::Stray });
+        }
+        let instant = arrived.instant().ok_or(Refusal::Timestamp)?;
+        let correction = corrected(header)?;
+        self.answered = self.waiting.take().map(|request| Request {
+            arrived: Some((instant - correction, correction.abs())),
+            ..request
+        });
+        let wanted = header.interval.within(REQUEST_INTERVALS.0, REQUEST_INTERVALS.1);
+        self.interval = wanted.unwrap_or(self.interval);
+        Ok(())
+    }
+
+    /// Pairs the question that was answered with the first `Sync` that left the master after the
+    /// question had arrived.
+    fn pair(&mut self) -> Option<Exchange> {
+        let request = self.answered?;
+        let (sent, (master_received, correction)) = (request.sent?, request.arrived?);
+        let Arrival { received, left, corrected } =
+            self.arrivals.first_after(sent.count, master_received)?;
+        self.answered = None;
+        self.due = self.due.map(|due| due.latest(received.count + self.apart));
+        Some(Exchange {
+            sent,
+            master_received,
+            master_sent: left,
+            received,
+            corrected: correction + corrected,
+        })
+    }
+}
+
+/// The correction of a message.
+fn corrected(header: &Header) -> Result<Span, Refusal> {
+    let span = header.correction.span().ok_or(Refusal::Correction)?;
+    if span.abs() > MAX_CORRECTION { Err(Refusal::Correction) } else { Ok(span) }
+}

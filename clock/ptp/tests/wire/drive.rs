@@ -1,0 +1,93 @@
+//! Drivers that the fuzz target shares: any bytes, and what must hold of them.
+
+use truechimer_ptp::{
+    Announce, Body, ClockIdentity, DelayMechanism, Flags, Header, Message, PortIdentity, Slave,
+    Timestamp,
+};
+use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
+
+/// Any bytes as a message: what can be read can be written and is read again, TLVs too.
+pub fn message(bytes: &[u8]) {
+    let Ok(message) = Message::decode(bytes) else { return };
+    let mut buffer = [0; 2048];
+    for tlv in message.tlvs() {
+        let mut room = [0; 2048];
+        let _ = tlv.encode(&mut room);
+    }
+    if bytes.len() <= buffer.len() {
+        let written = message.encode(&mut buffer).unwrap();
+        assert_eq!(Message::decode(written), Ok(message));
+        assert_eq!(written.len(), usize::from(u16::from_be_bytes([bytes[2], bytes[3]])));
+    }
+}
+
+/// A message of one of four masters, as a script picks it.
+fn probable(what: u8, step: u8, own: PortIdentity, room: &mut [u8; 64]) -> &[u8] {
+    let master = what >> 6;
+    let time = Timestamp { seconds: 1100 + u64::from(step), nanos: 0 };
+    let body = match (what >> 3) & 7 {
+        0 | 1 => Body::Announce(Announce { priority1: master, ..Announce::default() }),
+        2 | 3 => Body::Sync(time),
+        4 => Body::FollowUp(time),
+        5 => Body::DelayResp(time, own),
+        6 => Body::DelayResp(Timestamp::default(), own),
+        _ if step & 8 == 0 => Body::PdelayResp(time, own),
+        _ => Body::PdelayRespFollowUp(time, own),
+    };
+    let header = Header {
+        flags: if step & 1 == 0 { Flags::TWO_STEP } else { Flags::default() },
+        source: PortIdentity { clock: ClockIdentity([master; 8]), port: 1 },
+        sequence: u16::from(step >> 1),
+        ..Header::default()
+    };
+    Message { header, body, rest: &[] }.encode(room).unwrap()
+}
+
+/// A slave under a script: records of a length, what to do, and a datagram. Whatever comes, no
+/// exchange runs backwards, and questions are at least half a second apart.
+pub fn slave(script: &[u8]) {
+    let own = PortIdentity { clock: ClockIdentity([2, 0, 0, 0, 0, 0, 0, 1]), port: 1 };
+    let mut slave = Slave::new(own, 0, Period::NANOSECOND, 7);
+    if script.first().is_some_and(|first| first & 1 != 0) {
+        slave = slave.by(DelayMechanism::PeerToPeer);
+    }
+    let mut at = Count(1 << 40);
+    let mut asked: Option<Count> = None;
+    let mut rest = script;
+    while let Some((&[length, what, step], after)) = rest.split_first_chunk() {
+        let (raw, after) = after.split_at(usize::from(length % 80).min(after.len()));
+        rest = after;
+        let mut room = [0; 64];
+        // Short records stand for messages that are nearly right.
+        let datagram = if raw.len() < 8 { probable(what, step, own, &mut room) } else { raw };
+        at = at + CountSpan(i64::from(step) * 10_000_000);
+        let stamp = Stamp { count: at, error: CountSpan(10), method: StampMethod::Kernel };
+        let from = [10, 0, 0, what >> 6].into();
+        let exchange = match what & 7 {
+            0 => {
+                let (_, request) = slave.act(at, &mut || u64::from(step) << 20);
+                if request.is_some() {
+                    let before = asked.replace(at);
+                    assert!(before.is_none_or(|before| {
+                        (at - before).0 >= 499_999_999 || slave.master().is_some()
+                    }));
+                }
+                slave.sent(stamp)
+            }
+            1 => {
+                slave.new_epoch(at);
+                None
+            }
+            2 => {
+                slave.unsent();
+                None
+            }
+            3 => slave.heard(from, datagram, None, at).ok().and_then(|heard| heard.exchange),
+            _ => slave.heard(from, datagram, Some(stamp), at).ok().and_then(|heard| heard.exchange),
+        };
+        if let Some(exchange) = exchange {
+            assert!((exchange.received.count - exchange.sent.count).0 > 0);
+            assert!(exchange.master_sent >= exchange.master_received);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The slave: whom it follows, what it makes of messages in any order, and what it refuses.
+
+use proptest::prelude::*;
+use truechimer_ptp::{Body, Change, DelayMechanism, Flags, PortIdentity, Refusal};
+use truechimer_time::Count;
+
+use crate::path::{Bad, Bed, Master, OWN, SECOND, stamp, time};
+
+fn tally(bed: &Bed, refusal: Refusal) -> u64 {
+    bed.slave.refused().of(refusal)
+}
+
+#[test]
+fn a_master_is_followed_after_two_announcements_and_asked() {
+    for one_step in [false, true] {
+        let master = Master { one_step, ..Master::new(1, 128) };
+        let mut bed = Bed::new(vec![master.clone()], Bad::default(), 1);
+        bed.run(1);
+        assert!(bed.slave.master().is_none() && bed.asked.is_empty(), "one is not enough");
+        bed.run(60);
+        assert_eq!(bed.slave.master().unwrap().port, master.port);
+        assert!(matches!(bed.changes[..], [(_, Change::To(_, None))]));
+        // About one a second, never closer than half of one.
+        assert!((50..70).contains(&bed.asked.len()), "{}", bed.asked.len());
+        assert!(bed.asked.windows(2).all(|pair| pair[1] - pair[0] >= SECOND / 2));
+        assert!(bed.exchanges.len() > 35, "{}", bed.exchanges.len());
+        bed.hold();
+        // Nothing but the time of a master that had yet to be believed.
+        let early = |refusal: &Refusal| *refusal == Refusal::NotParent;
+        assert!(bed.refusals.len() <= 4 && bed.refusals.iter().all(early), "{:?}", bed.refusals);
+    }
+}
+
+#[test]
+fn the_better_master_is_taken_and_the_other_kept_for_when_it_is_lost() {
+    let (first, second) = (Master::new(1, 100), Master::new(2, 128));
+    let mut bed = Bed::new(vec![first.clone(), second.clone()], Bad::default(), 2);
+    bed.run(10);
+    assert_eq!(bed.slave.master().unwrap().port, first.port);
+    assert_eq!(bed.slave.masters().filter(|(_, qualified)| *qualified).count(), 2);
+    bed.masters[0].alive = false;
+    let lost_at = bed.now;
+    bed.run(10);
+    assert_eq!(bed.slave.master().unwrap().port, second.port);
+    let (when, change) = bed.changes.last().unwrap();
+    assert!(matches!(change, Change::To(to, Some(_)) if to.port == second.port));
+    // Three intervals after its last word, which came at the last second's beginning.
+    assert!((SECOND..4 * SECOND).contains(&(when - lost_at)));
+    let before = bed.exchanges.len();
+    bed.run(10);
+    assert!(bed.exchanges.len() > before);
+    bed.masters[1].alive = false;
+    bed.run(10);
+    assert!(matches!(bed.changes.last(), Some((_, Change::Lost(_)))));
+    let asked = bed.asked.len();
+    bed.run(10);
+    assert_eq!(bed.asked.len(), asked, "nobody is asked");
+    // And back.
+    bed.masters[0].alive = true;
+    bed.run(10);
+    assert_eq!(bed.slave.master().unwrap().port, first.port);
+    bed.hold();
+}
+
+#[test]
+fn alternate_masters_and_those_too_far_away_are_no_masters() {
+    let mut bed = Bed::new(vec![], Bad::default(), 3);
+    let mut master = Master::new(1, 1);
+    for n in 0..10 {
+        master.sequence = n;
+        let body = Body::Announce(master.announce);
+        let alternate = master.message(body, n, 0, Flags::ALTERNATE_MASTER);
+        bed.send(master.from, alternate, false, 0);
+        let mut far = Master::new(2, 1);
+        (far.sequence, far.announce.steps_removed) = (n, 255);
+        bed.send(far.from, far.announcement(), false, 0);
+        bed.run(1);
+    }
+    assert!(bed.slave.master().is_none());
+    assert_eq!(tally(&bed, Refusal::NotParent), 10);
+    assert_eq!(tally(&bed, Refusal::TooFar), 10);
+}
+
+#[test]
+fn a_change_of_the_grandmaster_behind_a_boundary_clock_is_told() {
+    let mut bed = Bed::new(vec![Master::new(1, 128)], Bad::default(), 4);
+    bed.run(5);
+    let old = bed.masters[0].announce.grandmaster;
+    bed.masters[0].announce.grandmaster.0[0] ^= 1;
+    bed.run(2);
+    let Some((_, Change::Grandmaster(now, before))) = bed.changes.last() else { panic!() };
+    assert_eq!(before.announce.grandmaster, old);
+    assert_ne!(now.announce.grandmaster, old);
+}
+
+/// Whoever forges a known port's messages from elsewhere changes nothing.
+#[test]
+fn forged_messages_have_no_effect() {
+    let mut bed = Bed::new(vec![Master::new(1, 128)], Bad::default(), 5);
+    bed.run(5);
+    let master = bed.masters[0].clone();
+    let elsewhere = [203, 0, 113, 9].into();
+    let mut forged = master.clone();
+    forged.announce.priority1 = 0;
+    forged.sequence = 77;
+    let from_own = PortIdentity { port: 2, ..OWN };
+    for (bytes, why) in [
+        (forged.announcement(), Refusal::WrongAddress),
+        (master.message(Body::Sync(time(1)), 9, 0, Flags::default()), Refusal::WrongAddress),
+        (
+            master.message(Body::DelayResp(time(1), OWN), 9, 0, Flags::default()),
+            Refusal::WrongAddress,
+        ),
+        (Master { port: from_own, ..master.clone() }.announcement(), Refusal::Own),
+    ] {
+        let before = bed.slave.clone();
+        let at = Count(bed.now);
+        assert_eq!(bed.slave.heard(elsewhere, &bytes, Some(stamp(bed.now)), at), Err(why));
+        assert_eq!(bed.slave.refused().of(why), before.refused().of(why) + 1);
+        assert_eq!(bed.slave.master(), before.master());
+    }
+    // And from the right address: an answer to nobody, to another, and a copy.
+    let at = bed.now;
+    for (body, sequence, why) in [
+        (Body::DelayResp(time(at), OWN), 0x1234, Refusal::Stray),
+        (Body::DelayResp(time(at), master.port), 0x1234, Refusal::ForOthers),
+        (Body::Sync(time(at)), master.sequence, Refusal::Duplicate),
+    ] {
+        let bytes = master.message(body, sequence, 0, Flags::default());
+        assert_eq!(bed.slave.heard(master.from, &bytes, Some(stamp(at)), Count(at)), Err(why));
+    }
+    bed.run(5);
+    bed.hold();
+}
+
+/// Names made up by the thousand push out neither the master nor an alternate.
+#[test]
+fn a_flood_of_masters_pushes_out_nobody_who_is_qualified() {
+    let (first, second) = (Master::new(1, 100), Master::new(2, 128));
+    let mut bed = Bed::new(vec![first.clone(), second], Bad::default(), 6);
+    bed.run(5);
+    for n in 0..5000_u32 {
+        let mut made_up = Master::new(3, 0);
+        made_up.port.clock.0[..4].copy_from_slice(&n.to_be_bytes());
+        bed.send(made_up.from, made_up.announcement(), false, 0);
+        if n % 500 == 0 {
+            bed.run(1);
+        }
+    }
+    bed.run(1);
+    assert_eq!(bed.slave.master().unwrap().port, first.port);
+    assert_eq!(bed.slave.masters().filter(|(_, qualified)| *qualified).count(), 2);
+}
+
+#[test]
+fn a_break_of_the_counter_keeps_the_master_and_forgets_the_stamps() {
+    let mut bed = Bed::new(vec![Master::new(1, 100)], Bad::default(), 7);
+    bed.run(5);
+    bed.slave.new_epoch(Count(bed.now));
+    let changes = bed.changes.len();
+    bed.run(5);
+    assert_eq!(bed.changes.len(), changes);
+    assert!(bed.slave.master().is_some() && bed.exchanges.len() > 4);
+}
+
+/// A correction that no path can have is refused, and so is a time that is none.
+#[test]
+fn impossible_corrections_and_times_are_refused() {
+    let mut bed = Bed::new(vec![Master::new(1, 100)], Bad::default(), 8);
+    bed.run(5);
+    let (master, at) = (bed.masters[0].clone(), bed.now);
+    let sync = master.message(Body::Sync(time(at)), 1, 2 * SECOND, Flags::default());
+    let heard = bed.slave.heard(master.from, &sync, Some(stamp(at)), Count(at));
+    assert_eq!(heard, Err(Refusal::Correction));
+    let none = truechimer_ptp::Timestamp { seconds: 1, nanos: 1_000_000_000 };
+    let sync = master.message(Body::Sync(none), 2, 0, Flags::default());
+    let heard = bed.slave.heard(master.from, &sync, Some(stamp(at)), Count(at));
+    assert_eq!(heard, Err(Refusal::Timestamp));
+}
+
+fn peer_to_peer(mut bed: Bed) -> Bed {
+    bed.slave = bed.slave.by(DelayMechanism::PeerToPeer);
+    bed
+}
+
+/// The neighbour on the link is asked in place of the master, and is believed if it is the master.
+#[test]
+fn a_neighbour_that_is_the_master_is_as_good_as_it() {
+    let bad = Bad { loss: 10, copies: 10, queues: [300_000, 400_000], residence: 0 };
+    let mut bed = peer_to_peer(Bed::new(vec![Master::new(1, 128)], bad, 9));
+    bed.run(120);
+    assert!(bed.exchanges.len() > 60, "{}", bed.exchanges.len());
+    bed.hold();
+    // The neighbour holds a question for milliseconds, not for a second.
+    let held =
+        |exchange: &truechimer_ptp::Exchange| exchange.master_sent - exchange.master_received;
+    assert!(bed.exchanges.iter().all(|exchange| held(exchange).as_nanos() <= 2_000_000));
+}
+
+/// A transparent clock's answer, and one by a clock of its own, bound nothing.
+#[test]
+fn a_neighbour_that_is_not_the_master_is_not_used() {
+    let stranger = PortIdentity { clock: truechimer_ptp::ClockIdentity([0x77; 8]), port: 3 };
+    for neighbour in [(Some(stranger), 0), (None, 400_000_000), (None, 70 * 365 * 86_400 * SECOND)]
+    {
+        let mut bed = peer_to_peer(Bed::new(vec![Master::new(1, 128)], Bad::default(), 10));
+        bed.neighbour = neighbour;
+        bed.run(30);
+        assert!(bed.exchanges.is_empty(), "{neighbour:?}");
+        assert!(tally(&bed, Refusal::Neighbour) > 20, "{neighbour:?}");
+    }
+}
+
+proptest! {
+    /// Whatever the queues in either direction, the transparent clock, loss, copies and the order in
+    /// which messages come: what an exchange says is true.
+    #[test]
+    fn every_exchange_is_true(
+        seed: u64,
+        loss in 0..40_u64,
+        copies in 0..40_u64,
+        queues in [0..2_000_000_000_u64, 0..800_000_000_u64],
+        residence in 0..500_000_000_u64,
+        one_step: bool,
+    ) {
+        let master = Master { one_step, ..Master::new(1, 100) };
+        let bad = Bad { loss, copies, queues, residence };
+        let mut bed = Bed::new(vec![master, Master::new(2, 128)], bad, seed);
+        bed.run(120);
+        bed.hold();
+        let quiet = loss < 10 && queues.iter().all(|queue| *queue < 100_000_000);
+        prop_assert!(!quiet || bed.exchanges.len() > 40, "{}", bed.exchanges.len());
+        prop_assert!(bed.asked.windows(2).all(|pair| pair[1] - pair[0] >= SECOND / 2 || loss > 0));
+    }
+}

@@ -1,0 +1,128 @@
+//! Following linuxptp's ptp4l, with nothing but PTP between it and us. It serves this host's time,
+//! which is the truth.
+
+use std::time::Duration;
+
+use truechimer::Status;
+use truechimer_testbed::daemon::{SOON, Setup};
+use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::namespace::{Namespace, Pair};
+use truechimer_testbed::ptp4l::Ptp4l;
+use truechimer_testbed::temp;
+use truechimer_testbed::truth::Truth;
+use truechimer_testbed::watch::long;
+
+use crate::{SETTLED, assert_kernel_stamps, assert_tight};
+
+/// A grandmaster that says how good it is.
+const GOOD: &str = "clockClass 6\nclockAccuracy 0x21";
+/// ptp4l serves UTC where its stamps are software's.
+const PORT: &str = "[[source]]\nptp = \"wire\"\ntimescale = \"utc\"\n";
+
+fn setup<'a>(dir: &'a temp::Dir, network: &'a Namespace, sections: &'a str) -> Setup<'a> {
+    Setup { network: Some(network), servers: Vec::new(), sections, ..Setup::new(dir, "") }
+}
+
+#[test]
+fn every_reading_is_within_its_bound() {
+    follow(&[("two-step", "")]);
+}
+
+#[test]
+fn a_domain_and_peer_to_peer_are_as_good() {
+    follow(&[("domain", "domainNumber 24"), ("peer to peer", "delay_mechanism P2P")]);
+}
+
+fn follow(ways: &[(&str, &str)]) {
+    for (name, more) in ways.iter().copied() {
+        let Some(net) = or_skip(Pair::new()) else { return };
+        let dir = temp::Dir::new();
+        let more = format!("{GOOD}\n{more}");
+        let Some(_master) = or_skip(Ptp4l::start(&net.server, &dir, (1, 128), &more)) else {
+            return;
+        };
+        let keys = match name {
+            "domain" => "domain = 24\n",
+            "peer to peer" => "delay = \"p2p\"\n",
+            _ => "",
+        };
+        let port = format!("{PORT}{keys}");
+        let mut daemon = setup(&dir, &net.client, &port).start();
+        let mut watch = daemon.watch(Truth::host());
+        watch.run(long(if name == "two-step" { SETTLED * 2 } else { Duration::from_secs(10) }));
+        println!("{name}: {}", watch.summary());
+        assert!(watch.samples.iter().all(|s| s.status == Status::Synchronised));
+        assert_kernel_stamps(&daemon);
+        let source = daemon.source();
+        assert_eq!(source["kind"], "ptp", "{source:#}");
+        assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
+        assert_eq!(source["ptp"]["master"]["grandmaster"], "01-01-01-01-01-01-01-01");
+        assert_eq!(source["ptp"]["master"]["accuracy_ns"], 100, "{source:#}");
+        assert_eq!(source["address"], "192.0.2.1:319", "{source:#}");
+        if name == "two-step" {
+            assert_tight(&watch, &daemon, SETTLED);
+        }
+    }
+}
+
+#[test]
+fn another_master_takes_over_and_without_one_the_bound_holds() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let start = |n: u8| or_skip(Ptp4l::start(&net.server, &dir, (n, n), GOOD));
+    let (Some(mut first), Some(mut second)) = (start(1), start(2)) else { return };
+    let mut daemon = setup(&dir, &net.client, PORT).start();
+    let mut watch = daemon.watch(Truth::host());
+    let both = daemon.source_when(|source| {
+        source["ptp"]["others"].as_array().is_some_and(|others| others.len() == 1)
+    });
+    assert_eq!(both["reference"], "01-01-01-01-01-01-01-01", "{both:#}");
+    watch.run(Duration::from_secs(20));
+    first.stop();
+    daemon.source_when(|source| source["reference"] == "02-02-02-02-02-02-02-02");
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(5));
+    second.stop();
+    watch.run_until_status(Status::Holdover, SOON);
+    watch.run(Duration::from_secs(10));
+    let alone = daemon.source();
+    assert!(alone["trouble"].as_str().unwrap().contains("no PTP master"), "{alone:#}");
+    second.resume();
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(5));
+    // The better one, back, is followed again.
+    first.resume();
+    daemon.source_when(|source| source["reference"] == "01-01-01-01-01-01-01-01");
+    watch.run(Duration::from_secs(5));
+    println!("{}", watch.summary());
+    assert!(daemon.process.output().contains("follows the PTP master 01-01-01-01-01-01-01-01"));
+}
+
+/// ptp4l as it comes says nothing of its accuracy: it is followed once the user has.
+#[test]
+fn a_master_that_vouches_for_nothing_takes_the_users_word() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(_master) = or_skip(Ptp4l::start(&net.server, &dir, (1, 128), "")) else { return };
+    let mut daemon = setup(&dir, &net.client, PORT).start();
+    let source = daemon.source_when(|source| source["refused"]["accuracy"].as_i64() > Some(2));
+    assert!(source["trouble"].as_str().unwrap().contains("set `error`"), "{source:#}");
+    assert_eq!(daemon.clock().status().unwrap(), Status::Unknown);
+    drop(daemon);
+    let sections = format!("{PORT}error = \"20us\"\n");
+    let mut daemon = setup(&dir, &net.client, &sections).start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(Duration::from_secs(10));
+    println!("{}", watch.summary());
+    assert!(watch.samples.iter().all(|sample| sample.bound_ns() > 20_000));
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_told() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let sections = "[[source]]\nptp = \"nowire\"\n";
+    let mut daemon = setup(&dir, &net.client, sections).start();
+    let source = daemon.source_when(|source| !source["trouble"].is_null());
+    assert!(source["trouble"].as_str().unwrap().contains("no network interface nowire"));
+}
