@@ -15,7 +15,8 @@ use crate::system_clock;
 const EVERY: Span = Span::from_secs(1);
 /// A leap second is announced for so long before it, s.
 const ANNOUNCED: i64 = 86_400;
-/// So near to one nothing is sent, s: Unix time does not tell one second from the other.
+/// Distance from one, s, within which nothing is sent: Unix time does not tell one second from the
+/// other.
 const SILENT: i64 = 2;
 
 /// A socket that samples are sent to, for as long as the clock is synchronised.

@@ -53,8 +53,8 @@ pub trait Method: fmt::Debug + Send {
         true
     }
 
-    /// Whether its estimators take the edges of a pulse per second, as exchanges that take next to
-    /// no time.
+    /// Whether its estimators take the samples of reference clocks, as exchanges that take next to no
+    /// time.
     fn takes_pulses(&self) -> bool {
         true
     }

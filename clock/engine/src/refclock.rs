@@ -253,7 +253,7 @@ impl RefClock {
         self.plan = Plan::Miss(self.after(at, self.interval() + GRACE));
         self.peer.tally.poll();
         if !known.method.takes_pulses() {
-            let text = format!("the estimator '{}' takes no pulses", known.method.name());
+            let text = format!("the estimator '{}' takes no reference clocks", known.method.name());
             return self.refuse(("estimator", text));
         }
         let stamp = match stamp {

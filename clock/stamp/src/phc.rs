@@ -214,7 +214,7 @@ pub fn find(name: &str) -> Result<PathBuf, String> {
     find_in(Path::new("/sys/class"), name)
 }
 
-/// As [`find`], with the classes of devices in this directory.
+/// Finds it with the classes of devices in this directory.
 fn find_in(classes: &Path, name: &str) -> Result<PathBuf, String> {
     if name.starts_with('/') {
         return Ok(name.into());

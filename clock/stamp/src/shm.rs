@@ -69,7 +69,7 @@ impl std::error::Error for ShmError {}
 #[derive(Debug)]
 pub struct Shm {
     segment: Segment,
-    /// What was read last, to see what is new.
+    /// Bytes that were read last, to see what is new.
     last: Option<[u8; SIZE]>,
 }
 
