@@ -268,7 +268,9 @@ fn trouble(source: &SourceReport) -> Option<String> {
             Some(format!("refused: {}", refusals(&source.refused)))
         }
         (None, SourceStatus::Unreachable) if source.timeouts > 0 => Some(match source.kind {
-            SourceKind::Server => format!("no answer to {} requests", source.timeouts),
+            SourceKind::Server | SourceKind::Ptp => {
+                format!("no answer to {} requests", source.timeouts)
+            }
             SourceKind::Pulse => format!("{} edges missed", source.timeouts),
             _ => format!("{} samples missed", source.timeouts),
         }),

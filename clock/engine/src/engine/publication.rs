@@ -216,7 +216,7 @@ impl Engine {
             (_, Some(held)) => write!(reason, "{}", held_against(&held)),
             (_, None) => {
                 let sample = match peer.kind {
-                    SourceKind::Server => "reply",
+                    SourceKind::Server | SourceKind::Ptp => "reply",
                     SourceKind::Pulse => "edge",
                     _ => "sample",
                 };
