@@ -130,7 +130,7 @@ pub enum PtpEvent {
     /// The port cannot be had: [`PtpAction::Listen`] failed, or it was lost since. It is asked for
     /// again.
     Failed {
-        /// Whose port.
+        /// Source of the port.
         source: SourceId,
         /// Trouble, for people.
         error: String,
@@ -257,7 +257,7 @@ pub(crate) enum PortDue {
     Open,
     /// There is no master still.
     NoMaster,
-    /// Whatever the slave has due.
+    /// Anything that the slave has due.
     Slave,
 }
 

@@ -41,14 +41,14 @@ struct Foreign {
     interval: Span,
     /// When its newest announcement came.
     newest: Count,
-    /// It was qualified since it was last heard of.
+    /// Enough announcements came, and it was not lost since.
     qualified: bool,
 }
 
 /// Reason for which an announcement had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ignored {
-    /// It is of a boundary clock too far away.
+    /// Boundary clock too far away.
     TooFar,
     /// A copy of the one before.
     Copy,

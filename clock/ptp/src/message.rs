@@ -242,7 +242,7 @@ pub struct Message<'m> {
 /// Reason why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Malformed {
-    /// So many bytes are fewer than the message needs, or than it says that it has.
+    /// Number of bytes, less than the message needs, or than it says that it has.
     TooShort(usize),
     /// The major version is this and not 2.
     Version(u8),

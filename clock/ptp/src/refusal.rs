@@ -8,31 +8,31 @@ use crate::{Kind, Malformed};
 /// masters and slaves, every port hears much that is not for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// It is no message of PTP version 2.
+    /// No message of PTP version 2.
     Malformed(Malformed),
-    /// It belongs to this profile of 802.1AS or another organisation (sdoId), not to ours.
+    /// Belongs to this profile of 802.1AS or another organisation (sdoId), not to ours.
     Profile(u16),
-    /// It belongs to this domain.
+    /// Belongs to this domain.
     Domain(u8),
-    /// It has our own clock's identity: our own message come back, or forged.
+    /// Has our own clock's identity: our own message come back, or forged.
     Own,
     /// Nothing is done with messages of this type.
     Unused(Kind),
-    /// It came without a stamp.
+    /// Came without a stamp.
     NoStamp,
     /// The sender is not the best master: an alternate one, another, or one not yet qualified.
     NotParent,
-    /// It has the name of a known port and comes from another address than that: forged.
+    /// Has the name of a known port and comes from another address than that: forged.
     WrongAddress,
     /// The master is 255 or more boundary clocks away from its grandmaster.
     TooFar,
     /// Too many masters announce themselves.
     TooMany,
-    /// It goes with nothing that is remembered.
+    /// Goes with nothing that is remembered.
     Stray,
-    /// It is a copy of one that was used.
+    /// Copy of one that was used.
     Duplicate,
-    /// It answers another slave.
+    /// Answers another slave.
     ForOthers,
     /// The nanoseconds of its timestamp are none.
     Timestamp,

@@ -313,7 +313,7 @@ fn a_master_that_dies_leaves_a_holdover_and_the_next_takes_over() {
     assert_eq!(bed.status(), Status::Synchronised);
 }
 
-/// Whoever announces itself as better and lies is followed by the standard's rule; its time is held
+/// Liar that announces itself as better, and is followed by the standard's rule: its time is held
 /// off, the log and `sources` say who it is, and the bound covers the truth.
 #[test]
 fn a_rogue_master_is_told_and_held_off() {

@@ -43,7 +43,7 @@ impl<T: Copy> Last<T> {
     }
 }
 
-/// What came from the master lately.
+/// Messages that came from the master lately.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Arrivals {
     /// `Sync` without its `Follow_Up`: sequence number, stamp, correction.

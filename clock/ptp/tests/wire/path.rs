@@ -115,7 +115,7 @@ pub struct Bed {
     pub exchanges: Vec<Exchange>,
     pub changes: Vec<(u64, Change)>,
     pub refusals: Vec<Refusal>,
-    /// Who answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
+    /// Clock that answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
     pub neighbour: (Option<PortIdentity>, u64),
     pub asked: Vec<u64>,
 }

@@ -93,7 +93,7 @@ fn a_change_of_the_grandmaster_behind_a_boundary_clock_is_told() {
     assert_ne!(now.announce.grandmaster, old);
 }
 
-/// Whoever forges a known port's messages from elsewhere changes nothing.
+/// Messages with a known port's name from elsewhere change nothing.
 #[test]
 fn forged_messages_have_no_effect() {
     let mut bed = Bed::new(vec![Master::new(1, 128)], Bad::default(), 5);
@@ -212,8 +212,8 @@ fn a_neighbour_that_is_not_the_master_is_not_used() {
 }
 
 proptest! {
-    /// Whatever the queues in either direction, the transparent clock, loss, copies and the order in
-    /// which messages come: what an exchange says is true.
+    /// Queues in either direction, a transparent clock, loss, copies and any order in
+    /// which messages come leave what an exchange says true.
     #[test]
     fn every_exchange_is_true(
         seed: u64,

@@ -1,16 +1,18 @@
 //! Following linuxptp's ptp4l, with nothing but PTP between it and us. It serves this host's time,
 //! which is the truth.
 
+use std::process::Command;
 use std::time::Duration;
 
 use truechimer::Status;
 use truechimer_testbed::daemon::{SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::namespace::{Namespace, Pair};
+use truechimer_testbed::process::Signal;
 use truechimer_testbed::ptp4l::Ptp4l;
-use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 use truechimer_testbed::watch::long;
+use truechimer_testbed::{binary, temp};
 
 use crate::{SETTLED, assert_kernel_stamps, assert_tight};
 
@@ -47,7 +49,10 @@ fn follow(ways: &[(&str, &str)]) {
             _ => "",
         };
         let port = format!("{PORT}{keys}");
-        let mut daemon = setup(&dir, &net.client, &port).start();
+        let log = dir.join("log.jsonl");
+        let settings = format!("replay-log = {log:?}\n");
+        let with_log = Setup { settings: &settings, ..setup(&dir, &net.client, &port) };
+        let mut daemon = with_log.start();
         let mut watch = daemon.watch(Truth::host());
         watch.run(long(if name == "two-step" { SETTLED * 2 } else { Duration::from_secs(10) }));
         println!("{name}: {}", watch.summary());
@@ -62,6 +67,12 @@ fn follow(ways: &[(&str, &str)]) {
         if name == "two-step" {
             assert_tight(&watch, &daemon, SETTLED);
         }
+        // Every decision repeats from the log.
+        daemon.process.signal(Signal::Term);
+        assert!(daemon.process.wait(SOON).is_some());
+        let replayed = Command::new(binary::lab()).arg("replay").arg(&log).output().unwrap();
+        let said = String::from_utf8_lossy(&replayed.stdout);
+        assert!(said.contains("every decision is the same to the last bit"), "{replayed:?}");
     }
 }
 
