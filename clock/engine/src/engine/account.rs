@@ -169,8 +169,7 @@ impl Engine {
     pub fn followed(&self) -> Option<Reference> {
         let selected = self.selected()?;
         let id = match selected.kind {
-            SourceKind::Server => None,
-            SourceKind::Ptp => Some(*b"PTP\0"),
+            SourceKind::Server | SourceKind::Ptp => None,
             SourceKind::Pulse => Some(*b"PPS\0"),
             SourceKind::Phc => Some(*b"PHC\0"),
             SourceKind::Shm => Some(*b"SHM\0"),
