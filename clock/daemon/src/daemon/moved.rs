@@ -14,7 +14,12 @@ use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_timehands::{Marker, PageReader, Status};
 
+use truechimer_engine::Config;
+
+use truechimer_time::CounterKind;
+
 use super::*;
+use crate::config::Place;
 use crate::hypervisor::tests::Device;
 
 /// Far more than anything here takes.

@@ -12,7 +12,11 @@ use truechimer_serve::{ServedClock, Server as NtpServer};
 use truechimer_time::Rate;
 use truechimer_timehands::{Device as Said, Made, PageReader, Status};
 
+use truechimer_engine::Config;
+use truechimer_time::CounterKind;
+
 use super::*;
+use crate::config::Place;
 
 /// An ACPI timer's rate; with 24 bits, it rolls over every 4.7 s.
 const HZ: i128 = 3_579_545;

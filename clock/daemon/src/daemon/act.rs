@@ -1,0 +1,162 @@
+//! Actions that the engine wants done.
+
+use truechimer_counter::Counter;
+use truechimer_engine::{Action, Event, Level, PtpAction, SourceId, Steer};
+use truechimer_timehands::Hand;
+
+use super::{CHORES, Daemon, has_counts};
+use crate::clockbound::ClockBound;
+use crate::replay;
+use crate::resolve::Found;
+
+impl Daemon<'_> {
+    pub(super) fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            if let Some(log) = &mut self.log {
+                log.action(&action);
+            }
+            self.carry_out(action);
+        }
+        if let Some(why) = self.log.as_mut().and_then(replay::Log::trouble) {
+            self.log = None;
+            self.note(Level::Warning, &format!("the replay log ends here: {why}"));
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Resolve { source, host, port, nts } => self.resolve(source, (&host, port), nts),
+            Action::Send { source, to, packet } => {
+                let event = match self.nts.protect(source, &packet) {
+                    Ok(packet) => self.net.send(source, &to, &packet),
+                    Err(error) => Some(Event::Unprotected { source, error }),
+                };
+                self.events.extend(event);
+            }
+            Action::Watch { source, kind, path, poll } => {
+                self.events.extend(self.refclocks.watch(source, kind, &path, poll));
+            }
+            Action::Ptp(PtpAction::Listen { source, interface, delay }) => {
+                self.events.extend(self.ptp.listen(source, &interface, delay));
+            }
+            Action::Ptp(PtpAction::Ask { source, packet }) => {
+                self.events.extend(self.ptp.ask(source, &packet));
+            }
+            Action::Close { source } => {
+                self.net.close(source);
+                self.nts.close(source);
+                self.ptp.close(source);
+                self.refclocks.close(source);
+            }
+            Action::Publish(hand) => self.publish(&hand),
+            Action::Steer(steer) => {
+                self.with_clockbound(|pages, counter| pages.before(steer, counter));
+                let result = self.system_clock.steer(steer);
+                if let Some(pages) = &mut self.clockbound {
+                    pages.after(steer);
+                }
+                if let (Steer::Step(by), Some(audit)) = (steer, &mut self.audit) {
+                    let more = result.as_ref();
+                    let more = more.map_or_else(String::new, |(_, text)| format!(": {text}"));
+                    audit.step(self.counter.read(), by, &more);
+                }
+                if let Some((level, text)) = result {
+                    self.note(level, &text);
+                }
+            }
+            Action::Note { level, text } => self.note(level, &text),
+        }
+    }
+
+    /// Looks a server up; one that is to prove itself, by an exchange of keys, unless those of the daemon
+    /// before will do.
+    pub(super) fn resolve(&mut self, source: SourceId, (host, port): (&str, u16), nts: bool) {
+        let answer = if !nts {
+            self.nts.close(source);
+            self.resolver.begin(source, (host, port), None)
+        } else if let Some(kept) = self.nts.kept(host, port) {
+            Some((source, Ok(kept)))
+        } else {
+            match self.nts.exchange() {
+                Ok(exchange) => self.resolver.begin(source, (host, port), Some(exchange)),
+                Err(why) => Some((source, Err(why))),
+            }
+        };
+        if nts {
+            self.nts.expect(source);
+        }
+        if let Some((source, found)) = answer {
+            self.found(source, found);
+        }
+    }
+
+    pub(super) fn found(&mut self, source: SourceId, found: Result<Found, String>) {
+        let result = found.map(|found| {
+            if let Some(session) = found.session {
+                self.nts.begin(source, session);
+            }
+            found.addresses
+        });
+        self.events.push_back(Event::Resolved { source, result });
+    }
+
+    pub(super) fn publish(&mut self, hand: &Hand) {
+        if let Some(audit) = &mut self.audit {
+            audit.publish(hand, self.counter.read());
+        }
+        if hand.counter.epoch != self.epoch {
+            self.epoch = hand.counter.epoch;
+            self.net.forget();
+            self.ptp.forget();
+            self.refclocks.forget();
+            if let Some(out) = &mut self.sock_out {
+                out.forget();
+            }
+            if let Some(rtc) = &mut self.rtc {
+                rtc.forget();
+            }
+            self.events.retain(|event| !has_counts(event));
+            // The old count may be years away by the new epoch's.
+            self.chores = self.counter.read() + self.nominal.counts(CHORES);
+            self.kept.2 = self.counter.read();
+            self.retry = self.retry.in_new_epoch(self.counter.read());
+            if let Some(pages) = &mut self.clockbound {
+                pages.forget();
+            }
+        }
+        let made = self.host.made();
+        // A hand of counts that are over is of no use: the next event begins a new epoch.
+        if !self.host.has_lapsed() {
+            self.page.mark(self.host.marker());
+            self.page.publish(hand, &made);
+            self.refresh_clockbound(hand);
+        }
+    }
+
+    /// Writes the pages for clients of ClockBound, of which they know how old they are.
+    pub(super) fn tell_clockbound(&mut self) {
+        let hand = *self.engine.hand();
+        if !self.host.has_lapsed() {
+            self.refresh_clockbound(&hand);
+        }
+    }
+
+    pub(super) fn refresh_clockbound(&mut self, hand: &Hand) {
+        let steered = self.system_clock.is_steered();
+        let marker = self.host.marker();
+        self.with_clockbound(|pages, counter| {
+            pages.mark(marker);
+            pages.refresh(hand, counter, steered)
+        });
+    }
+
+    pub(super) fn with_clockbound(
+        &mut self,
+        act: impl FnOnce(&mut ClockBound, Counter) -> Vec<String>,
+    ) {
+        let Some(pages) = &mut self.clockbound else { return };
+        for text in act(pages, self.counter) {
+            self.note(Level::Warning, &text);
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What is kept for the next daemon, and what a new configuration changes.
+
+use truechimer_audit::Kind;
+use truechimer_engine::{Event, Level};
+use truechimer_time::Count;
+
+use super::{CHANGES, Daemon, same_scale};
+use crate::config::{ConfigError, Settings};
+use crate::state::{Keeping, Retry};
+use crate::{audit, leaps, state};
+
+impl Daemon<'_> {
+    /// Saves who agrees and who is held off, if that has changed: the next daemon should know,
+    /// however this one ends.
+    pub(super) fn keep_up(&mut self, now: Count) {
+        let (holds, agreed) = (!self.engine.held(now).is_empty(), self.engine.agreed(now));
+        let (held, kept, at) = &self.kept;
+        let changed = agreed != *kept && self.nominal.span(now - *at) >= CHANGES;
+        let changed = holds != *held || changed;
+        if changed && self.told != (holds, agreed.clone()) {
+            self.tell_next(now);
+            self.told = (holds, agreed.clone());
+        }
+        let changed = self.retry == Retry::None && changed;
+        if (changed || self.retry.is_due(now)) && self.save() {
+            self.kept = (holds, agreed, now);
+        }
+    }
+
+    /// Leaves beside the clock page what the next daemon on it should know, whoever that follows.
+    pub(super) fn tell_next(&mut self, now: Count) {
+        let left = self.engine.left(now);
+        let Some((path, left)) = self.beside.as_ref().zip(left) else { return };
+        if let Err(why) = state::save(path, &left) {
+            let text = format!(
+                "whose word the clock page is cannot be kept in {}: {why}; the next daemon will not \
+                 know it",
+                path.display()
+            );
+            self.beside = None;
+            self.note(Level::Warning, &text);
+        }
+    }
+
+    /// Takes over a configuration that was read again, if it is any good.
+    pub(crate) fn configure(&mut self, settings: Result<Settings, ConfigError>) {
+        let new = match settings {
+            Ok(new) => new,
+            Err(why) => {
+                return self.note(
+                    Level::Warning,
+                    &format!(
+                        "the configuration stays as it was, because the new one is wrong: {why}"
+                    ),
+                );
+            }
+        };
+        let old = &self.settings;
+        let fixed: Vec<&str> = [
+            ("counter", old.counter != new.counter),
+            ("page", old.page != new.page),
+            ("control", old.control != new.control),
+            ("replay-log", old.replay_log != new.replay_log),
+            ("clockbound", old.clockbound != new.clockbound),
+            ("sock-out", old.sock_out != new.sock_out),
+            ("metrics", old.metrics != new.metrics),
+            ("audit", old.audit != new.audit),
+            ("sandbox", old.sandbox != new.sandbox),
+            ("vmclock", old.vmclock != new.vmclock),
+        ]
+        .into_iter()
+        .filter_map(|(key, changed)| changed.then_some(key))
+        .collect();
+        if !fixed.is_empty() {
+            let text = format!("changed, but only at the next start: {}", fixed.join(", "));
+            self.note(Level::Warning, &text);
+        }
+        let difference = audit::difference(&self.settings.engine, &new.engine);
+        self.record(Kind::Configuration, |_| format!("read again: {difference}"));
+        self.nts.configure(&new);
+        self.settings.nts_ca = new.nts_ca;
+        self.settings.leap_file = new.leap_file;
+        self.settings.engine = new.engine;
+        if let Some(pages) = &mut self.clockbound {
+            pages.configure(self.settings.engine.step_above);
+        }
+        self.settings.state = new.state;
+        let state = Keeping::at(&self.settings.state, self.page.path(), &self.settings.engine);
+        if self.state != state {
+            self.state = state;
+            // Nothing is in the new place yet.
+            (self.kept.0, self.kept.1, self.retry) = (false, Vec::new(), Retry::None);
+            let (level, text) = self.state.note();
+            self.note(level, &text);
+        }
+        let discipline = self.settings.engine.discipline;
+        if discipline {
+            self.system_clock.configure(true);
+        }
+        if let Some(text) = self.wanted().and_then(|wanted| self.sandbox.shut_out(&wanted)) {
+            self.note(Level::Warning, &text);
+        }
+        self.note(Level::Info, "the configuration was read again");
+        self.read_leaps();
+        self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
+        if !discipline {
+            // Only now: the engine has just ended the slew that was under way.
+            self.system_clock.configure(false);
+        }
+    }
+
+    /// Reads the list of leap seconds again. What it says is used if it fits what is in force: the
+    /// time scale itself must not change under those who read it.
+    pub(super) fn read_leaps(&mut self) {
+        let hand = *self.engine.hand();
+        if !hand.status.bound_holds() {
+            return;
+        }
+        let now = hand.leaps.utc(hand.time_at(self.counter.read())).unix;
+        let leaps = match leaps::listed(&self.settings.leap_file, now) {
+            Ok(Some(leaps)) if leaps != hand.leaps => leaps,
+            Ok(_) => return self.note_leaps(None),
+            Err(why) => return self.note_leaps(Some(why)),
+        };
+        if same_scale(&hand.leaps, &leaps, &hand) {
+            self.note_leaps(None);
+            self.handle(self.counter.read(), Event::Leaps(leaps));
+        } else {
+            self.note_leaps(Some("a new list will be used from the next start on".into()));
+        }
+    }
+
+    /// Tells the user what is new about leap seconds.
+    pub(super) fn note_leaps(&mut self, note: Option<String>) {
+        if note != self.leap_note {
+            if let Some(text) = &note {
+                let tai = if self.engine.hand().leaps.known { "stays known" } else { "not known" };
+                self.note(Level::Warning, &format!("leap seconds: {text} (TAI: {tai})"));
+            }
+            self.leap_note = note;
+        }
+    }
+
+    /// Saves what is worth it; `false` if nothing is yet, or it could not be.
+    pub(super) fn save(&mut self) -> bool {
+        let Some(path) = self.state.path() else { return true };
+        let kept = self.nts.save();
+        let now = self.counter.read();
+        let Some(saved) = self.engine.saved(now) else { return false };
+        let attempt = state::save(path, &saved);
+        let (retry, note) = self.retry.after(&attempt, path, now, self.nominal);
+        self.retry = retry;
+        if let Some((level, text)) = note {
+            self.note(level, &text);
+        }
+        if let Some(why) = kept {
+            self.note(Level::Warning, &why);
+        }
+        attempt.is_ok()
+    }
+
+    /// Leaves everything in order.
+    pub(crate) fn finish(mut self) {
+        let now = self.counter.read();
+        self.handle(now, Event::Stop);
+        self.tell_clockbound();
+        self.tell_next(now);
+        self.save();
+        if let Some(log) = &mut self.log {
+            log.flush();
+        }
+        if let Some(audit) = &mut self.audit {
+            audit.finish(self.counter.read());
+        }
+        self.flush_audit();
+        self.audit = None;
+        self.note(Level::Info, "ended");
+    }
+}

@@ -1,0 +1,182 @@
+use truechimer_engine::{Config, Saved};
+
+use super::begin::{beside, load};
+use super::*;
+use crate::config::Place;
+use crate::state;
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use truechimer_counter::Choice;
+use truechimer_engine::{SourceConfig, Steer};
+use truechimer_serve::{ServedClock, Server as NtpServer};
+use truechimer_time::{Instant, Rate};
+use truechimer_timehands::{PageReader, Status};
+
+thread_local! {
+    /// Requests to a system clock that is none.
+    static ASKED: RefCell<Vec<Steer>> = const { RefCell::new(Vec::new()) };
+}
+
+fn ask(steer: Steer) -> io::Result<()> {
+    ASKED.with_borrow_mut(|asked| asked.push(steer));
+    Ok(())
+}
+
+fn asked() -> usize {
+    ASKED.with_borrow(Vec::len)
+}
+
+/// A daemon that follows `server`, with its page in a directory of this name.
+fn daemon<'n>(
+    name: &str,
+    server: SocketAddr,
+    notes: &'n mut dyn FnMut(Level, &str),
+) -> (PathBuf, Daemon<'n>) {
+    let directory =
+        std::env::temp_dir().join(format!("truechimer-daemon-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let mut source = SourceConfig::new(server.ip().to_string());
+    source.port = server.port();
+    let settings = Settings {
+        engine: Config { sources: vec![source], ..Config::default() },
+        counter: Choice::Raw,
+        page: Some(directory.join("clock")),
+        control: Place::None,
+        state: Place::None,
+        leap_file: Place::None,
+        sandbox: false,
+        ..Settings::default()
+    };
+    (directory, Daemon::start(settings, notes).unwrap())
+}
+
+#[test]
+fn the_chores_do_not_wait_for_a_count_of_the_old_epoch() {
+    let mut ignore = |_: Level, _: &str| ();
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (directory, mut daemon) = daemon("chores", silent.local_addr().unwrap(), &mut ignore);
+    daemon.chores = daemon.chores + CountSpan(1 << 60);
+    let reason = "the counter went back".into();
+    daemon.handle(daemon.counter.read(), Event::Disruption { reason });
+    let wait = daemon.nominal.span(daemon.chores - daemon.counter.read());
+    assert!(wait <= CHORES && !wait.is_negative(), "{wait}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_counter_that_rolled_over_unseen_begins_a_new_epoch_before_anything_else_is_used() {
+    let mut notes = Vec::new();
+    let mut note = |_: Level, text: &str| notes.push(text.to_owned());
+    let served = ServedClock::starting_now(Span::ZERO, Rate::ZERO).unwrap();
+    let server = NtpServer::bind("127.0.0.1:0".parse().unwrap(), served, 3).unwrap();
+    let server = server.start().unwrap();
+    let (directory, mut daemon) = daemon("lapse", server.address(), &mut note);
+    let has_rtc = daemon.rtc.is_some();
+    let begun = std::time::Instant::now();
+    while daemon.engine.hand().status != Status::Synchronised {
+        daemon.turn().unwrap();
+        assert!(begun.elapsed().as_secs() < 40);
+    }
+    let newest = |daemon: &Daemon<'_>| daemon.page.last_hand().unwrap().0;
+    let before = newest(&daemon);
+    assert_eq!(before.status, Status::Synchronised);
+    // Found just when a hand was to be published: that one is of counts that are over.
+    daemon.host.lapse();
+    daemon.publish(&Hand { time: Instant::default(), ..before });
+    assert_eq!(newest(&daemon), before);
+    daemon.tend(daemon.counter.read(), None);
+    // What is heard next comes after the break, and stamps from before are of no use.
+    let reading = system_clock::read(daemon.counter, daemon.nominal);
+    daemon.events.push_back(Event::SystemClock(reading));
+    daemon.handle(daemon.counter.read(), Event::SystemClock(reading));
+    let after = newest(&daemon);
+    assert_eq!((after.status, after.counter.epoch.0), (Status::Disrupted, 1));
+    assert!(daemon.events.is_empty(), "{:?}", daemon.events);
+    // And all is well again.
+    let begun = std::time::Instant::now();
+    while newest(&daemon).status != Status::Synchronised {
+        daemon.turn().unwrap();
+        assert!(begun.elapsed().as_secs() < 40);
+    }
+    assert_eq!(newest(&daemon).counter.epoch.0, 1);
+    // A counter that is given up is no holdover, and its end says so: what `check` does, and
+    // `run` after it.
+    let page = PageReader::open(daemon.page.path()).unwrap();
+    let reason = "the kernel has found the TSC unstable".into();
+    daemon.handle(daemon.counter.read(), Event::Disruption { reason });
+    daemon.finish();
+    assert_eq!(page.read().unwrap().0.status, Status::Disrupted);
+    assert!(!page.tended());
+    assert!(notes.iter().any(|note| note.contains("rolled over")), "{notes:?}");
+    // It has no state either.
+    let alone = notes.iter().filter(|note| note.contains("the first time comes from")).count();
+    assert!(has_rtc || alone == 1, "{notes:?}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn what_lies_beside_the_page_goes_with_the_page() {
+    let directory =
+        std::env::temp_dir().join(format!("truechimer-daemon-beside-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (page, main) = (directory.join("clock"), directory.join("rate.json"));
+    let path = beside(&Place::Default, &page).unwrap();
+    assert_eq!(path, directory.join("clock.state"));
+    let saved = |rate: u64, moved| Saved {
+        counter: "tsc".into(),
+        nominal: Period::NANOSECOND,
+        period: Period::from_hz(1_000_000_000 + rate),
+        error: Rate::from_ppb(20),
+        unix: 1_800_000_000,
+        held: Vec::new(),
+        agreed: None,
+        moved: Span::from_secs(moved),
+        rtc_offset: None,
+    };
+    assert_eq!(load(Some(&main), Some(&path)), (None, None));
+    state::save(&path, &saved(7, 2)).unwrap();
+    assert_eq!(load(Some(&main), Some(&path)).0, Some(saved(7, 2)));
+    // The rate is the machine's; the rest is of whoever wrote the page last.
+    state::save(&main, &saved(5, 0)).unwrap();
+    assert_eq!(load(Some(&main), Some(&path)).0, Some(saved(5, 2)));
+    assert_eq!(load(Some(&main), None).0, Some(saved(5, 0)));
+    std::fs::write(&path, "{").unwrap();
+    let (both, note) = load(Some(&main), Some(&path));
+    assert!(both == Some(saved(5, 0)) && note.unwrap().contains("clock.state: "));
+    // Where nothing is to be kept, what is there is not of the next page.
+    assert_eq!(beside(&Place::None, &page), None);
+    assert!(!path.exists());
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn discipline_turned_off_ends_the_slew_first() {
+    // 0.5 ms off: to be slewed, not stepped.
+    let served = ServedClock::starting_now(Span::from_micros(500), Rate::ZERO).unwrap();
+    let server = NtpServer::bind("127.0.0.1:0".parse().unwrap(), served, 3).unwrap();
+    let server = server.start().unwrap();
+    let mut ignore = |_: Level, _: &str| ();
+    let (directory, mut daemon) = daemon("slew", server.address(), &mut ignore);
+    let with = |discipline| Settings {
+        engine: Config { discipline, ..daemon.settings.engine.clone() },
+        ..daemon.settings.clone()
+    };
+    let (on, off) = (with(true), with(false));
+    daemon.system_clock = SystemClock::through(ask);
+    daemon.configure(Ok(on));
+    let begun = std::time::Instant::now();
+    while asked() < 2 {
+        daemon.turn().unwrap();
+        assert!(begun.elapsed().as_secs() < 40, "{} asked", asked());
+    }
+    let before = asked();
+    daemon.configure(Ok(off));
+    assert_eq!(asked(), before + 2, "the slew ends, and the kernel is told");
+    assert!(!daemon.system_clock.is_steered());
+    daemon.finish();
+    assert_eq!(asked(), before + 2, "and nothing after that");
+    std::fs::remove_dir_all(directory).unwrap();
+}
