@@ -9,14 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use truechimer_counter::Choice;
-use truechimer_engine::SourceConfig;
+use truechimer_engine::{Config, SourceConfig};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
-use truechimer_timehands::{Marker, PageReader, Status};
-
-use truechimer_engine::Config;
-
 use truechimer_time::CounterKind;
+use truechimer_timehands::{Marker, PageReader, Status};
 
 use super::*;
 use crate::config::Place;

@@ -7,13 +7,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use truechimer_counter::{Cost, Hardware, KeptAt, Nominal, NominalSource};
-use truechimer_engine::SourceConfig;
+use truechimer_engine::{Config, SourceConfig};
 use truechimer_serve::{ServedClock, Server as NtpServer};
-use truechimer_time::Rate;
+use truechimer_time::{CounterKind, Rate};
 use truechimer_timehands::{Device as Said, Made, PageReader, Status};
-
-use truechimer_engine::Config;
-use truechimer_time::CounterKind;
 
 use super::*;
 use crate::config::Place;

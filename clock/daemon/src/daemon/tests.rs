@@ -1,19 +1,20 @@
-use truechimer_engine::{Config, Saved};
+//! The daemon within a test: its chores, a counter that rolls over, what lies beside the page.
 
-use super::begin::{beside, load};
-use super::*;
-use crate::config::Place;
-use crate::state;
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{SourceConfig, Steer};
+use truechimer_engine::{Config, Saved, SourceConfig, Steer};
 use truechimer_serve::{ServedClock, Server as NtpServer};
 use truechimer_time::{Instant, Rate};
 use truechimer_timehands::{PageReader, Status};
+
+use super::begin::{beside, load};
+use super::*;
+use crate::config::Place;
+use crate::state;
 
 thread_local! {
     /// Requests to a system clock that is none.
