@@ -39,7 +39,7 @@ package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name 
 	@scripts/package $(ARGS)
 
 static: have-cargo ## the command alone, for any Linux of this processor: it needs no library (no groups on Corosync, no 'group exec')
-	@$(CARGO) build --release -p truechimer-cli --target "$$(uname -m)-unknown-linux-musl"
+	@env "CC_$$(uname -m)_unknown_linux_musl=$${CC:-cc}" $(CARGO) build --release -p truechimer-cli --target "$$(uname -m)-unknown-linux-musl"
 
 c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
 	@$(CARGO) build --release -p truechimer-c
