@@ -104,8 +104,11 @@ impl<'n> Daemon<'n> {
         self.flush_audit();
         let mut fds = std::mem::take(&mut self.fds);
         fds.clear();
-        self.net.interests(&mut fds);
-        self.ptp.interests(&mut fds);
+        // Whoever sends faster than events are handled waits in the kernel's queues.
+        if self.events.len() < EVENTS_PER_TURN {
+            self.net.interests(&mut fds);
+            self.ptp.interests(&mut fds);
+        }
         let sockets_end = fds.len();
         self.refclocks.interests(&mut fds, self.counter.read());
         let receivers = fds.len();

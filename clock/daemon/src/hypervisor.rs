@@ -64,6 +64,7 @@ impl Hypervisor {
 
     /// Event for the engine if that is so; from then on an epoch begins.
     pub(crate) fn moved(&mut self) -> Option<Event> {
+        self.generation = self.generation.or_else(|| self.page.generation());
         let (marker, other) = (self.page.marker(), self.has_another_generation());
         let reason = match marker != self.marker {
             true => MIGRATED,

@@ -31,6 +31,8 @@ const MAX_FILE: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Session {
     place: Server,
+    /// File of the authorities that the exchange went by.
+    ca: Option<PathBuf>,
     protected: truechimer_nts::Session,
 }
 
@@ -42,7 +44,7 @@ struct Server {
     addresses: Vec<SocketAddr>,
 }
 
-/// What the next daemon needs to go on without an exchange.
+/// Keys and cookies as the next daemon finds them, to go on without an exchange.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -51,6 +53,8 @@ struct Kept {
     addresses: Vec<SocketAddr>,
     /// The number of the algorithm.
     aead: u16,
+    /// File of the authorities that the exchange went by; `None`: the system's.
+    ca: Option<PathBuf>,
     /// Keys for requests and for replies, in hexadecimal, and so the cookies.
     keys: [String; 2],
     cookies: Vec<String>,
@@ -66,8 +70,8 @@ pub(crate) struct Nts {
     /// Those of the daemon before that nobody has asked for yet.
     kept: Vec<Session>,
     path: Option<PathBuf>,
-    /// The user has been told that they cannot be kept.
-    told: bool,
+    /// File of the authorities that exchanges go by; `None`: the system's.
+    ca: Option<PathBuf>,
 }
 
 impl Nts {
@@ -81,18 +85,36 @@ impl Nts {
             sessions: Vec::new(),
             kept: Vec::new(),
             path,
-            told: false,
+            ca: None,
         };
         if settings.engine.sources.iter().any(|source| source.nts) {
-            // Of a file that cannot be read nothing is lost: there is an exchange for each server.
-            nts.kept = nts.path.as_deref().map(load).unwrap_or_default();
             nts.configure(settings);
+            nts.load();
         }
         nts
     }
 
-    /// Takes over a configuration that was read again.
+    /// Keys of the daemon before, by the same authorities. The file is removed: a cookie that is used twice would say
+    /// who we are. Of one that cannot be read nothing is lost: there is an exchange for each server.
+    fn load(&mut self) {
+        let Some(path) = &self.path else { return };
+        self.kept = load(path);
+        self.kept.retain(|session| session.ca == self.ca);
+        let _ = truechimer_files::remove(path);
+    }
+
+    /// Keeps keys beside this state from now on.
+    pub(crate) fn keep_beside(&mut self, state: Option<&Path>) {
+        self.path = state.map(|state| state.with_file_name(NAME));
+    }
+
+    /// Takes over a configuration that was read again. Keys that were had by other authorities are of no use.
     pub(crate) fn configure(&mut self, settings: &Settings) {
+        if self.ca != settings.nts_ca {
+            self.ca.clone_from(&settings.nts_ca);
+            self.sessions.clear();
+            self.kept.clear();
+        }
         self.client =
             settings.engine.sources.iter().any(|source| source.nts).then(|| {
                 Client::new(settings.nts_ca.as_deref()).map_err(|why| format!("NTS: {why}"))
@@ -123,13 +145,19 @@ impl Nts {
     /// Work for a helper thread: an exchange of keys.
     pub(crate) fn exchange(&self) -> Result<Exchange, String> {
         match &self.client {
-            Some(client) => client.clone().map(|client| Exchange { client }),
+            Some(client) => {
+                let ca = self.ca.clone();
+                client.clone().map(|client| Exchange { client, ca })
+            }
             None => Err("NTS: not configured".into()),
         }
     }
 
-    /// Uses these keys for the source from now on.
+    /// Uses these keys for the source from now on, unless it is gone meanwhile, or other authorities count.
     pub(crate) fn begin(&mut self, source: SourceId, session: Session) {
+        if !self.expected.contains(&source) || session.ca != self.ca {
+            return;
+        }
         self.sessions.retain(|(of, _)| *of != source);
         self.sessions.push((source, session));
     }
@@ -178,20 +206,16 @@ impl Nts {
         }
     }
 
-    /// Keeps keys and cookies for the next daemon, where nobody else reads them. Returns why they cannot be, once.
-    pub(crate) fn save(&mut self) -> Option<String> {
+    /// Keeps keys and cookies for the next daemon, where nobody else reads them; none is used here any more. Returns why
+    /// they cannot be.
+    pub(crate) fn save(&self) -> Option<String> {
         let path = self.path.as_ref()?;
         let sessions: Vec<Kept> = self.sessions.iter().map(|(_, session)| session.keep()).collect();
-        if sessions.is_empty() && !path.exists() {
+        if sessions.is_empty() {
             return None;
         }
-        let Err(why) = write(path, &sessions) else {
-            self.told = false;
-            return None;
-        };
-        let told = std::mem::replace(&mut self.told, true);
-        let path = path.display();
-        (!told).then(|| format!("keys of servers (NTS) cannot be kept in {path}: {why}"))
+        let why = write(path, &sessions).err()?;
+        Some(format!("keys of servers (NTS) cannot be kept in {}: {why}", path.display()))
     }
 }
 
@@ -226,18 +250,19 @@ impl Session {
             port,
             addresses,
             aead: keys.aead().number(),
+            ca: self.ca.clone(),
             keys: keys.bytes().map(hex),
             cookies: self.protected.cookies().map(hex).collect(),
         }
     }
 
     fn from_kept(kept: Kept) -> Option<Session> {
-        let Kept { host, port, addresses, aead, keys: [to_server, to_client], cookies } = kept;
+        let Kept { host, port, addresses, aead, ca, keys: [to_server, to_client], cookies } = kept;
         let keys = Keys::new(Aead::of(aead)?, &bytes(&to_server)?, &bytes(&to_client)?)?;
         let cookies = cookies.iter().map(|cookie| bytes(cookie)).collect::<Option<Vec<_>>>()?;
         let usable = !cookies.is_empty() && !addresses.is_empty();
         let protected = truechimer_nts::Session::new(keys, cookies);
-        usable.then_some(Session { place: Server { host, port, addresses }, protected })
+        usable.then_some(Session { place: Server { host, port, addresses }, ca, protected })
     }
 }
 
@@ -260,6 +285,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 /// An exchange of keys, for a thread of its own.
 pub(crate) struct Exchange {
     client: Client,
+    ca: Option<PathBuf>,
 }
 
 impl Exchange {
@@ -276,7 +302,7 @@ impl Exchange {
         };
         let place = Server { host: host.to_owned(), port, addresses };
         let protected = truechimer_nts::Session::new(keys, agreement.cookies);
-        Ok(Session { place, protected }.found())
+        Ok(Session { place, ca: self.ca, protected }.found())
     }
 }
 
@@ -293,12 +319,14 @@ mod tests {
             port: 4460,
             addresses: vec!["192.0.2.1:123".parse().unwrap()],
         };
-        Session { place, protected: truechimer_nts::Session::new(keys, cookies) }
+        Session { place, ca: None, protected: truechimer_nts::Session::new(keys, cookies) }
     }
 
     fn nts(path: Option<PathBuf>) -> Nts {
-        let kept = path.as_deref().map(load).unwrap_or_default();
-        Nts { client: None, expected: vec![], sessions: vec![], kept, path, told: false }
+        let (expected, sessions, kept) = (Vec::new(), Vec::new(), Vec::new());
+        let mut nts = Nts { client: None, expected, sessions, kept, path, ca: None };
+        nts.load();
+        nts
     }
 
     #[test]
@@ -310,10 +338,19 @@ mod tests {
         assert_eq!(before.save(), None);
         assert!(!path.exists(), "nothing to keep");
         before.begin(SourceId(1), session("a.example", 8));
+        assert_eq!(before.save(), None);
+        assert!(!path.exists(), "a source that is gone");
+        before.expect(SourceId(1));
+        before.expect(SourceId(2));
+        before.begin(SourceId(1), session("a.example", 8));
+        before.begin(SourceId(3), Session { ca: Some("/other".into()), ..session("c.example", 8) });
         before.begin(SourceId(2), session("b.example", 0));
         assert_eq!(before.save(), None);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(!text.contains("c.example"), "other authorities");
         let mut after = nts(Some(path.clone()));
+        assert!(!path.exists(), "no cookie is used twice");
         assert!(after.kept("a.example", 123).is_none());
         assert!(after.kept("b.example", 4460).is_none(), "no cookie");
         let found = after.kept("a.example", 4460).unwrap();
@@ -323,9 +360,10 @@ mod tests {
         assert!(kept.protected.cookies().eq(was.protected.cookies()));
         assert!(after.kept("a.example", 4460).is_none(), "once");
         // What somebody else may have changed, or is damaged, is nothing.
-        let text = std::fs::read_to_string(&path).unwrap();
+        let other = text.replace("\"ca\": null", "\"ca\": \"/other\"");
+        assert_ne!(text, other);
         for damaged in
-            ["", "[", "[{}]", &text.replacen("03", "0x", 1), &text.replacen("15", "16", 1)]
+            ["", "[", "[{}]", &other, &text.replacen("03", "0x", 1), &text.replacen("15", "16", 1)]
         {
             std::fs::write(&path, damaged).unwrap();
             assert!(nts(Some(path.clone())).kept("a.example", 4460).is_none(), "{damaged}");

@@ -22,6 +22,9 @@ use crate::report::SourceReport;
 pub(crate) const EVENT_PORT: u16 = 319;
 /// Seconds between looks while there is no master.
 const LOOK: Span = Span::from_secs(2);
+/// Looks without a master after which the port is opened again: its interface may have gone and come back,
+/// which the sockets of the old one do not tell.
+const REOPEN: u32 = 15;
 /// First and longest wait before the sockets are opened again, s.
 const RETRY: (i64, i64) = (2, 64);
 /// The largest `error` that makes sense: a master further off is of no use.
@@ -242,6 +245,8 @@ pub(crate) struct Port {
     retry: i64,
     /// When it was last heard of.
     last_at: Count,
+    /// Looks in a row that found no master.
+    lacking: u32,
     /// Questions since the last exchange.
     pub(crate) unused: u32,
     /// The port that the last exchange was with, and the address that it sends from.
@@ -269,6 +274,7 @@ impl Port {
             plan: Plan::Open(at),
             retry: RETRY.0,
             last_at: at,
+            lacking: 0,
             unused: 0,
             used: None,
             leap: None,
@@ -302,8 +308,15 @@ impl Port {
             Plan::Open(_) => None,
             Plan::Look(due) if at.at_or_after(due) => {
                 self.plan = Plan::Look(at + nominal.counts(LOOK));
-                let lacks = self.master().is_none();
-                Some(if lacks { PortDue::NoMaster } else { PortDue::Slave })
+                if self.master().is_some() {
+                    self.lacking = 0;
+                    return Some(PortDue::Slave);
+                }
+                self.lacking = self.lacking.wrapping_add(1);
+                if self.lacking.is_multiple_of(REOPEN) {
+                    self.plan = Plan::Open(at + nominal.counts(LOOK));
+                }
+                Some(PortDue::NoMaster)
             }
             Plan::Look(_) => Some(PortDue::Slave),
         }

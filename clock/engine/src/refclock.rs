@@ -200,10 +200,14 @@ impl RefClock {
                 actions.push(Action::Watch { source: self.peer.id, kind, path, poll });
             }
             Plan::Miss(_) => {
-                self.plan = Plan::Miss(self.after(at, self.interval()));
+                let next = self.after(at, self.interval());
                 self.peer.tally.poll();
                 self.peer.tally.miss();
                 self.silence = self.silence.saturating_add(1);
+                // A segment that was removed and made again is another one.
+                let gone = self.config.kind == RefClockKind::Shm;
+                let again = gone && self.silence.is_multiple_of(SILENCE);
+                self.plan = if again { Plan::Open(next) } else { Plan::Miss(next) };
                 let (trouble, sample) = match self.config.kind {
                     RefClockKind::Pulse => {
                         ("no edges: receiver without a fix, or wire or driver at fault", "edge")

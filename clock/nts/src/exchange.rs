@@ -226,13 +226,13 @@ pub struct Asked {
 /// Why it is none; [`refuse`] says so to the client.
 pub fn asked(message: &[u8]) -> Result<Asked, Mistake> {
     let mut records = Records { bytes: message };
-    let (mut ntp, mut aead, mut compliant) = (None, None, false);
+    let (mut ntp, mut offered, mut compliant) = (None, None, false);
     loop {
         let Record { kind, critical, body } = records.next().ok_or(Mistake::Short)?;
         match kind {
             kind::END => break,
             kind::PROTOCOL => once(&mut ntp, Some(numbers(body).any(|one| one == NTP)), kind)?,
-            kind::AEAD => once(&mut aead, Some(numbers(body).find_map(Aead::of)), kind)?,
+            kind::AEAD => once(&mut offered, Some(body), kind)?,
             kind::COMPLIANT => compliant = true,
             // What only servers send, or nobody knows.
             kind::ERROR | kind::WARNING | kind::COOKIE => return Err(Mistake::Record(kind)),
@@ -241,7 +241,11 @@ pub fn asked(message: &[u8]) -> Result<Asked, Mistake> {
             _ => {}
         }
     }
-    let (ntp, aead) = (ntp.ok_or(Mistake::Record(kind::PROTOCOL))?, aead.unwrap_or_default());
+    let ntp = ntp.ok_or(Mistake::Record(kind::PROTOCOL))?;
+    let offered = || numbers(offered.unwrap_or_default()).filter_map(Aead::of);
+    // Who does not say how it derives the keys of the other may derive them in a way of its own.
+    let sure = || offered().find(|aead| compliant || *aead == Aead::SivCmac256);
+    let aead = sure().or_else(|| offered().next());
     Ok(Asked { aead, ntp, compliant })
 }
 

@@ -37,7 +37,7 @@ pub enum Failed {
     /// TLS: a certificate that is not valid, of another name, or by an authority that is not known; no
     /// version 1.3; another protocol.
     Tls(String),
-    /// What was said inside.
+    /// Records of the exchange.
     Exchange(Mistake),
 }
 
@@ -102,7 +102,7 @@ fn tls_error(why: &rustls::Error) -> Failed {
     })
 }
 
-/// What a client needs for all its exchanges.
+/// Settings of a client for all its exchanges.
 #[derive(Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
@@ -148,7 +148,8 @@ impl Client {
         Ok(Client { config: Arc::new(config) })
     }
 
-    /// Asks a server for keys and cookies, within `limit`; the address that answered comes with them.
+    /// Asks a server for keys and cookies, within `limit` once its name is looked up; the address that answered
+    /// comes with them.
     ///
     /// # Errors
     /// If there are none.
@@ -158,17 +159,19 @@ impl Client {
         port: u16,
         limit: Duration,
     ) -> Result<(Agreement, Keys, SocketAddr), Failed> {
-        let deadline = Instant::now() + limit;
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Failed::Name(format!("'{host}' is no name of a server")))?;
         let unknown = |why: String| Failed::Name(format!("cannot look up {host}: {why}"));
-        let addresses = (host, port).to_socket_addrs().map_err(|why| unknown(why.to_string()))?;
+        let found = (host, port).to_socket_addrs().map_err(|why| unknown(why.to_string()))?;
+        let addresses: Vec<SocketAddr> = found.take(ADDRESSES).collect();
+        // How long the name service takes is its own affair.
+        let deadline = Instant::now() + limit;
         let mut failed = unknown("it has no address".into());
-        for (address, left) in addresses.take(ADDRESSES).zip((1..=ADDRESSES as u32).rev()) {
-            // The first that does not answer leaves time for the others.
+        for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
+            // One that does not answer leaves time for the others.
             let until = Instant::now() + deadline.saturating_duration_since(Instant::now()) / left;
-            match self.with(address, name.clone(), until) {
-                Ok((agreement, keys)) => return Ok((agreement, keys, address)),
+            match self.with(*address, name.clone(), until) {
+                Ok((agreement, keys)) => return Ok((agreement, keys, *address)),
                 Err(why) => failed = why,
             }
         }
@@ -231,7 +234,7 @@ fn message(from: &mut impl Read) -> Result<Vec<u8>, Failed> {
     Ok(message)
 }
 
-/// What a server needs for all its exchanges.
+/// Settings of a server for all its exchanges.
 #[derive(Clone)]
 pub struct Server {
     config: Arc<ServerConfig>,
@@ -302,7 +305,7 @@ impl Server {
     }
 }
 
-/// As many cookies as a client keeps.
+/// Cookies, so many as a client keeps.
 #[must_use]
 pub fn batch(cookies: &Cookies, keys: &Keys, random: &mut dyn FnMut(&mut [u8])) -> Vec<Vec<u8>> {
     (0..COOKIES).map(|_| cookies.bake(keys, random)).collect()

@@ -77,7 +77,7 @@ impl Responder {
         }
     }
 
-    /// Who may ask.
+    /// Rules of who may ask.
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub const PORT: u16 = truechimer_nts::exchange::PORT;
 const LIMIT: Duration = Duration::from_secs(5);
 /// Exchanges at a time: whoever comes beyond that is turned away.
 const MOST: usize = 32;
+/// Exchanges at a time with one address, so that nobody has all of them.
+const EACH: usize = 4;
 /// How late a request to stop may be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// How long cookies are made with one key. They are good for two such times at least.
@@ -52,7 +54,7 @@ pub struct Settings {
     pub port: u16,
 }
 
-/// What a server needs to prove who it is.
+/// Keys and certificate of a server that proves who it is.
 pub struct Nts {
     server: tls::Server,
     cookies: RwLock<Cookies>,
@@ -60,7 +62,8 @@ pub struct Nts {
     port: u16,
     exchanges: AtomicU64,
     refused: AtomicU64,
-    at_work: AtomicUsize,
+    /// Whose exchanges are under way.
+    at_work: Mutex<Vec<IpAddr>>,
 }
 
 impl fmt::Debug for Nts {
@@ -106,7 +109,7 @@ impl Nts {
             port: settings.port,
             exchanges: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            at_work: AtomicUsize::new(0),
+            at_work: Mutex::new(Vec::new()),
         };
         nts.keep().map_err(|why| {
             let path = nts.kept.as_deref().unwrap_or(Path::new("")).display();
@@ -154,37 +157,40 @@ impl Nts {
         cookies.protect(header, to, &mut random)
     }
 
-    /// Binds the key exchange to these addresses' hosts.
+    /// Binds the key exchange to the hosts of these addresses; with each goes the port of its NTP server, of several
+    /// the first.
     pub(crate) fn bind(
         &self,
         addresses: &[SocketAddr],
-    ) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
-        let mut listeners = Vec::new();
-        let mut addresses: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
-        addresses.dedup();
-        for address in addresses {
-            let address = SocketAddr::new(address, self.port);
-            let listener = listen(&address).map_err(|why| (address, why))?;
-            listeners.push(listener);
+    ) -> Result<Vec<(TcpListener, u16)>, (SocketAddr, io::Error)> {
+        let mut listeners: Vec<(TcpListener, u16)> = Vec::new();
+        let mut bound: Vec<IpAddr> = Vec::new();
+        for ntp in addresses {
+            if bound.contains(&ntp.ip()) {
+                continue;
+            }
+            bound.push(ntp.ip());
+            let address = SocketAddr::new(ntp.ip(), self.port);
+            listeners.push((listen(&address).map_err(|why| (address, why))?, ntp.port()));
         }
         Ok(listeners)
     }
 
-    /// Answers exchanges until told to stop, each on a thread of its own. `ntp` is the port of the NTP server.
+    /// Answers exchanges until told to stop, each on a thread of its own.
     pub(crate) fn run(
         self: &Arc<Nts>,
-        listeners: &[TcpListener],
-        ntp: u16,
+        listeners: &[(TcpListener, u16)],
         access: &Access,
         stop: &dyn Fn() -> bool,
     ) -> io::Result<()> {
         let mut rotation = Instant::now() + ROTATION;
         let mut ready = vec![truechimer_stamp::Ready::default(); listeners.len()];
         while !stop() {
-            truechimer_stamp::any(listeners.iter().map(AsFd::as_fd), &mut ready, PATIENCE)?;
-            for listener in listeners {
+            let sockets = listeners.iter().map(|(listener, _)| listener.as_fd());
+            truechimer_stamp::any(sockets, &mut ready, PATIENCE)?;
+            for (listener, ntp) in listeners {
                 match listener.accept() {
-                    Ok((stream, from)) => self.take(stream, from, ntp, access),
+                    Ok((stream, from)) => self.take(stream, from.ip(), *ntp, access),
                     Err(why) if why.kind() == ErrorKind::WouldBlock => {}
                     // Out of descriptors, say: those that are open end within seconds.
                     Err(_) => thread::sleep(PATIENCE),
@@ -199,8 +205,7 @@ impl Nts {
         Ok(())
     }
 
-    fn take(self: &Arc<Nts>, stream: TcpStream, from: SocketAddr, ntp: u16, access: &Access) {
-        let more = self.at_work.fetch_add(1, Ordering::Relaxed) < MOST;
+    fn take(self: &Arc<Nts>, stream: TcpStream, from: IpAddr, ntp: u16, access: &Access) {
         let nts = Arc::clone(self);
         let answer = move || {
             let bake = |keys: &_| {
@@ -213,13 +218,31 @@ impl Nts {
                 .and_then(|()| nts.server.answer(stream, LIMIT, ntp, &bake));
             let counter = if matches!(answered, Ok(true)) { &nts.exchanges } else { &nts.refused };
             counter.fetch_add(1, Ordering::Relaxed);
-            nts.at_work.fetch_sub(1, Ordering::Relaxed);
+            nts.ends(from);
         };
-        let allowed = more && access.allows(from.ip());
-        let thread = thread::Builder::new().name("nts-ke".into());
-        if !allowed || thread.spawn(answer).is_err() {
+        if !access.allows(from) || !self.begins(from) {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            self.at_work.fetch_sub(1, Ordering::Relaxed);
+        } else if thread::Builder::new().name("nts-ke".into()).spawn(answer).is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.ends(from);
+        }
+    }
+
+    /// Whether there is room for an exchange with this client, which then begins.
+    fn begins(&self, from: IpAddr) -> bool {
+        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = at_work.iter().filter(|other| **other == from).count();
+        let room = at_work.len() < MOST && own < EACH;
+        if room {
+            at_work.push(from);
+        }
+        room
+    }
+
+    fn ends(&self, from: IpAddr) {
+        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = at_work.iter().position(|other| *other == from) {
+            at_work.swap_remove(place);
         }
     }
 

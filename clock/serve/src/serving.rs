@@ -60,7 +60,7 @@ pub struct PageServer {
     sockets: Vec<Vec<(std::net::UdpSocket, SocketAddr)>>,
     addresses: Vec<SocketAddr>,
     /// Where keys are exchanged, if they are.
-    exchange: Vec<TcpListener>,
+    exchange: Vec<(TcpListener, u16)>,
     shared: Arc<Shared>,
 }
 
@@ -167,11 +167,10 @@ impl PageServer {
         }
         if let Some(nts) = self.shared.nts.get().cloned() {
             let (shared, listeners) = (Arc::clone(&self.shared), self.exchange);
-            let ntp = self.addresses.first().map_or(0, SocketAddr::port);
             let thread = thread::Builder::new().name("nts".into());
             serving.threads.push(thread.spawn(move || {
                 let stop = || shared.stop.load(Ordering::Relaxed);
-                nts.run(&listeners, ntp, shared.responder.access(), &stop)
+                nts.run(&listeners, shared.responder.access(), &stop)
             })?);
         }
         Ok(serving)

@@ -347,7 +347,9 @@ impl Worker {
             self.proven.replace(i, &packet);
             self.lag.proven(counter.read() - read);
             // It must not leave before it says so: that was the least of late, and no promise.
-            while !counter.read().at_or_after(ready) {
+            // Nor need it wait for a counter that went back.
+            let early = |now: Count| now.at_or_after(read) && !now.at_or_after(ready);
+            while early(counter.read()) {
                 std::hint::spin_loop();
             }
             let failed = self.proven.send_only(i, &place.socket);

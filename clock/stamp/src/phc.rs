@@ -1,8 +1,9 @@
 //! A card's clock (PTP hardware clock, PHC), read beside the counter.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use truechimer_counter::{Counter, HostPair, realtime_pair};
@@ -124,7 +125,9 @@ impl DeviceClock {
         period: Period,
         resolution: CountSpan,
     ) -> io::Result<DeviceClock> {
-        let device = File::open(path)?;
+        // Not to wait for the other end of a pipe.
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let device = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
         let log = PairLog::new(period, resolution);
         let mut clock = DeviceClock::new(Box::new(device), Box::new(counter), log);
         clock.pair()?;
@@ -263,18 +266,19 @@ fn devices_in(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Bound of the clock's error as its driver states it (Amazon's ENA does), if it does now.
+/// Bound of the clock's error as its driver states it (Amazon's ENA does): `None` if it states none, zero
+/// if it says that the clock is not synchronised.
 #[must_use]
 pub fn stated_error(device: &Path) -> Option<Span> {
     let number = device.canonicalize().ok()?.file_name()?.to_str()?.to_owned();
     let path = Path::new("/sys/class/ptp").join(number).join("device/phc_error_bound");
-    parse_error(&std::fs::read_to_string(path).ok()?)
+    Some(parse_error(&std::fs::read_to_string(path).ok()?))
 }
 
-/// A number of ns, > 0: 0 stands for a clock that is not synchronised.
-fn parse_error(text: &str) -> Option<Span> {
-    let ns = text.trim().parse::<u32>().ok()?;
-    (ns > 0).then(|| Span::from_nanos(ns.into()))
+/// A number of ns: 0 stands for a clock that is not synchronised, as what is no number, or 4.3 s and more, does
+/// here.
+fn parse_error(text: &str) -> Span {
+    text.trim().parse::<u32>().map_or(Span::ZERO, |ns| Span::from_nanos(ns.into()))
 }
 
 /// Narrows the window by the host's clock around a reading.

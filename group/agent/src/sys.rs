@@ -108,7 +108,9 @@ pub(crate) fn wake_promptly() {
 
 /// Gives this thread a real-time priority, 1 to 99 (`SCHED_RR`); children do not inherit it.
 pub(crate) fn real_time(priority: u8) -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: priority.into() };
+    // SAFETY: integers, for which zeros are valid; some libcs have more of them.
+    let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+    param.sched_priority = priority.into();
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel reads one sched_param.
     check(unsafe { libc::sched_setscheduler(0, policy, &raw const param) }).map(drop)

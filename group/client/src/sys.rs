@@ -269,13 +269,17 @@ pub fn receive(
         call(libc::SYS_recvmsg, [socket as usize, (&raw mut message) as usize, flags, 0, 0, 0])
     }?;
     let mut count = 0;
-    if message.msg_controllen >= header {
+    #[allow(clippy::unnecessary_cast)] // it has 32 bits in some libcs
+    let told = message.msg_controllen as usize;
+    if told >= header {
         // SAFETY: the kernel has written a header at the beginning of `control`, then as many
         // descriptors as its length says, which is within the room that there was.
         unsafe {
             let head: *const libc::cmsghdr = (&raw const control).cast();
             if (*head).cmsg_level == libc::SOL_SOCKET && (*head).cmsg_type == libc::SCM_RIGHTS {
-                count = ((*head).cmsg_len.saturating_sub(header) / 4).min(4);
+                #[allow(clippy::unnecessary_cast)] // likewise
+                let own = (*head).cmsg_len as usize;
+                count = (own.saturating_sub(header) / 4).min(4);
                 let data = head.cast::<u8>().add(header);
                 data.copy_to_nonoverlapping(descriptors.as_mut_ptr().cast(), count * 4);
             }

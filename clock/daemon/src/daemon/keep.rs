@@ -88,6 +88,7 @@ impl Daemon<'_> {
         let state = Keeping::at(&self.settings.state, self.page.path(), &self.settings.engine);
         if self.state != state {
             self.state = state;
+            self.nts.keep_beside(self.state.path());
             // Nothing is in the new place yet.
             (self.kept.0, self.kept.1, self.retry) = (false, Vec::new(), Retry::None);
             let (level, text) = self.state.note();
@@ -144,7 +145,6 @@ impl Daemon<'_> {
     /// Saves what is worth it; `false` if nothing is yet, or it could not be.
     pub(super) fn save(&mut self) -> bool {
         let Some(path) = self.state.path() else { return true };
-        let kept = self.nts.save();
         let now = self.counter.read();
         let Some(saved) = self.engine.saved(now) else { return false };
         let attempt = state::save(path, &saved);
@@ -152,9 +152,6 @@ impl Daemon<'_> {
         self.retry = retry;
         if let Some((level, text)) = note {
             self.note(level, &text);
-        }
-        if let Some(why) = kept {
-            self.note(Level::Warning, &why);
         }
         attempt.is_ok()
     }
@@ -166,6 +163,9 @@ impl Daemon<'_> {
         self.tell_clockbound();
         self.tell_next(now);
         self.save();
+        if let Some(why) = self.nts.save() {
+            self.note(Level::Warning, &why);
+        }
         if let Some(log) = &mut self.log {
             log.flush();
         }

@@ -58,7 +58,9 @@ impl Nts {
 
     pub(crate) fn check(&mut self, _: &mut Event) {}
 
-    pub(crate) fn save(&mut self) -> Option<String> {
+    pub(crate) fn keep_beside(&mut self, _: Option<&Path>) {}
+
+    pub(crate) fn save(&self) -> Option<String> {
         None
     }
 }

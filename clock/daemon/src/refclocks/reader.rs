@@ -15,6 +15,9 @@ use truechimer_stamp::shm::{self, Shm};
 use truechimer_stamp::sock;
 use truechimer_time::{Count, CountSpan, Period, Span, Stamp};
 
+/// The leap indicator of a clock that is not synchronised.
+const UNSYNCHRONISED: u8 = 3;
+
 /// Programs show a sample so much later than they took it, at the most.
 const SHOWN: Span = Span::from_secs(2);
 /// Only the owner may send: whoever can, tells what time it is.
@@ -129,8 +132,10 @@ impl Reader {
             Reader::Phc(device, clock, resolution) => {
                 let pair =
                     clock.pair().map_err(|why| Trouble::new(unreadable(device, &why), false))?;
-                let error = phc::stated_error(device).unwrap_or(Span::ZERO);
-                let shown = Shown { unix_ns: pair.device_ns, pulse: false, error, leap: 0 };
+                let stated = phc::stated_error(device);
+                let leap = if stated == Some(Span::ZERO) { UNSYNCHRONISED } else { 0 };
+                let error = stated.unwrap_or(Span::ZERO);
+                let shown = Shown { unix_ns: pair.device_ns, pulse: false, error, leap };
                 Ok(Some(Sample { sequence: None, stamp: Ok(pair.stamp(*resolution)), shown }))
             }
         }

@@ -26,7 +26,7 @@ pub struct Settings {
     pub port: u16,
 }
 
-/// What a server needs to prove who it is, and nobody has here.
+/// Keys and certificate of a server that proves who it is, which nobody has here.
 #[derive(Debug)]
 pub enum Nts {}
 
@@ -63,14 +63,13 @@ impl Nts {
     pub(crate) fn bind(
         &self,
         _: &[SocketAddr],
-    ) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
+    ) -> Result<Vec<(TcpListener, u16)>, (SocketAddr, io::Error)> {
         match *self {}
     }
 
     pub(crate) fn run(
         self: &Arc<Nts>,
-        _: &[TcpListener],
-        _: u16,
+        _: &[(TcpListener, u16)],
         _: &Access,
         _: &dyn Fn() -> bool,
     ) -> io::Result<()> {

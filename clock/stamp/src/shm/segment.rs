@@ -73,17 +73,24 @@ impl Segment {
         self.words().get(byte / 4)
     }
 
-    /// The bytes as they are, unless a writer that counts is at it.
+    /// The bytes as they are, unless a writer is at it.
     pub(super) fn read(&self) -> Option<[u8; SIZE]> {
         let count = || self.word(COUNT).map(|word| word.load(Ordering::Acquire));
         let before = count();
-        let mut bytes = [0; SIZE];
-        for (to, word) in bytes.chunks_exact_mut(4).zip(self.words()) {
-            to.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-        }
+        let bytes = self.copy();
         fence(Ordering::Acquire);
         let counts = self.word(MODE).is_some_and(|mode| mode.load(Ordering::Relaxed) == 1);
-        (!counts || before == count()).then_some(bytes)
+        // One that does not count shows that it is at it by what has changed meanwhile.
+        let whole = if counts { before == count() } else { bytes == self.copy() };
+        whole.then_some(bytes)
+    }
+
+    fn copy(&self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(self.words()) {
+            to.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+        }
+        bytes
     }
 
     /// Tells the writer that the sample was read.
