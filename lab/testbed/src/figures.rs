@@ -15,6 +15,10 @@ pub fn figures(samples: &[Sample]) -> Value {
     };
     let errors = sorted(&Sample::error_ns);
     let sizes = sorted(&|s| s.error_ns().abs());
+    // Of an error, half of the time that the reading took may be the looking's own.
+    let certain = sorted(&|s| (s.error_ns().abs() - s.width_ns() / 2).max(0));
+    let median = quantile(&errors, 0.5);
+    let around = sorted(&|s| (s.error_ns() - median).abs());
     let moves = held.windows(2).map(|two| match two {
         [before, after] => (after.error_ns() - before.error_ns()).abs(),
         _ => 0,
@@ -22,10 +26,12 @@ pub fn figures(samples: &[Sample]) -> Value {
     json!({
         "samples": samples.len(),
         "with_bound": held.len(),
-        "median_ns": quantile(&errors, 0.5),
+        "median_ns": median,
         "iqr_ns": quantile(&errors, 0.75) - quantile(&errors, 0.25),
         "p99_ns": quantile(&sizes, 0.99),
         "max_ns": quantile(&sizes, 1.0),
+        "max_from_median_ns": quantile(&around, 1.0),
+        "max_certain_ns": quantile(&certain, 1.0),
         "largest_move_ns": moves.max().unwrap_or(0),
         "median_bound_ns": quantile(&sorted(&Sample::bound_ns), 0.5),
         "median_sandwich_ns": quantile(&sorted(&Sample::width_ns), 0.5),
@@ -64,6 +70,8 @@ mod tests {
             ("iqr_ns", 50),
             ("p99_ns", 99),
             ("max_ns", 100),
+            ("max_from_median_ns", 50),
+            ("max_certain_ns", 95),
             ("largest_move_ns", 1),
             ("median_bound_ns", 100),
             ("median_sandwich_ns", 10),
