@@ -58,6 +58,13 @@ need_ip() {
     ip -V >/dev/null 2>&1 || echo "no ip (package iproute2): what needs it will be skipped"
 }
 
+# It makes certificates for servers of the tests' own.
+need_openssl() {
+    command -v openssl >/dev/null && return
+    apt_install openssl
+    command -v openssl >/dev/null || echo "no openssl (package openssl): what needs it will be skipped"
+}
+
 need_ethtool() {
     command -v ethtool >/dev/null && return
     apt_install ethtool
