@@ -16,7 +16,7 @@ pub(crate) const MOVED: &str =
 #[derive(Debug, Default)]
 pub(crate) struct Hypervisor {
     device: OnceLock<Device>,
-    /// It was looked for. One that could not be opened then is not tried with each hand.
+    /// Looked for already: one that could not be opened then is not tried with each hand.
     sought: AtomicBool,
 }
 

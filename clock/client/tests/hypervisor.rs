@@ -1,4 +1,4 @@
-//! What readers make of the hypervisor's word that the machine was migrated or restored.
+//! Readers that hear the hypervisor's word that the machine was migrated or restored.
 #![allow(clippy::unwrap_used)]
 
 mod common;

@@ -42,7 +42,7 @@ use crate::read::is_privileged;
 pub const VARIABLE: &str = "TRUECHIMER_VMCLOCK";
 /// Number of a device that is not one of `/dev/vmclockN`.
 pub const ELSEWHERE: u16 = u16::MAX - 1;
-/// What a device's name begins with.
+/// Beginning of a device's name.
 const PREFIX: &str = "/dev/vmclock";
 
 /// Path of the machine's device: `$TRUECHIMER_VMCLOCK` if that is set, else `/dev/vmclock0`.

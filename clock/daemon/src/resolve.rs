@@ -12,7 +12,7 @@ use crate::nts::{Exchange, Session};
 /// More addresses of one name than this are not looked at.
 const MAX_ADDRESSES: usize = 16;
 
-/// What a look-up found.
+/// Findings of a look-up.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Addresses of the NTP server, the preferred one first.

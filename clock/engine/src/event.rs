@@ -137,7 +137,7 @@ pub enum Event {
     Unauthentic {
         /// On whose socket.
         source: SourceId,
-        /// What is wrong with it, for people.
+        /// Trouble with it, for people.
         error: String,
     },
     /// A request could not be protected: the source needs new keys, which [`Action::Resolve`] brings.

@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(key.open(&nonce, &[1], &sealed), Some(text));
     }
 
-    /// What is sealed is opened again by whoever has the key, nonce and context, and by nobody else.
+    /// Sealed text is opened again by whoever has the key, nonce and context, and by nobody else.
     #[test]
     fn a_changed_bit_shows() {
         for aead in Aead::ALL {

@@ -50,9 +50,9 @@ pub struct Agreement {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Mistake {
-    /// It ends before its last record.
+    /// Ends before its last record.
     Short,
-    /// It is longer than [`LONGEST`].
+    /// Longer than [`LONGEST`].
     Long,
     /// A record has a length that its type cannot have, or comes twice.
     Record(u16),
@@ -214,9 +214,9 @@ fn name(body: &[u8]) -> Option<String> {
 pub struct Asked {
     /// The client's preferred algorithm of those that are spoken here.
     pub aead: Option<Aead>,
-    /// It speaks NTPv4.
+    /// Speaks NTPv4.
     pub ntp: bool,
-    /// It has sent the record about the keys of AES-128-GCM-SIV.
+    /// Has sent the record about the keys of AES-128-GCM-SIV.
     compliant: bool,
 }
 

@@ -11,7 +11,7 @@ pub enum Refusal {
     Unasked,
     /// Its unique identifier is missing, or is not the request's.
     NotOurs,
-    /// It has no authenticator.
+    /// Has no authenticator.
     Unprotected,
     /// The authenticator does not fit: it was changed, or made by somebody else.
     Forged,

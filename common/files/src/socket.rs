@@ -56,7 +56,7 @@ pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, Bound)> {
 /// dead daemon left there is replaced, and nothing else is.
 ///
 /// # Errors
-/// As [`listen`].
+/// Likewise, see [`listen`].
 pub fn receive(path: &Path, mode: u32) -> io::Result<(UnixDatagram, Bound)> {
     let bind = || -> io::Result<(UnixDatagram, Bound)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

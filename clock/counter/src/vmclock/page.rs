@@ -209,7 +209,7 @@ pub fn settled(word: impl Fn(usize) -> u64) -> Result<Words, Fault> {
     Err(Fault::Unsettled)
 }
 
-/// What the words say.
+/// Meaning of the words.
 ///
 /// # Errors
 /// If they are not those of a vmclock page.

@@ -1,4 +1,4 @@
-//! What is kept for the next daemon, and what a new configuration changes.
+//! Things that are kept for the next daemon, and those that a new configuration changes.
 
 use truechimer_audit::Kind;
 use truechimer_engine::{Event, Level};

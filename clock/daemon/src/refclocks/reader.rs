@@ -1,4 +1,4 @@
-//! What a reference clock shows, whatever it is, and at which count.
+//! Readings of a reference clock of any kind, each with its count.
 
 use std::fmt;
 use std::io::{self, ErrorKind};

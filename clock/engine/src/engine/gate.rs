@@ -150,7 +150,7 @@ impl Gate {
         (self.stepped, self.course) = (false, None);
     }
 
-    /// What was known tells nothing of the time now but that it is later: the machine was migrated or
+    /// Knowledge from before tells nothing of the time now but that it is later: the machine was migrated or
     /// restored, and the kernel's clocks with it. So the next time is as a first one.
     pub(super) fn moved_on(&mut self, leaps: &Leaps) {
         let known = self.known.take().map(|(time, _)| leaps.utc(time).unix);

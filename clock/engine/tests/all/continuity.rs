@@ -70,7 +70,7 @@ fn a_break_leaves_the_time_where_it_was() {
     assert!(world.error().abs() < Span::from_millis(1), "{}", world.error());
 }
 
-/// What the hypervisor says when the machine was migrated or restored.
+/// Words of the hypervisor when the machine was migrated or restored.
 fn moved() -> Event {
     Event::Moved { reason: "the machine was restored".into() }
 }

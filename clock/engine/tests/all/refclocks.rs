@@ -26,7 +26,7 @@ struct Bench {
     id: SourceId,
     poll: i64,
     sequence: u64,
-    /// What it shows − UTC, ns.
+    /// Time shown − UTC, ns.
     ahead: i64,
     /// The error of the newest sample's count, ns: within [`STAMP`].
     jitter: i64,

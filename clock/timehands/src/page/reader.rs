@@ -97,7 +97,7 @@ impl PageReader {
     /// The newest hand with all that goes with it; `None` while there is none.
     ///
     /// # Errors
-    /// As [`PageReader::newest`].
+    /// Likewise, see [`PageReader::newest`].
     pub fn newest_in_full(&self) -> Result<Option<Newest>, Corrupt> {
         super::newest(self.ring())
     }

@@ -125,7 +125,7 @@ fn who_cannot_prove_itself_is_never_believed() {
     }
 }
 
-/// What is served is proven to clients of both makes, also after the server has begun anew.
+/// Served time is proven to clients of both makes, also after the server has begun anew.
 #[test]
 fn our_server_proves_itself_to_chronyd_and_to_us() {
     let Some(net) = or_skip(Pair::new()) else { return };
