@@ -1,21 +1,27 @@
-//! The sockets of PTP ports: two of each, for messages that are stamped and for all others (annex C).
+//! Sockets of PTP ports: two of each with UDP, for messages that are stamped and for all others; one with
+//! Ethernet (annexes C to E).
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use truechimer_counter::Counter;
-use truechimer_engine::{Delay, Event, PtpEvent, SourceId};
-use truechimer_stamp::{PairLog, Socket};
+use truechimer_engine::{Delay, Event, PtpEvent, SourceId, Transport};
+use truechimer_stamp::{Group, Name, PairLog, Socket};
 use truechimer_time::{CountSpan, Period};
 
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
-/// Group of all messages but those of the peer-to-peer delay mechanism, and group of these (table
-/// C.1).
-const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 1, 129);
-const PEERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 107);
 const EVENT: u16 = 319;
 const GENERAL: u16 = 320;
+/// Type of Ethernet frames (E.2).
+const ETHERTYPE: u16 = 0x88f7;
+/// Scopes of IPv6 that masters may speak in (RFC 4291, 2.7): the link, the site, the organisation and all.
+const SCOPES: [u16; 4] = [LINK, 0x5, 0x8, ALL];
+const LINK: u16 = 0x2;
+const ALL: u16 = 0xe;
+/// Zeros behind an event message of UDP over IPv6, for clocks on the way to put their corrections right in the
+/// checksum (D.2).
+const ROOM: [u8; 2] = [0; 2];
 /// The most datagrams that are read of a socket in one turn: a flood must not hold up the rest.
 const PER_TURN: u32 = 64;
 /// Room for a message with a few TLVs. The rest of a longer one is cut off, and it is refused.
@@ -34,11 +40,40 @@ pub(crate) struct PtpPorts {
 struct Port {
     source: SourceId,
     event: Socket,
-    general: Socket,
+    /// None with Ethernet, where the other hears all.
+    general: Option<Socket>,
     /// Group that questions go to.
-    to: Ipv4Addr,
+    to: Name,
+    /// Bytes that go behind a question.
+    padding: &'static [u8],
     /// The kernel has yet to say when the newest question left.
     leaving: bool,
+}
+
+/// Groups of a transport for messages to that port: the one that questions go to first (tables C.1, D.1, E.1).
+fn groups(transport: Transport, delay: Delay, port: u16) -> Vec<Group> {
+    let udp4 = |last: [u8; 4]| Group::Udp(SocketAddr::from((Ipv4Addr::from(last), port)));
+    let udp6 = |scope: u16, last: u16| {
+        let group = Ipv6Addr::new(0xff00 | scope, 0, 0, 0, 0, 0, 0, last);
+        Group::Udp(SocketAddr::from((group, port)))
+    };
+    let ethernet = |address| Group::Ethernet { address, ethertype: ETHERTYPE };
+    let (mut all, peers) = match transport {
+        Transport::Udp4 => (vec![udp4([224, 0, 1, 129])], udp4([224, 0, 0, 107])),
+        Transport::Udp6 | Transport::Udp6Link => {
+            let asked = if transport == Transport::Udp6 { ALL } else { LINK };
+            let others = SCOPES.into_iter().filter(|scope| *scope != asked);
+            let all = [asked].into_iter().chain(others).map(|scope| udp6(scope, 0x181));
+            (all.collect(), udp6(LINK, 0x6b))
+        }
+        Transport::Ethernet => {
+            (vec![ethernet([0x01, 0x1b, 0x19, 0, 0, 0])], ethernet([0x01, 0x80, 0xc2, 0, 0, 0x0e]))
+        }
+    };
+    if delay == Delay::P2p {
+        all.insert(0, peers);
+    }
+    all
 }
 
 impl PtpPorts {
@@ -52,40 +87,52 @@ impl PtpPorts {
         &mut self,
         source: SourceId,
         interface: &str,
-        delay: Delay,
+        (transport, delay): (Transport, Delay),
     ) -> Option<Event> {
         self.close(source);
-        match self.open(source, interface, delay) {
+        match self.open(source, interface, (transport, delay)) {
             Ok(port) => {
                 self.ports.push(port);
                 None
             }
             Err(why) => {
-                let error = unopened(interface, &why);
+                let error = unopened(interface, transport, &why);
                 Some(Event::Ptp(PtpEvent::Failed { source, error }))
             }
         }
     }
 
-    fn open(&mut self, source: SourceId, interface: &str, delay: Delay) -> io::Result<Port> {
+    fn open(
+        &mut self,
+        source: SourceId,
+        interface: &str,
+        (transport, delay): (Transport, Delay),
+    ) -> io::Result<Port> {
         let (counter, log) = (self.counter, &mut self.log);
-        let mut open =
-            |port, stamped| Socket::multicast(interface, (GROUP, port), stamped, counter, log);
-        let (event, general) = (open(EVENT, true)?, open(GENERAL, false)?);
-        let mut to = GROUP;
-        if delay == Delay::P2p {
-            to = PEERS;
-            event.join(interface, PEERS)?;
-            general.join(interface, PEERS)?;
-        }
-        Ok(Port { source, event, general, to, leaving: false })
+        let mut open = |groups: &[Group], stamped| {
+            let Some((first, others)) = groups.split_first() else {
+                return Err(io::Error::from(io::ErrorKind::InvalidInput));
+            };
+            let socket = Socket::multicast(interface, first, stamped, counter, log)?;
+            others.iter().try_for_each(|group| socket.join(interface, group))?;
+            Ok((socket, first.on(interface)?))
+        };
+        let (event, to) = open(&groups(transport, delay, EVENT), true)?;
+        let (general, padding): (_, &[u8]) = match transport {
+            Transport::Ethernet => (None, &[]),
+            udp => (
+                Some(open(&groups(udp, delay, GENERAL), false)?.0),
+                if udp == Transport::Udp4 { &[] } else { &ROOM },
+            ),
+        };
+        Ok(Port { source, event, general, to, padding, leaving: false })
     }
 
     /// Sends a question, and says when it left as soon as that is known.
     pub(crate) fn ask(&mut self, source: SourceId, packet: &[u8]) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
-        let to = SocketAddr::from((port.to, EVENT));
-        if let Err(why) = port.event.send(self.counter, &mut self.log, &to, packet) {
+        let packet = [packet, port.padding].concat();
+        if let Err(why) = port.event.send(self.counter, &mut self.log, port.to, &packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
         port.leaving = true;
@@ -107,8 +154,9 @@ impl PtpPorts {
 
     /// Adds what to wait for.
     pub(crate) fn interests(&self, fds: &mut Vec<pollfd>) {
-        let sockets = self.ports.iter().flat_map(|port| [port.event.fd(), port.general.fd()]);
-        fds.extend(sockets.map(|fd| pollfd { fd, events: POLLIN, revents: 0 }));
+        let sockets = self.ports.iter().flat_map(|port| [Some(&port.event), port.general.as_ref()]);
+        let wanted = |socket: &Socket| pollfd { fd: socket.fd(), events: POLLIN, revents: 0 };
+        fds.extend(sockets.flatten().map(wanted));
     }
 
     /// Reads what has come to the sockets that poll(2) reported.
@@ -118,7 +166,8 @@ impl PtpPorts {
         let reported =
             |socket: &Socket| fds.iter().find(|fd| fd.fd == socket.fd()).map_or(0, |fd| fd.revents);
         self.ports.retain_mut(|port| {
-            let (event, general) = (reported(&port.event), reported(&port.general));
+            let general = port.general.as_ref().map_or(0, reported);
+            let event = reported(&port.event);
             if event & !POLLIN != 0 {
                 let _ = port.event.on_error_queue(counter, log);
             }
@@ -128,8 +177,10 @@ impl PtpPorts {
             if event & POLLIN != 0 {
                 read(&mut port.event, (port.source, true), counter, log, &mut events);
             }
-            if general & POLLIN != 0 {
-                read(&mut port.general, (port.source, false), counter, log, &mut events);
+            if let Some(socket) = &mut port.general
+                && general & POLLIN != 0
+            {
+                read(socket, (port.source, false), counter, log, &mut events);
             }
             // No descriptor at all: nothing more can come of it.
             (event | general) & POLLNVAL == 0
@@ -150,7 +201,7 @@ impl Port {
     }
 }
 
-/// Reads what a socket has, within reason; `stamped`: with when it came.
+/// Reads what a socket has, within reason; if `stamped`, with when event messages came.
 fn read(
     socket: &mut Socket,
     (source, stamped): (SourceId, bool),
@@ -162,26 +213,40 @@ fn read(
     for _ in 0..PER_TURN {
         // Until there is no more: that nothing had come by now bounds the next stamp.
         let Ok(Some(got)) = socket.receive(counter, log, &mut buffer) else { return };
+        let packet = buffer.get(..got.len).unwrap_or(&buffer);
         events.push(Event::Ptp(PtpEvent::Message {
             source,
             from: got.from.ip(),
-            received: stamped.then_some(got.received),
-            packet: buffer.get(..got.len).unwrap_or(&buffer).to_vec(),
+            received: (stamped && is_event(packet)).then_some(got.received),
+            packet: packet.to_vec(),
         }));
     }
 }
 
+/// Whether a message's type is one that is stamped (table 36).
+fn is_event(packet: &[u8]) -> bool {
+    packet.first().is_some_and(|first| first & 0xf < 4)
+}
+
 /// Reason why a port cannot be had, and what to do about it.
-fn unopened(interface: &str, why: &io::Error) -> String {
+fn unopened(interface: &str, transport: Transport, why: &io::Error) -> String {
+    let ethernet = transport == Transport::Ethernet;
     match why.raw_os_error() {
         Some(libc::ENODEV | libc::ENXIO) => {
             format!("there is no network interface {interface} (see 'ip link')")
         }
-        Some(libc::EACCES | libc::EPERM) => format!(
-            "the UDP ports {EVENT} and {GENERAL} of PTP take a capability: add \
-             AmbientCapabilities=CAP_NET_BIND_SERVICE to the unit, or run 'setcap \
-             cap_net_bind_service+ep' on the program"
-        ),
+        Some(libc::EACCES | libc::EPERM) => {
+            let (what, capability, small) = if ethernet {
+                ("PTP over Ethernet takes".into(), "CAP_NET_RAW", "cap_net_raw")
+            } else {
+                let ports = format!("the UDP ports {EVENT} and {GENERAL} of PTP take");
+                (ports, "CAP_NET_BIND_SERVICE", "cap_net_bind_service")
+            };
+            format!(
+                "{what} a capability: add AmbientCapabilities={capability} to the unit, or run 'setcap {small}+ep' \
+                 on the program"
+            )
+        }
         Some(libc::EADDRINUSE) => format!(
             "another program has the UDP ports {EVENT} and {GENERAL} of PTP for itself: see 'ss -ulpn'"
         ),
@@ -198,13 +263,15 @@ mod tests {
     fn an_interface_that_is_not_there_is_told() {
         let counter = Counter::open(Choice::Raw).unwrap();
         let mut ports = PtpPorts::new(counter, Period::NANOSECOND, CountSpan(1));
-        let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
-            ports.listen(SourceId(4), "no-such-if", Delay::E2e)
-        else {
-            panic!("opened");
-        };
-        assert_eq!(source, SourceId(4));
-        assert!(error.contains("no network interface no-such-if"), "{error}");
+        for transport in [Transport::Udp4, Transport::Udp6, Transport::Ethernet] {
+            let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
+                ports.listen(SourceId(4), "no-such-if", (transport, Delay::E2e))
+            else {
+                panic!("opened");
+            };
+            assert_eq!(source, SourceId(4));
+            assert!(error.contains("no network interface no-such-if"), "{error}");
+        }
         assert_eq!(ports.ask(SourceId(4), b"x"), None);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
@@ -213,9 +280,30 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_mend() {
-        let of = |errno| unopened("eth0", &io::Error::from_raw_os_error(errno));
+        let of = |errno| unopened("eth0", Transport::Udp6, &io::Error::from_raw_os_error(errno));
         assert!(of(libc::EACCES).contains("CAP_NET_BIND_SERVICE"));
         assert!(of(libc::EADDRINUSE).contains("ss -ulpn"));
         assert!(of(libc::ENETDOWN).contains("eth0"));
+        let denied = io::Error::from_raw_os_error(libc::EPERM);
+        assert!(unopened("eth0", Transport::Ethernet, &denied).contains("CAP_NET_RAW"));
+    }
+
+    #[test]
+    fn questions_go_to_the_standards_groups() {
+        let first = |transport, delay| match groups(transport, delay, EVENT).remove(0) {
+            Group::Udp(group) => group.to_string(),
+            Group::Ethernet { address, ethertype } => format!("{address:02x?} {ethertype:x}"),
+        };
+        for (transport, e2e, p2p) in [
+            (Transport::Udp4, "224.0.1.129:319", "224.0.0.107:319"),
+            (Transport::Udp6, "[ff0e::181]:319", "[ff02::6b]:319"),
+            (Transport::Udp6Link, "[ff02::181]:319", "[ff02::6b]:319"),
+            (Transport::Ethernet, "[01, 1b, 19, 00, 00, 00] 88f7", "[01, 80, c2, 00, 00, 0e] 88f7"),
+        ] {
+            assert_eq!(first(transport, Delay::E2e), e2e);
+            assert_eq!(first(transport, Delay::P2p), p2p);
+            // Announcements are heard all the same.
+            assert!(groups(transport, Delay::P2p, GENERAL).len() > 1);
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use truechimer_confine::{CapabilitySet, Confined, Rules};
 
-use truechimer_engine::RefClockKind;
+use truechimer_engine::{RefClockKind, Transport};
 
 use crate::config::{Place, Settings};
 use crate::control;
@@ -121,9 +121,12 @@ pub(crate) fn rules<'a>(
     if let Some(path) = &settings.nts_ca {
         rules.read_folder_of(path);
     }
-    if settings.engine.sources.iter().any(|source| source.ptp.is_some()) {
-        // The ports of PTP are opened again when an interface comes back.
-        rules.keep(CapabilitySet::NET_BIND_SERVICE);
+    for ptp in settings.engine.sources.iter().filter_map(|source| source.ptp.as_ref()) {
+        // A port is opened again when its interface comes back.
+        rules.keep(match ptp.transport {
+            Transport::Ethernet => CapabilitySet::NET_RAW,
+            _ => CapabilitySet::NET_BIND_SERVICE,
+        });
     }
     if settings.engine.discipline {
         rules.keep(CapabilitySet::SYS_TIME);
@@ -134,7 +137,7 @@ pub(crate) fn rules<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::{Config, RefClockConfig, SourceConfig};
+    use truechimer_engine::{Config, PtpConfig, RefClockConfig, SourceConfig};
 
     fn of(engine: Config) -> Rules {
         let settings = Settings { engine, ..Settings::default() };
@@ -162,6 +165,10 @@ mod tests {
         assert!(sock.len() == 1 && sock[0].contains("/no-such-folder"), "{sock:?}");
         let port = of(Config { sources: vec![SourceConfig::ptp("eth0")], ..Config::default() });
         assert_eq!(plain.lacking(&port), ["CAP_NET_BIND_SERVICE"]);
+        let ptp = PtpConfig { transport: Transport::Ethernet, ..PtpConfig::default() };
+        let source = SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") };
+        let raw = of(Config { sources: vec![source], ..Config::default() });
+        assert_eq!(plain.lacking(&raw), ["CAP_NET_RAW"]);
     }
 
     #[test]

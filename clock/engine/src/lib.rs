@@ -49,5 +49,6 @@ pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
 pub use ptp::{
     Delay, MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
+    Transport,
 };
 pub use report::{Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};

@@ -38,6 +38,9 @@ pub struct PtpConfig {
     /// Timescale of the master's timestamps.
     #[serde(default)]
     pub timescale: Timescale,
+    /// Carrier of the messages.
+    #[serde(default)]
+    pub transport: Transport,
     /// Mechanism by which the delay to the master is measured.
     #[serde(default)]
     pub delay: Delay,
@@ -56,6 +59,34 @@ pub enum Timescale {
     Ptp,
     /// UTC in place of an arbitrary timescale, as masters have that serve their system clock.
     Utc,
+}
+
+/// Carrier of a port's messages, all of them multicast.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// UDP over IPv4 (annex C).
+    #[default]
+    Udp4,
+    /// UDP over IPv6 (annex D), questions in the global scope.
+    Udp6,
+    /// UDP over IPv6, questions in the scope of the link.
+    Udp6Link,
+    /// Ethernet (annex E).
+    Ethernet,
+}
+
+impl Transport {
+    /// Word for it in configuration and names.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Udp4 => "udp4",
+            Transport::Udp6 => "udp6",
+            Transport::Udp6Link => "udp6-link",
+            Transport::Ethernet => "ethernet",
+        }
+    }
 }
 
 /// Mechanism by which the delay to the master is measured.
@@ -79,18 +110,22 @@ impl From<Delay> for DelayMechanism {
 }
 
 impl PtpConfig {
-    /// Name of the source: interface, and domain if that is not 0.
+    /// Name of the source: interface, domain if that is not 0, and transport if that is not UDP over IPv4.
     #[must_use]
     pub fn name(&self, interface: &str) -> String {
-        match self.domain {
-            0 => format!("ptp:{interface}"),
-            domain => format!("ptp:{interface}/{domain}"),
+        let mut name = format!("ptp:{interface}");
+        if self.domain != 0 {
+            name += &format!("/{}", self.domain);
         }
+        if self.transport != Transport::Udp4 {
+            name += &format!("/{}", self.transport.name());
+        }
+        name
     }
 
     /// Part that tells two ports on one interface apart, or makes another of one.
-    pub(crate) fn identity(&self) -> (u8, Timescale, Delay) {
-        (self.domain, self.timescale, self.delay)
+    pub(crate) fn identity(&self) -> (u8, Timescale, Transport, Delay) {
+        (self.domain, self.timescale, self.transport, self.delay)
     }
 }
 
@@ -116,9 +151,9 @@ pub enum PtpEvent {
     Message {
         /// At whose port.
         source: SourceId,
-        /// From where.
+        /// From where: over Ethernet the link-local address that is made of the hardware's (RFC 4291).
         from: IpAddr,
-        /// When it came, if it came to the event port.
+        /// When it came, if it is an event message by its port or, over Ethernet, by its type.
         received: Option<Stamp>,
         /// The datagram.
         packet: Vec<u8>,
@@ -150,6 +185,8 @@ pub enum PtpAction {
         source: SourceId,
         /// The network interface.
         interface: String,
+        /// Carrier of the messages.
+        transport: Transport,
         /// Mechanism, which decides to which group is sent.
         delay: Delay,
     },

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) struct Control {
     /// `SCM_TIMESTAMPING`: the software stamp, Unix time in ns.
     pub stamp: Option<i64>,
-    /// `IP_RECVERR` or `IPV6_RECVERR`: why the message is in the error queue.
+    /// `IP_RECVERR`, `IPV6_RECVERR` or `PACKET_TX_TIMESTAMP`: why the message is in the error queue.
     pub error: Option<QueuedError>,
 }
 
@@ -52,7 +52,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Control {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
                 control.stamp = stamp(data).or(control.stamp);
             }
-            (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+            (libc::IPPROTO_IP, libc::IP_RECVERR)
+            | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+            | (libc::SOL_PACKET, libc::PACKET_TX_TIMESTAMP) => {
                 control.error = extended_error(data).or(control.error);
             }
             _ => {}

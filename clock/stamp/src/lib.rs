@@ -8,7 +8,7 @@
 //! * [`PairLog::invert`] asks at which counts, between the pairs around it and within the window
 //!   that causality leaves, the clock can have shown that time. What cannot be excluded is in the
 //!   error bound of the [`Stamp`](truechimer_time::Stamp);
-//! * a [`Socket`] sends and receives UDP datagrams and does all of that;
+//! * a [`Socket`] sends and receives datagrams and does all of that, for a [`Group`] by Ethernet as well;
 //! * [`control`] and [`Name`] are what else travels between the kernel and a socket, for those who
 //!   receive many datagrams with one call;
 //! * [`pps`] does the same for the edges of a pulse per second;
@@ -21,6 +21,7 @@
 #![deny(unsafe_code)]
 
 pub mod control;
+mod group;
 mod interval;
 mod log;
 mod name;
@@ -34,6 +35,7 @@ mod sys;
 mod undelivered;
 mod wait;
 
+pub use group::Group;
 pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};
 pub use name::Name;

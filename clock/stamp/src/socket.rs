@@ -1,16 +1,17 @@
-//! A UDP socket whose datagrams come with counts.
+//! A socket whose datagrams come with counts.
 
-use std::ffi::CString;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use rustix::net::{self, SendFlags};
+use rustix::net;
 use truechimer_counter::Counter;
 use truechimer_time::{Count, Span, Stamp};
 
 use crate::control::{self, Control, Origin};
+use crate::group::Group;
 use crate::log::{PairLog, Window};
+use crate::name::Name;
 use crate::sys::{self, ControlBuffer};
 use crate::undelivered::Undelivered;
 
@@ -23,6 +24,10 @@ const IN_FLIGHT: Span = Span::from_secs(1);
 /// Room for what comes with a message of the error queue: nothing where the kernel is as new as
 /// ours, else the datagram, in a simulator with the frame around it.
 const ECHO: usize = 2048;
+/// Stamps of departures, each with the datagram's number and without the datagram.
+const DEPARTURES: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE
+    | libc::SOF_TIMESTAMPING_OPT_ID
+    | libc::SOF_TIMESTAMPING_OPT_TSONLY;
 /// How often a receive that a pending error interrupts is tried again.
 const RECEIVE_TRIES: u32 = 4;
 
@@ -44,7 +49,8 @@ pub struct Received {
     pub received: Stamp,
 }
 
-/// A UDP socket that asks the kernel to stamp what goes out and comes in.
+/// A socket, of UDP unless it is for a group of Ethernet, that asks the kernel to stamp what goes out and
+/// comes in.
 ///
 /// To be used with `poll(2)` on [`Socket::fd`]: on POLLIN call [`Socket::receive`] (it never
 /// blocks), on POLLERR or POLLPRI [`Socket::on_error_queue`].
@@ -104,10 +110,7 @@ impl Socket {
     /// [`Socket::stamping`].
     pub fn open(to: &SocketAddr) -> io::Result<Socket> {
         let mut socket = Socket::open_unstamped(to)?;
-        let departures = libc::SOF_TIMESTAMPING_TX_SOFTWARE
-            | libc::SOF_TIMESTAMPING_OPT_ID
-            | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-        socket.stamping = socket.ask_for_stamps(departures);
+        socket.stamping = socket.ask_for_stamps(DEPARTURES);
         socket.departures = socket.stamping;
         Ok(socket)
     }
@@ -142,51 +145,43 @@ impl Socket {
         Ok(socket)
     }
 
-    /// A socket of one network interface bound to a UDP port, which hears what is sent to a group of
-    /// IPv4 there, and may send to it; nothing of that comes back or passes a router. If `stamped`,
-    /// arrivals and departures are. Others may have the port as well, if they ask for that too.
+    /// A socket of one network interface that hears what is sent to a group there, and may send to it;
+    /// nothing of that comes back or passes a router. If `stamped`, arrivals and departures are. Others may
+    /// have a port of UDP as well, if they ask for that too.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such interface, `EACCES` if the port takes a capability, else what the
-    /// system says.
+    /// `ENODEV` if there is no such interface, `EACCES` if the port takes a capability, `EPERM` if Ethernet
+    /// does, else what the system says.
     pub fn multicast(
         interface: &str,
-        (group, port): (Ipv4Addr, u16),
+        group: &Group,
         stamped: bool,
         counter: Counter,
         log: &mut PairLog,
     ) -> io::Result<Socket> {
-        let member = member(interface, group)?;
-        let anywhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        let mut socket = Socket::plain(&anywhere)?;
+        let everywhere = group.everywhere(interface)?;
+        let mut socket = Socket::of(match group {
+            Group::Udp(address) => sys::udp_socket(address)?,
+            Group::Ethernet { .. } => sys::packet_socket()?,
+        });
         socket.listens = true;
-        let fd = socket.fd.as_fd();
-        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        let (level, device) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
-        sys::set_option_bytes(fd, level, device, interface.as_bytes())?;
-        sys::set_option_bytes(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_IF, &member)?;
-        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_TTL, 1)?;
-        sys::set_option(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_LOOP, 0)?;
+        group.confine(socket.fd.as_fd(), interface)?;
         if stamped {
-            let departures = libc::SOF_TIMESTAMPING_TX_SOFTWARE
-                | libc::SOF_TIMESTAMPING_OPT_ID
-                | libc::SOF_TIMESTAMPING_OPT_TSONLY;
-            let stamping = socket.ask_for_stamps(departures);
+            let stamping = socket.ask_for_stamps(DEPARTURES);
             (socket.stamping, socket.departures) = (stamping, stamping);
         }
         socket.since = Some(log.take(counter).end);
-        net::bind(&socket.fd, &anywhere)?;
+        sys::bind(socket.fd.as_fd(), &everywhere)?;
         socket.join(interface, group)?;
         Ok(socket)
     }
 
-    /// Hears what is sent to this group of IPv4 as well.
+    /// Hears what is sent to this group as well, which is of the same kind.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface, else what the system says.
-    pub fn join(&self, interface: &str, group: Ipv4Addr) -> io::Result<()> {
-        let (level, join) = (libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP);
-        sys::set_option_bytes(self.fd.as_fd(), level, join, &member(interface, group)?)
+    pub fn join(&self, interface: &str, group: &Group) -> io::Result<()> {
+        group.join(self.fd.as_fd(), interface)
     }
 
     /// When the newest datagram left, as far as is known, and whether the kernel may yet know
@@ -197,8 +192,12 @@ impl Socket {
     }
 
     fn plain(family: &SocketAddr) -> io::Result<Socket> {
-        Ok(Socket {
-            fd: sys::udp_socket(family)?,
+        Ok(Socket::of(sys::udp_socket(family)?))
+    }
+
+    fn of(fd: OwnedFd) -> Socket {
+        Socket {
+            fd,
             stamping: false,
             departures: false,
             next_key: 0,
@@ -207,7 +206,7 @@ impl Socket {
             since: None,
             listens: false,
             undelivered: None,
-        })
+        }
     }
 
     /// Asks the kernel for arrival stamps and what is in `more`; whether it will.
@@ -246,9 +245,10 @@ impl Socket {
         &mut self,
         counter: Counter,
         log: &mut PairLog,
-        to: &SocketAddr,
+        to: impl Into<Name>,
         bytes: &[u8],
     ) -> io::Result<()> {
+        let to = to.into();
         self.request = None;
         log.take(counter);
         let mut entered = counter.fenced().read();
@@ -256,12 +256,12 @@ impl Socket {
             // An answer cannot arrive before that, and nothing else matters.
             self.since = Some(entered);
         }
-        let mut result = self.send_to(to, bytes);
+        let mut result = self.send_to(&to, bytes);
         if result.is_err() {
             // It may have been the news that an earlier datagram could not be delivered.
             self.key_slack = self.key_slack.saturating_add(1);
             entered = counter.fenced().read();
-            result = self.send_to(to, bytes);
+            result = self.send_to(&to, bytes);
         }
         let returned = counter.fenced().read();
         if let Err(error) = result {
@@ -288,12 +288,11 @@ impl Socket {
     /// # Errors
     /// What the system says.
     pub fn answer(&self, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        self.send_to(to, bytes)
+        self.send_to(&to.into(), bytes)
     }
 
-    fn send_to(&self, to: &SocketAddr, bytes: &[u8]) -> io::Result<()> {
-        net::sendto(&self.fd, bytes, SendFlags::NOSIGNAL, to)?;
-        Ok(())
+    fn send_to(&self, to: &Name, bytes: &[u8]) -> io::Result<()> {
+        sys::send(self.fd.as_fd(), bytes, to)
     }
 
     /// Receives one datagram into `buf`, if there is one: `None` if not.
@@ -439,14 +438,6 @@ impl Socket {
             self.undelivered = Some(news);
         }
     }
-}
-
-/// A `struct ip_mreqn`: group, any address, interface.
-fn member(interface: &str, group: Ipv4Addr) -> io::Result<[u8; 12]> {
-    let name = CString::new(interface).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let [a, b, c, d] = group.octets();
-    let [i, j, k, l] = sys::interface_index(&name)?.to_ne_bytes();
-    Ok([a, b, c, d, 0, 0, 0, 0, i, j, k, l])
 }
 
 #[cfg(test)]

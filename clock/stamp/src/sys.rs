@@ -33,10 +33,36 @@ pub(crate) struct Message {
 /// A UDP socket of the same family as `address`: closed on exec and never blocking.
 pub(crate) fn udp_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    datagrams(family)
+}
+
+/// A socket for the contents of link-layer frames, none before it is bound: closed on exec and never
+/// blocking.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    datagrams(AddressFamily::PACKET)
+}
+
+fn datagrams(family: AddressFamily) -> io::Result<OwnedFd> {
     let fd = rustix::net::socket(family, SocketType::DGRAM, None)?;
     fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     fcntl_setfl(&fd, fcntl_getfl(&fd).unwrap_or(OFlags::empty()) | OFlags::NONBLOCK)?;
     Ok(fd)
+}
+
+/// Binds a socket to an address.
+pub(crate) fn bind(fd: BorrowedFd<'_>, name: &Name) -> io::Result<()> {
+    // SAFETY: the name is valid for its length.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), name.as_ptr(), name.len) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends a datagram.
+pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8], to: &Name) -> io::Result<()> {
+    let (start, flags) = (bytes.as_ptr().cast(), libc::MSG_NOSIGNAL);
+    // SAFETY: bytes and name are each valid for their length.
+    let sent =
+        unsafe { libc::sendto(fd.as_raw_fd(), start, bytes.len(), flags, to.as_ptr(), to.len) };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Sets a socket option that is an `int`.

@@ -1,7 +1,7 @@
 //! How a PTP port is written.
 
 use truechimer_config::{DeTable, Reader, Value, whole};
-use truechimer_engine::{Delay, PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale};
+use truechimer_engine::{Delay, PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale, Transport};
 use truechimer_time::Span;
 
 use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span, unknown};
@@ -27,7 +27,8 @@ pub(super) fn port(
             "ptp" => source.host = reader.text_of("ptp", value, interface).unwrap_or_default(),
             "domain" => ptp.domain = domain(reader, value).unwrap_or(ptp.domain),
             "transport" => {
-                reader.text_of("transport", value, transport);
+                let read = reader.text_of("transport", value, transport);
+                ptp.transport = read.unwrap_or(ptp.transport);
             }
             "delay" => ptp.delay = reader.text_of("delay", value, delay).unwrap_or(ptp.delay),
             "error" => ptp.error = span(reader, "error", value, "1us", error).or(ptp.error),
@@ -77,11 +78,11 @@ fn domain(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<u8> {
     }
 }
 
-fn transport(text: &str) -> Result<(), String> {
-    match text {
-        "udp4" => Ok(()),
-        _ => Err("must be \"udp4\"; IPv6 and Ethernet are not there yet".into()),
-    }
+fn transport(text: &str) -> Result<Transport, String> {
+    let all = [Transport::Udp4, Transport::Udp6, Transport::Udp6Link, Transport::Ethernet];
+    all.into_iter().find(|transport| transport.name() == text).ok_or_else(|| {
+        "must be \"udp4\", \"udp6\", \"udp6-link\" (masters that listen on the link alone) or \"ethernet\"".into()
+    })
 }
 
 fn delay(text: &str) -> Result<Delay, String> {
@@ -110,7 +111,7 @@ fn timescale(text: &str) -> Result<Timescale, String> {
 #[cfg(test)]
 mod tests {
     use crate::config::parse;
-    use truechimer_engine::{Asymmetry, Delay, PtpConfig, SourceConfig, Timescale};
+    use truechimer_engine::{Asymmetry, Delay, PtpConfig, SourceConfig, Timescale, Transport};
     use truechimer_time::Span;
 
     #[test]
@@ -121,7 +122,7 @@ mod tests {
             [[source]]
             ptp = \"eth0\"
             domain = 24
-            transport = \"udp4\"
+            transport = \"udp6-link\"
             delay = \"p2p\"
             timescale = \"utc\"
             error = \"50us\"
@@ -132,6 +133,7 @@ mod tests {
         let sources = parse(text, "t").unwrap().engine.sources;
         let ptp = PtpConfig {
             domain: 24,
+            transport: Transport::Udp6Link,
             timescale: Timescale::Utc,
             delay: Delay::P2p,
             error: Some(Span::from_micros(50)),
@@ -151,7 +153,7 @@ mod tests {
         for (text, told) in [
             ("ptp = \"\"", "must be a network interface"),
             ("ptp = \"eth0\"\ndomain = 255", "0 to 239"),
-            ("ptp = \"eth0\"\ntransport = \"l2\"", "not there yet"),
+            ("ptp = \"eth0\"\ntransport = \"l2\"", "or \"ethernet\""),
             ("ptp = \"eth0\"\ndelay = \"none\"", "(peer to peer)"),
             ("ptp = \"eth0\"\nerror = \"2s\"", "must be 0ns to 1"),
             ("ptp = \"eth0\"\ntimescale = \"tai\"", "\"ptp\" or \"utc\""),

@@ -36,8 +36,8 @@ impl Daemon<'_> {
             Action::Watch { source, kind, path, poll } => {
                 self.events.extend(self.refclocks.watch(source, kind, &path, poll));
             }
-            Action::Ptp(PtpAction::Listen { source, interface, delay }) => {
-                self.events.extend(self.ptp.listen(source, &interface, delay));
+            Action::Ptp(PtpAction::Listen { source, interface, transport, delay }) => {
+                self.events.extend(self.ptp.listen(source, &interface, (transport, delay)));
             }
             Action::Ptp(PtpAction::Ask { source, packet }) => {
                 self.events.extend(self.ptp.ask(source, &packet));

@@ -50,7 +50,8 @@ impl Source {
         let domain = self.config.ptp.as_ref().map_or(0, |ptp| ptp.domain);
         let Some(port) = &mut self.ptp else { return };
         let Some(due) = port.due(at, nominal) else { return };
-        let delay = self.config.ptp.as_ref().map_or(Delay::E2e, |ptp| ptp.delay);
+        let (transport, delay) =
+            self.config.ptp.as_ref().map(|ptp| (ptp.transport, ptp.delay)).unwrap_or_default();
         let slave = port.slave((domain, delay), nominal, random);
         match due {
             PortDue::Open => {
@@ -58,6 +59,7 @@ impl Source {
                 actions.push(Action::Ptp(PtpAction::Listen {
                     source: self.peer.id,
                     interface,
+                    transport,
                     delay,
                 }));
             }

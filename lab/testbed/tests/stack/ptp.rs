@@ -35,6 +35,23 @@ fn a_domain_and_peer_to_peer_are_as_good() {
     follow(&[("domain", "domainNumber 24"), ("peer to peer", "delay_mechanism P2P")]);
 }
 
+#[test]
+fn every_transport_is_as_good() {
+    follow(&[
+        ("udp6", "network_transport UDPv6"),
+        ("udp6-link", "network_transport UDPv6\nudp6_scope 0x02"),
+        ("ethernet", "network_transport L2"),
+    ]);
+}
+
+#[test]
+fn peer_to_peer_goes_by_every_transport() {
+    follow(&[
+        ("udp6 p2p", "network_transport UDPv6\ndelay_mechanism P2P"),
+        ("ethernet p2p", "network_transport L2\ndelay_mechanism P2P"),
+    ]);
+}
+
 fn follow(ways: &[(&str, &str)]) {
     for (name, more) in ways.iter().copied() {
         let Some(net) = or_skip(Pair::new()) else { return };
@@ -46,7 +63,14 @@ fn follow(ways: &[(&str, &str)]) {
         let keys = match name {
             "domain" => "domain = 24\n",
             "peer to peer" => "delay = \"p2p\"\n",
-            _ => "",
+            "two-step" => "",
+            // Transport, and the mechanism if it is another.
+            way => &match way.split_once(' ') {
+                Some((transport, delay)) => {
+                    format!("transport = \"{transport}\"\ndelay = \"{delay}\"\n")
+                }
+                None => format!("transport = \"{way}\"\n"),
+            },
         };
         let port = format!("{PORT}{keys}");
         let log = dir.join("log.jsonl");
@@ -63,7 +87,14 @@ fn follow(ways: &[(&str, &str)]) {
         assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
         assert_eq!(source["ptp"]["master"]["grandmaster"], "01-01-01-01-01-01-01-01");
         assert_eq!(source["ptp"]["master"]["accuracy_ns"], 100, "{source:#}");
-        assert_eq!(source["address"], "192.0.2.1:319", "{source:#}");
+        let address = source["address"].as_str().unwrap();
+        // Over Ethernet, and within the scope of the link, an address that is made of the card's.
+        let from = match name.split(' ').next() {
+            Some("udp6") => "[2001:db8::1]:319",
+            Some("udp6-link" | "ethernet") => "[fe80::",
+            _ => "192.0.2.1:319",
+        };
+        assert!(address.starts_with(from) && address.ends_with(":319"), "{source:#}");
         if name == "two-step" {
             assert_tight(&watch, &daemon, SETTLED);
         }
