@@ -102,6 +102,10 @@ pub struct Serve {
     /// exchange then
     #[arg(long, value_name = "FILE", requires = "nts_cert", help_heading = OF_PAGE)]
     pub nts_cookie_keys: Option<PathBuf>,
+    /// Prove who answers to those who share a symmetric key: the file of keys, as chronyd's keyfile;
+    /// none but its owner and group may read it
+    #[arg(long, value_name = "FILE", help_heading = OF_PAGE)]
+    pub keys: Option<PathBuf>,
     /// Print what became of all requests every so many seconds, and not only at the end
     #[arg(long, value_name = "S", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -172,6 +176,7 @@ impl Serve {
             ("--threads", self.threads.is_some()),
             ("--no-interleaved", self.no_interleaved),
             ("--nts-cert", self.nts_cert.is_some()),
+            ("--keys", self.keys.is_some()),
             ("--report", self.report.is_some()),
             ("--metrics", self.metrics.is_some()),
             ("--page", self.page.page.is_some()),
