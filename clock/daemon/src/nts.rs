@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use truechimer_engine::Authentication;
@@ -23,6 +23,9 @@ const NTP_PORT: u16 = 123;
 const NAME: &str = "nts.json";
 /// The largest file that is read, bytes.
 const MAX_FILE: u64 = 4 << 20;
+/// The longest that keys of one exchange are used, s: four weeks, as chronyd has it (`ntsrefresh`). Each exchange looks
+/// at the server's certificate anew.
+const MAX_AGE: u64 = 28 * 86_400;
 
 /// Keys that a server and this daemon share, and for which server.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct Session {
     place: Server,
     /// File of the authorities that the exchange went by.
     ca: Option<PathBuf>,
+    /// When it was, Unix time in s.
+    since: u64,
     protected: truechimer_nts::Session,
 }
 
@@ -52,6 +57,8 @@ struct Kept {
     aead: u16,
     /// File of the authorities that the exchange went by; `None`: the system's.
     ca: Option<PathBuf>,
+    /// When it was, Unix time in s.
+    since: u64,
     /// Keys for requests and for replies, in hexadecimal, and so the cookies.
     keys: [String; 2],
     cookies: Vec<String>,
@@ -86,7 +93,7 @@ impl Nts {
     fn load(&mut self) {
         let Some(path) = &self.path else { return };
         self.kept = load(path);
-        self.kept.retain(|session| session.ca == self.ca);
+        self.kept.retain(|session| session.ca == self.ca && !session.is_old(unix_now()));
         let _ = truechimer_files::remove(path);
     }
 
@@ -150,6 +157,11 @@ fn write(path: &Path, sessions: &[Kept]) -> io::Result<()> {
     new.commit(Durable::No)
 }
 
+/// Unix time by the system clock, s; 0 before 1970.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 fn is_used(settings: &Settings) -> bool {
     settings.engine.sources.iter().any(|source| source.authentication == Authentication::Nts)
 }
@@ -165,8 +177,16 @@ impl Session {
         Found { addresses: self.place.addresses.clone(), session: Some(proof::Session::Nts(self)) }
     }
 
+    /// Whether its keys have been used for long enough. A system clock that is not set yet says nothing of that.
+    fn is_old(&self, now: u64) -> bool {
+        now.saturating_sub(self.since) > MAX_AGE
+    }
+
     /// The request with this header as it goes out.
     pub(crate) fn protect(&mut self, header: &[u8; HEADER]) -> Result<Vec<u8>, String> {
+        if self.is_old(unix_now()) {
+            return Err("NTS: the keys are four weeks old, and others are fetched".into());
+        }
         let mut trouble = None;
         let mut random = |bytes: &mut [u8]| trouble = sys::random(bytes).err().or(trouble.take());
         let packet = self.protected.protect(header, &mut random).map_err(|why| why.to_string())?;
@@ -190,18 +210,21 @@ impl Session {
             addresses,
             aead: keys.aead().number(),
             ca: self.ca.clone(),
+            since: self.since,
             keys: keys.bytes().map(hex),
             cookies: self.protected.cookies().map(hex).collect(),
         }
     }
 
     fn from_kept(kept: Kept) -> Option<Session> {
-        let Kept { host, port, addresses, aead, ca, keys: [to_server, to_client], cookies } = kept;
+        let Kept { host, port, addresses, aead, ca, since, keys, cookies } = kept;
+        let [to_server, to_client] = keys;
         let keys = Keys::new(Aead::of(aead)?, &bytes(&to_server)?, &bytes(&to_client)?)?;
         let cookies = cookies.iter().map(|cookie| bytes(cookie)).collect::<Option<Vec<_>>>()?;
         let usable = !cookies.is_empty() && !addresses.is_empty();
         let protected = truechimer_nts::Session::new(keys, cookies);
-        usable.then_some(Session { place: Server { host, port, addresses }, ca, protected })
+        let place = Server { host, port, addresses };
+        usable.then_some(Session { place, ca, since, protected })
     }
 }
 
@@ -241,7 +264,7 @@ impl Exchange {
         };
         let place = Server { host: host.to_owned(), port, addresses };
         let protected = truechimer_nts::Session::new(keys, agreement.cookies);
-        Ok(Session { place, ca: self.ca, protected }.found())
+        Ok(Session { place, ca: self.ca, since: unix_now(), protected }.found())
     }
 }
 
@@ -258,7 +281,8 @@ mod tests {
             port: 4460,
             addresses: vec!["192.0.2.1:123".parse().unwrap()],
         };
-        Session { place, ca: None, protected: truechimer_nts::Session::new(keys, cookies) }
+        let protected = truechimer_nts::Session::new(keys, cookies);
+        Session { place, ca: None, since: unix_now(), protected }
     }
 
     fn nts(path: Option<PathBuf>) -> Nts {
@@ -306,10 +330,15 @@ mod tests {
             write(damaged, 0o600);
             assert!(nts(Some(path.clone())).kept("a.example", 4460).is_none(), "{damaged}");
         }
-        for (mode, usable) in [(0o600, true), (0o666, false)] {
-            write(&text, mode);
-            assert_eq!(nts(Some(path.clone())).kept("a.example", 4460).is_some(), usable);
-        }
+        let kept = |text: &str, mode| {
+            write(text, mode);
+            nts(Some(path.clone())).kept("a.example", 4460).is_some()
+        };
+        assert!(kept(&text, 0o600) && !kept(&text, 0o666));
+        let since = format!("\"since\": {}", used[0].since);
+        assert!(text.contains(&since), "{text}");
+        let aged = |age: u64| text.replace(&since, &format!("\"since\": {}", unix_now() - age));
+        assert!(kept(&aged(MAX_AGE - 60), 0o600) && !kept(&aged(MAX_AGE + 1), 0o600));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
@@ -320,5 +349,8 @@ mod tests {
         assert!(session.protect(&[0x23; HEADER]).unwrap().len() > HEADER);
         assert!(session.accept(&[0x24; HEADER]).is_err());
         assert!(session.protect(&[0x23; HEADER]).unwrap_err().contains("no cookie is left"));
+        session.since -= MAX_AGE + 1;
+        assert!(session.protect(&[0x23; HEADER]).unwrap_err().contains("four weeks old"));
+        assert!(!session.is_old(0), "no clock is set");
     }
 }
