@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use truechimer_engine::Authentication;
+use truechimer_engine::{Authentication, NTP_PORT};
 use truechimer_files::{Durable, Entry};
 use truechimer_nts::tls::Client;
 use truechimer_nts::{Aead, HEADER, Keys};
@@ -17,8 +17,6 @@ use crate::{proof, sys};
 
 /// The longest that an exchange takes.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Port of the NTP server where the exchange names none.
-const NTP_PORT: u16 = 123;
 /// The file of keys and cookies, beside the state.
 const NAME: &str = "nts.json";
 /// The largest file that is read, bytes.
@@ -255,6 +253,7 @@ impl Exchange {
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
         let (agreement, keys, peer) =
             self.client.exchange(host, port, LIMIT).map_err(|why| format!("NTS: {why}"))?;
+        // RFC 8915 §4.1.8: where it names none.
         let ntp = agreement.port.unwrap_or(NTP_PORT);
         let addresses = match &agreement.server {
             None => vec![SocketAddr::new(peer.ip(), ntp)],

@@ -6,14 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use truechimer_engine::{Authentication, Event, SourceId};
-use truechimer_keys::{Key, Keys};
+use truechimer_keys::{HEADER_LEN as HEADER, Key, Keys};
 
 use crate::config::Settings;
 use crate::nts::{self, Nts};
 use crate::resolve::{Found, look_up};
-
-/// Bytes of an NTP header.
-const HEADER: usize = 48;
 
 /// Keys that a server and this daemon share.
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::LIKELY_DOUBT;
 use truechimer_feedforward::number::rate;
+pub use truechimer_ntp::{NTP_PORT, NTS_PORT};
 use truechimer_time::{Rate, Span};
 
 use crate::authentication::Authentication;
@@ -16,10 +17,6 @@ use crate::ptp::PtpConfig;
 pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
 /// The poll interval if none is set, s.
 pub const DEFAULT_POLL: u32 = 16;
-/// The NTP port.
-pub const NTP_PORT: u16 = 123;
-/// The TCP port of the key exchange of NTS.
-pub const NTS_PORT: u16 = 4460;
 
 /// Configuration of the engine. All of it can change at run time ([`crate::Event::Configure`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -31,3 +31,4 @@ pub use file::Keys;
 pub use key::{Algorithm, Key};
 pub use packet::{Mac, nak};
 pub use refusal::Refusal;
+pub use truechimer_ntp::HEADER_LEN;

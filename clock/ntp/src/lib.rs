@@ -61,3 +61,8 @@ pub use reference_id::{RefId, RefIdText};
 pub use refusal::{Demand, Refusal, Tally};
 pub use short::{Log2, Short};
 pub use timestamp::Timestamp;
+
+/// UDP port of NTP servers.
+pub const NTP_PORT: u16 = 123;
+/// TCP port of the key exchange of Network Time Security (RFC 8915).
+pub const NTS_PORT: u16 = 4460;

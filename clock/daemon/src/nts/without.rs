@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use truechimer_keys::HEADER_LEN;
+
 use crate::config::Settings;
 use crate::resolve::Found;
 
@@ -13,11 +15,11 @@ const WITHOUT: &str = "this program was built without NTS";
 pub(crate) enum Session {}
 
 impl Session {
-    pub(crate) fn protect(&mut self, _: &[u8; 48]) -> Result<Vec<u8>, String> {
+    pub(crate) fn protect(&mut self, _: &[u8; HEADER_LEN]) -> Result<Vec<u8>, String> {
         match *self {}
     }
 
-    pub(crate) fn accept(&mut self, _: &[u8]) -> Result<[u8; 48], String> {
+    pub(crate) fn accept(&mut self, _: &[u8]) -> Result<[u8; HEADER_LEN], String> {
         match *self {}
     }
 }
