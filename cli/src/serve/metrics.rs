@@ -68,6 +68,7 @@ fn of_requests(tally: &Tally) -> Vec<Family> {
                 ("nts", tally.nts_refused),
                 ("nts_nak", tally.nts_naks),
                 ("key_nak", tally.key_naks),
+                ("unproven", tally.unproven),
                 ("denied", tally.denied),
                 ("short", tally.short),
                 ("mode", tally.mode),

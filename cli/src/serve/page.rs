@@ -66,6 +66,7 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         None => server,
         Some(file) => server.share(keys(file)?),
     };
+    let server = if args.require_proof { server.require_proof() } else { server };
     let mut exporter = exporter(args)?;
     let addresses = server.addresses().to_vec();
     let sandbox = if args.no_sandbox {

@@ -46,7 +46,7 @@ pub use clock::{Sandwich, ServedClock};
 pub use limit::Rate;
 pub use load::{Load, Measured};
 pub use nts::Nts;
-pub use proof::{NTS_PORT, NtsSettings};
+pub use proof::NtsSettings;
 pub use server::{DEFAULT_STRATUM, Running, Server};
 pub use serving::{BindError, Listen, MOST_THREADS, PageServer, Serving};
 pub use tally::Tally;

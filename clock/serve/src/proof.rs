@@ -1,6 +1,7 @@
 //! Proof of who answers, for those who ask for it: by Network Time Security, or by symmetric keys.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use truechimer_keys::{Keys, Refusal};
@@ -9,8 +10,6 @@ use truechimer_ntp::{HEADER_LEN, Log2, Packet, RefId, Timestamp};
 
 use crate::nts::{Nts, Opened};
 
-/// TCP port of the key exchange of Network Time Security.
-pub const NTS_PORT: u16 = 4460;
 /// Kiss code of a request whose code does not fit (RFC 5905 Figure 13).
 const CRYP: RefId = RefId(*b"CRYP");
 
@@ -32,6 +31,8 @@ pub struct NtsSettings {
 pub(crate) struct Proofs {
     pub nts: OnceLock<Arc<Nts>>,
     pub keys: OnceLock<Keys>,
+    /// Whether those are answered alone that ask for proof.
+    pub required: AtomicBool,
 }
 
 /// Proof that a reply is to carry.
@@ -52,17 +53,23 @@ pub(crate) enum Protected {
     By(Proof),
     /// To be answered with this packet: its cookie, or the key of its code, is not known here.
     Nak { packet: Vec<u8>, of_key: bool },
-    /// Not to be answered.
+    /// Not to be answered, as what it shows is no proof.
     Refused,
+    /// Not to be answered, as it asks for no proof.
+    Lacking,
 }
 
 impl Proofs {
     /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.
     pub fn look(&self, request: &[u8], receive: Timestamp) -> Protected {
         let by_nts = self.nts.get().map_or(Protected::Plain, |nts| nts.look(request, receive));
-        match (by_nts, self.keys.get()) {
+        let by_either = match (by_nts, self.keys.get()) {
             (Protected::Plain, Some(keys)) => by_key(keys, request, receive),
             (other, _) => other,
+        };
+        match by_either {
+            Protected::Plain if self.required.load(Ordering::Relaxed) => Protected::Lacking,
+            other => other,
         }
     }
 
@@ -147,5 +154,8 @@ mod tests {
         assert!(matches!(proofs().look(&asked, AT), Protected::Plain));
         let key = Key::new(1, Algorithm::Aes128, b"0123456789abcdef").unwrap();
         assert!(matches!(Proofs::default().look(&key.protect(&asked), AT), Protected::Plain));
+        let strict = Proofs { required: true.into(), ..proofs() };
+        assert!(matches!(strict.look(&asked, AT), Protected::Lacking));
+        assert!(matches!(strict.look(&key.protect(&asked), AT), Protected::By(Proof::Key(1))));
     }
 }

@@ -153,6 +153,13 @@ impl PageServer {
         self
     }
 
+    /// Answers those alone who ask for proof.
+    #[must_use]
+    pub fn require_proof(self) -> PageServer {
+        self.shared.proofs.required.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// Where it listens.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {

@@ -59,6 +59,8 @@ tally! {
     nts_refused
     /// Told that their code does not fit, or its key is unknown (crypto-NAK).
     key_naks
+    /// Dropped, as they ask for no proof.
+    unproven
     /// Exchanges of keys (NTS).
     nts_exchanges
     /// Exchanges of keys that came to nothing (NTS).

@@ -14,7 +14,7 @@ use truechimer_ntp::{HEADER_LEN, LeapIndicator, Timestamp};
 use truechimer_stamp::{Ready, Window};
 use truechimer_time::{Count, CounterKind, Period};
 
-use crate::answer::{Kind, Outcome, Sent, transmit};
+use crate::answer::{Answer, Kind, Outcome, Sent, transmit};
 use crate::arrivals::Arrivals;
 use crate::face::{Face, stamped_by};
 use crate::lag::Lag;
@@ -234,27 +234,14 @@ impl Worker {
                 }
             };
             add(&tally.unstamped, (!arrival.by_kernel).into());
-            match answer.kind {
-                Kind::Kiss => count(&tally.kissed),
-                kind => {
-                    count(&tally.answered);
-                    add(&tally.interleaved, (kind == Kind::Interleaved).into());
-                    let versions = [
-                        (1, &tally.version1),
-                        (2, &tally.version2),
-                        (3, &tally.version3),
-                        (4, &tally.version4),
-                    ];
-                    let same = versions.iter().find(|(n, _)| *n == answer.packet.version);
-                    same.into_iter().for_each(|(_, counter)| count(counter));
-                    let lost = state.leap == LeapIndicator::Unsynchronised;
-                    add(&tally.unsynchronised, lost.into());
-                }
+            let protected = shared.proofs.look(datagram.bytes, receive);
+            if matches!(protected, Protected::Plain | Protected::By(_)) {
+                count_answer(tally, &answer, state);
             }
             // A socket of one address has no other to send from.
             let via = datagram.said.via.filter(|_| place.wildcard);
             let packet = answer.packet.encode();
-            match shared.proofs.look(datagram.bytes, receive) {
+            match protected {
                 Protected::Plain => {}
                 Protected::By(proof) => {
                     count(if matches!(proof, Proof::Nts(_)) { &tally.nts } else { &tally.keyed });
@@ -273,6 +260,10 @@ impl Worker {
                 }
                 Protected::Refused => {
                     count(&tally.nts_refused);
+                    continue;
+                }
+                Protected::Lacking => {
+                    count(&tally.unproven);
                     continue;
                 }
             }
@@ -389,6 +380,19 @@ impl Worker {
             }
         }
     }
+}
+
+fn count_answer(tally: &Counters, answer: &Answer, state: &ServerState) {
+    if answer.kind == Kind::Kiss {
+        return count(&tally.kissed);
+    }
+    count(&tally.answered);
+    add(&tally.interleaved, (answer.kind == Kind::Interleaved).into());
+    let versions =
+        [(1, &tally.version1), (2, &tally.version2), (3, &tally.version3), (4, &tally.version4)];
+    let same = versions.iter().find(|(n, _)| *n == answer.packet.version);
+    same.into_iter().for_each(|(_, counter)| count(counter));
+    add(&tally.unsynchronised, (state.leap == LeapIndicator::Unsynchronised).into());
 }
 
 /// A count of nanoseconds since `origin`.

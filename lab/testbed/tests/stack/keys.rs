@@ -235,11 +235,19 @@ fn our_server_proves_itself_to_chronyd_by_its_keys() {
     }
     // Who asks for no proof is answered as before.
     assert!(ask(&net.client, SERVER).is_ok());
-    let tally = chain.ends();
+    let strict = [&options[..], &["--require-proof"]].concat();
+    let tally = chain.restart(&net.server, &dir, &strict);
     println!("{tally}");
     let last = tally.lines().last().unwrap_or_default();
     assert!(last.contains("keyed ") && last.contains("key_naks "), "{last}");
     assert!(last.contains("version3 ") && last.contains("version4 "), "{last}");
+    // And by one that is stricter not at all; chronyd, which has a key, is.
+    let own = temp::Dir::new();
+    let Some(mut chrony) = or_skip(client(&own, [1, 3], "")) else { return };
+    chrony.expect(&["sources"], |said| said.contains("^*"));
+    assert!(ask(&net.client, SERVER).is_err());
+    let tally = chain.ends();
+    assert!(tally.contains("unproven "), "{tally}");
 }
 
 /// AES-CMAC both ways with an implementation that has nothing of chrony's.

@@ -50,10 +50,11 @@ impl Chain {
         Chain { daemon, _source: source, server }
     }
 
-    /// Ends the server and starts another one.
-    pub fn restart(&mut self, network: &Namespace, dir: &temp::Dir, options: &[&str]) {
-        self.ends();
+    /// Ends the server and starts another one; what the former said.
+    pub fn restart(&mut self, network: &Namespace, dir: &temp::Dir, options: &[&str]) -> String {
+        let said = self.ends();
         self.server = served(network, dir, &self.daemon, options);
+        said
     }
 
     /// Ends the server; what it said.
