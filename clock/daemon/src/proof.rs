@@ -64,15 +64,24 @@ impl Proofs {
         self.nts.keep_beside(state);
     }
 
-    /// Takes over a configuration that was read again. Keys that were had by other authorities are of no use, and the
-    /// file of keys is read again.
+    /// Takes over a configuration that was read again. Keys that were had by other authorities are of no use, and those
+    /// of the file are what stands there now.
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.nts.configure(settings);
         self.key_file.clone_from(&settings.key_file);
+        let keys = self.key_file.as_deref().and_then(|file| Keys::read(file).ok());
+        let keys = keys.unwrap_or_default();
         let nts = &self.nts;
-        self.sessions.retain(|(_, session)| match session {
+        self.sessions.retain_mut(|(_, session)| match session {
             Session::Nts(session) => nts.fits(session),
-            Session::Key(_) => false,
+            // Where it is gone, the look-up that follows says why.
+            Session::Key(key) => match keys.get(key.number()) {
+                Some(new) => {
+                    key.clone_from(new);
+                    true
+                }
+                None => false,
+            },
         });
     }
 
@@ -266,9 +275,14 @@ mod tests {
         proofs.check(&mut authentic);
         assert_eq!(authentic, reply(proven, HEAD.to_vec()));
 
-        // The file is read again with the configuration, and nothing leaves until then.
+        // The file is read again with the configuration.
+        write("5 AES128 ASCII:0123456789ABCDEF");
         proofs.configure(&settings);
-        assert!(proofs.protect(proven, &HEAD).is_err());
+        let changed = proofs.protect(proven, &HEAD).unwrap();
+        assert!(changed != request && key(&file, 5).unwrap().accept(&changed) == Ok(HEAD));
+        write("6 AES128 ASCII:0123456789ABCDEF");
+        proofs.configure(&settings);
+        assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));
         proofs.close(proven);
         assert_eq!(proofs.protect(proven, &HEAD), Ok(HEAD.to_vec()));
         proofs.begin(proven, Session::Key(other));
