@@ -78,6 +78,9 @@ struct Found {
     system_clock: Vec<Part>,
     /// Keys of `[nts]`.
     nts: Vec<Part>,
+    /// The file of symmetric keys, and whether a server has one of them.
+    key_file: Option<String>,
+    by_key: bool,
     /// Options of `truechimer serve`.
     serve: Vec<String>,
     /// Directives that have no counterpart.
@@ -117,6 +120,10 @@ impl Found {
             text.push('\n');
         }
         parts(&mut text, &self.top, "");
+        if self.by_key && self.key_file.is_none() {
+            // Rather no time from a server than time without the proof that was asked for.
+            text.push_str("\nkey-file = \"/etc/truechimer.keys\"    # no keyfile is named there: where is it?\n");
+        }
         parts(&mut text, &self.sources, "\n");
         text.push_str(
             "\n[system-clock]\n\
@@ -129,7 +136,9 @@ impl Found {
         }
         parts(&mut text, &self.nts, "");
         if !self.serve.is_empty() {
-            let options = self.serve.join(" ");
+            let keys = self.key_file.iter().map(|path| format!("--keys {}", printable(path)));
+            let options: Vec<String> = self.serve.iter().cloned().chain(keys).collect();
+            let options = options.join(" ");
             text.push_str(&format!(
                 "\n# Serving is a program of its own:\n#   truechimer serve {options}\n"
             ));

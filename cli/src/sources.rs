@@ -6,7 +6,9 @@ mod ptp;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use truechimer_engine::{Asymmetry, ReasonKind, SourceKind, SourceReport, SourceStatus};
+use truechimer_engine::{
+    Asymmetry, Authentication, ReasonKind, SourceKind, SourceReport, SourceStatus,
+};
 use truechimer_time::{Span, StampMethod};
 
 use crate::daemon;
@@ -325,9 +327,14 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         ),
         ("refused", refusals(&source.refused)),
     ];
-    if source.nts {
-        lines
-            .push(("proven", "by NTS: replies without proof of who made them are not used".into()));
+    let proof = match source.authentication {
+        Authentication::None => None,
+        Authentication::Nts => Some("NTS".to_owned()),
+        Authentication::Key(number) => Some(format!("key {number}")),
+    };
+    if let Some(proof) = proof {
+        let text = format!("by {proof}: replies without proof of who made them are not used");
+        lines.push(("proven", text));
     }
     lines.extend(ptp::lines(source));
     if let Some(Asymmetry { by, error }) = source.asymmetry {

@@ -56,7 +56,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 10] = [
+const LOST: [(&[&str], &str); 9] = [
     (
         &[
             "ntsdumpdir",
@@ -71,7 +71,6 @@ const LOST: [(&[&str], &str); 10] = [
          either the system's or those of [nts] ca",
     ),
     (&["ntsntpserver", "nocerttimecheck", "ntsca"], "there is nothing like it"),
-    (&["keyfile"], "there are no symmetric keys here"),
     (
         &["hwtimestamp", "hwtstimeout", "ptpport", "ptpdomain"],
         "packets are stamped by the kernel, not by the card",
@@ -134,6 +133,14 @@ pub(super) fn take(line: &Line, found: &mut Found) {
         "ntstrustedcerts" => match line.rest().last() {
             Some(path) => found.nts(line, format!("ca = {}", quoted(path))),
             None => found.lose(line, "names no file"),
+        },
+        "keyfile" => match first {
+            Some(_) if found.key_file.is_some() => found.lose(line, "is there already"),
+            Some(path) if path.starts_with('/') => {
+                found.top(line, format!("key-file = {}", quoted(path)));
+                found.key_file = Some(path.to_owned());
+            }
+            _ => found.lose(line, "names no file by its whole path"),
         },
         "ntsservercert" | "ntsserverkey" | "ntsport" => match first {
             Some(value) => {

@@ -67,14 +67,11 @@ pub(super) fn server(line: &Line, found: &mut Found) {
             }
             "nts" => keys.push("nts = true".to_owned()),
             "ntsport" => nts_port = number().map(|port| port as u32),
-            "key" => {
-                let _ = number();
-                found.lose(
-                    line,
-                    "key: there are no symmetric keys here: whoever is on the path can answer for it, \
-                     unless it has NTS (nts = true)",
-                );
-            }
+            "key" => match options.next().map(|value| value.parse::<u32>()) {
+                Some(Ok(number @ 1..)) => keys.push(format!("key = {number}")),
+                // Without its proof it would be believed whoever answers.
+                _ => return found.lose(line, "key: must be the number of a key"),
+            },
             "port" => port = number().map(|port| port as u32),
             "maxsources" => most = number().map_or(OF_POOL, |n| n.clamp(1.0, 16.0) as u32),
             "minpoll" => minpoll = number().map(|poll| poll as i32),
@@ -138,13 +135,17 @@ fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut 
     };
     let source = format!("[[source]]\nhost = {}", quoted(&address));
     // Beside another: a single one may not be `noselect`.
-    let alone = format!("{source}\n{}\n[[source]]\nhost = \"other.invalid\"", keys.join("\n"));
+    let by_key = keys.iter().any(|key| key.starts_with("key"));
+    let file = if by_key { "key-file = \"/k\"\n" } else { "" };
+    let keys_of = keys.join("\n");
+    let alone = format!("{file}{source}\n{keys_of}\n[[source]]\nhost = \"other.invalid\"");
     if found.hosts.contains(&address) {
         return found.lose(line, "is there already, and counts once");
     }
     if let Err(why) = truechimer_daemon::config::parse(&alone, "it") {
         return found.lose(line, super::printable(&why.to_string()));
     }
+    found.by_key |= by_key;
     found.hosts.push(address);
     let mut lines = vec![source];
     if line.name() == "pool" && !host.ends_with("pool.ntp.org") {

@@ -55,11 +55,25 @@ fn a_pool_is_several_servers_where_that_is_known() {
 #[test]
 fn authentication_is_not_lost_in_silence() {
     has("server a nts iburst", &["host = \"a\"\nnts = true"]);
-    has("server a key 25", &["#     key: there are no symmetric keys"]);
+    let (text, settings) = made("server a key 25 port 1123\nkeyfile /etc/k.keys\nserver b");
+    let found = |settings: &Settings| -> Vec<_> {
+        settings.engine.sources.iter().map(|s| (s.authentication.key(), s.port)).collect()
+    };
+    assert_eq!(found(&settings), [(Some(25), 1123), (None, 123)], "{text}");
+    assert_eq!(settings.key_file, Some(PathBuf::from("/etc/k.keys")));
+    let (text, settings) = made("server a key 25");
+    assert_eq!(found(&settings), [(Some(25), 123)]);
+    assert!(text.contains("# no keyfile is named there"), "{text}");
+    has("allow\nkeyfile /k", &["truechimer serve --allow 0.0.0.0/0 --allow ::/0 --keys /k\n"]);
     has(
-        "keyfile /k",
-        &["# Not carried over:\n# c:1: keyfile /k\n#     there are no symmetric keys here"],
+        "keyfile /k\nkeyfile /l",
+        &["key-file = \"/k\"", "# c:2: keyfile /l\n#     is there already"],
     );
+    has("keyfile k", &["names no file by its whole path"]);
+    // Rather left out than followed without proof.
+    for unusable in ["server a key", "server a key x", "server a key 0", "server a nts key 5"] {
+        assert!(made(unusable).1.engine.sources.is_empty(), "{unusable}");
+    }
 }
 
 #[test]

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
-use truechimer_serve::{Listen, MOST_THREADS, NTS_PORT, NtsSettings, Prefix};
+use truechimer_ntp::{NTP_PORT, NTS_PORT};
+use truechimer_serve::{Listen, MOST_THREADS, NtsSettings, Prefix};
 use truechimer_time::{Rate, Span};
 
 use truechimer_command::Failure;
 use truechimer_command::clock::Page;
 
-/// Where NTP servers listen.
-const NTP: u16 = 123;
 /// Where the embedded server listens unless told otherwise.
 const EMBEDDED: u16 = 11123;
 /// Heading of options of `--clock page` only.
@@ -102,6 +101,13 @@ pub struct Serve {
     /// exchange then
     #[arg(long, value_name = "FILE", requires = "nts_cert", help_heading = OF_PAGE)]
     pub nts_cookie_keys: Option<PathBuf>,
+    /// Prove who answers to those who share a symmetric key: the file of keys, as chronyd's keyfile;
+    /// none but its owner and group may read it
+    #[arg(long, value_name = "FILE", help_heading = OF_PAGE)]
+    pub keys: Option<PathBuf>,
+    /// Answer those alone who ask for proof, by NTS or by a key
+    #[arg(long, help_heading = OF_PAGE)]
+    pub require_proof: bool,
     /// Print what became of all requests every so many seconds, and not only at the end
     #[arg(long, value_name = "S", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
@@ -172,6 +178,8 @@ impl Serve {
             ("--threads", self.threads.is_some()),
             ("--no-interleaved", self.no_interleaved),
             ("--nts-cert", self.nts_cert.is_some()),
+            ("--keys", self.keys.is_some()),
+            ("--require-proof", self.require_proof),
             ("--report", self.report.is_some()),
             ("--metrics", self.metrics.is_some()),
             ("--page", self.page.page.is_some()),
@@ -190,6 +198,11 @@ impl Serve {
             return Err(Failure::Said(format!(
                 "{name} goes with --clock {other} only; what is served here is {served}"
             )));
+        }
+        if self.require_proof && self.nts_cert.is_none() && self.keys.is_none() {
+            let why =
+                "--require-proof answers nobody without --nts-cert or --keys: add one of them";
+            return Err(Failure::Said(why.into()));
         }
         Ok(())
     }
@@ -213,11 +226,11 @@ impl Serve {
     /// Where a server of the page listens.
     pub fn listens(&self) -> Vec<Listen> {
         if !self.listen.is_empty() {
-            let listen = |place: &Place| Listen { address: place.or(NTP), optional: false };
+            let listen = |place: &Place| Listen { address: place.or(NTP_PORT), optional: false };
             return self.listen.iter().map(listen).collect();
         }
-        let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, NTP));
-        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NTP));
+        let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, NTP_PORT));
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, NTP_PORT));
         vec![Listen { address: v6, optional: true }, Listen { address: v4, optional: true }]
     }
 }
@@ -239,7 +252,7 @@ mod tests {
             ("fe80::1%2", "[fe80::1%2]:123"),
             ("[fe80::1%2]:7", "[fe80::1%2]:7"),
         ] {
-            assert_eq!(text.parse::<Place>().unwrap().or(NTP).to_string(), address, "{text}");
+            assert_eq!(text.parse::<Place>().unwrap().or(NTP_PORT).to_string(), address, "{text}");
         }
         for text in ["", "123", ":123", "localhost", "127.0.0.1:", "[::1]:x", "[[::1]]", "[::1"] {
             assert!(text.parse::<Place>().unwrap_err().contains("127.0.0.1:11123"), "{text}");

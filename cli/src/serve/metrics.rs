@@ -67,6 +67,8 @@ fn of_requests(tally: &Tally) -> Vec<Family> {
                 ("limited", tally.limited),
                 ("nts", tally.nts_refused),
                 ("nts_nak", tally.nts_naks),
+                ("key_nak", tally.key_naks),
+                ("unproven", tally.unproven),
                 ("denied", tally.denied),
                 ("short", tally.short),
                 ("mode", tally.mode),

@@ -3,11 +3,13 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{Ipv6Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use truechimer_keys::Keys;
 use truechimer_metrics::{Listen, Server, unbound as unbound_metrics};
 use truechimer_notify::Service;
 use truechimer_ntp::server::ServerState;
@@ -60,6 +62,11 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
             server.prove(nts).map_err(unbound)?
         }
     };
+    let server = match &args.keys {
+        None => server,
+        Some(file) => server.share(keys(file)?),
+    };
+    let server = if args.require_proof { server.require_proof() } else { server };
     let mut exporter = exporter(args)?;
     let addresses = server.addresses().to_vec();
     let sandbox = if args.no_sandbox {
@@ -117,6 +124,18 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     let tally = serving.stop().map_err(|why| Failure::new("serving", why))?;
     screen.tally(&tally)?;
     Ok(Outcome::Good)
+}
+
+/// Keys of a file, of which there is one at least.
+fn keys(file: &Path) -> Result<Keys, Failure> {
+    let keys = Keys::read(file).map_err(|why| Failure::Said(why.to_string()))?;
+    if keys.is_empty() {
+        let file = file.display();
+        let why =
+            format!("{file}: has no key: add a line, as 'chronyc keygen 5 AES128' prints one");
+        return Err(Failure::Said(why));
+    }
+    Ok(keys)
 }
 
 /// Server of metrics, if they are wanted.

@@ -17,8 +17,10 @@ pub(super) struct Json<'a> {
     kind: &'static str,
     /// Whether it is a pulse per second, for programs that know no other kinds.
     pulse: bool,
-    /// Whether its replies prove who made them (NTS).
-    nts: bool,
+    /// Proof of who made its replies: none, nts or key.
+    authentication: &'static str,
+    /// Number of the symmetric key, if that is the proof.
+    key: Option<u32>,
     address: Option<String>,
     status: SourceStatus,
     /// Why it has that.
@@ -141,7 +143,8 @@ impl Json<'_> {
             name: &source.name,
             kind: source.kind.name(),
             pulse: source.kind == SourceKind::Pulse,
-            nts: source.nts,
+            authentication: source.authentication.name(),
+            key: source.authentication.key(),
             address: source.address.map(|a| a.to_string()),
             status: source.status,
             reason: reason.map(ReasonJson::of),

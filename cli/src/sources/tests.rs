@@ -8,7 +8,7 @@ pub fn source() -> SourceReport {
     SourceReport {
         name: "ntp.example.org:123".into(),
         kind: SourceKind::Server,
-        nts: false,
+        authentication: Authentication::None,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
         reason: None,

@@ -61,6 +61,12 @@ fn what_cannot_be_meant_is_named() {
         (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),
         (&["serve", "--deny", "host"], &["--deny", "'host' is no IP address"]),
         (&["serve", "--threads", "65"], &["--threads", "1..=64"]),
+        (&["serve", "--require-proof"], &["--require-proof", "--nts-cert or --keys"]),
+        (&["serve", "--clock", "system", "--keys", "k"], &["--keys", "--clock page only"]),
+        (
+            &["serve", "--listen", "127.0.0.1:0", "--keys", "/no/keys"],
+            &["/no/keys: cannot be read: No such file"],
+        ),
         (&["demo", "--seconds", "1"], &["--seconds"]),
     ] {
         let answer = truechimer(arguments);

@@ -12,7 +12,7 @@ use truechimer_config::{ConfigError, Place, Problem};
 use crate::config::Settings;
 use crate::options::Options;
 use crate::state::{self, Keeping};
-use crate::{leaps, sys};
+use crate::{leaps, proof, sys};
 use truechimer_metrics::Listen;
 
 impl Options {
@@ -68,6 +68,11 @@ impl Options {
             };
             let what = refclock.kind.name();
             Some(format!("the daemon would wait for the {what} `{}`: {why}", refclock.name))
+        }));
+        warnings.extend(settings.engine.sources.iter().filter_map(|source| {
+            let number = source.authentication.key()?;
+            let why = proof::key(settings.key_file.as_deref()?, number).err()?;
+            Some(format!("the daemon would not ask `{}`: {why}", source.name()))
         }));
         // Nothing is made where nobody has named a place: that is for the daemon to do.
         if let Place::At(path) = &settings.state
@@ -214,6 +219,14 @@ mod tests {
             panic!("one thing is wrong")
         };
         assert!(warning.contains("the pulse `gps`: ") && warning.contains("No such"), "{warning}");
+        let keyed = "key-file = \"HERE/no\"\n[[source]]\nhost = \"b\"\nkey = 5";
+        let [warning] = &checked("nokeys", keyed).unwrap()[..] else {
+            panic!("one thing is wrong")
+        };
+        assert!(
+            warning.contains("would not ask `b:123`: ") && warning.contains("No such"),
+            "{warning}"
+        );
         let warnings = checked("relative", "page = \"clock\"\ncontrol = \"none\"").unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with("`page` = \"clock\" depends"), "{warnings:?}");

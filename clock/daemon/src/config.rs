@@ -7,6 +7,7 @@
 //! replay-log = "/var/log/truechimer.jsonl"    # none unless set
 //! state = "/var/lib/truechimer/rate.json"     # or "none"
 //! # sock-out = "/run/chrony.tc.sock"          # a socket that is sent the clock's time, as chrony's SOCK; none unless set
+//! # key-file = "/etc/truechimer.keys"         # symmetric keys, for `key` of a source; none unless set
 //! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
 //! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
@@ -22,6 +23,7 @@
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
 //! nts = false                   # true: it proves who it is (RFC 8915); a port is then that of the key exchange, 4460
+//! # key = 5                     # the symmetric key, in `key-file`, by which it proves who it is; none unless set
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
 //!
@@ -74,6 +76,7 @@
 //! error, and so is a value out of its range: each problem is reported with its line and with how
 //! to mend it.
 
+mod authentication;
 mod duration;
 mod host;
 mod ptp;
@@ -114,6 +117,8 @@ pub struct Settings {
     pub state: Place,
     /// The socket that samples of the clock are sent to, if any.
     pub sock_out: Option<PathBuf>,
+    /// Symmetric keys that servers and this daemon share.
+    pub key_file: Option<PathBuf>,
     /// The list of leap seconds.
     pub leap_file: Place,
     /// Authorities that servers' certificates are by; `None`: those of the system.
@@ -143,6 +148,7 @@ impl Default for Settings {
             replay_log: None,
             state: Place::Default,
             sock_out: None,
+            key_file: None,
             leap_file: Place::Default,
             nts_ca: None,
             clockbound: None,

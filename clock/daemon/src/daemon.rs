@@ -18,7 +18,7 @@ use crate::control::{Accepted, Answer, DaemonInfo, Handler, Server};
 use crate::host::{Checked, Host};
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
-use crate::nts::Nts;
+use crate::proof::Proofs;
 use crate::ptp::PtpPorts;
 use crate::refclocks::RefClocks;
 use crate::replay;
@@ -64,7 +64,7 @@ pub(crate) struct Daemon<'n> {
     host: Host,
     clock_set: Option<ClockSet>,
     net: Net,
-    nts: Nts,
+    proofs: Proofs,
     ptp: PtpPorts,
     refclocks: RefClocks,
     resolver: Resolver,
@@ -145,7 +145,7 @@ impl<'n> Daemon<'n> {
         if replies {
             // What it says of a break it says with the first of the events: see `handle`.
             let mut events = self.net.receive(sockets);
-            events.iter_mut().for_each(|event| self.nts.check(event));
+            events.iter_mut().for_each(|event| self.proofs.check(event));
             events.extend(self.ptp.receive(sockets));
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();

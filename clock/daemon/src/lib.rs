@@ -39,6 +39,7 @@ mod nts;
 #[path = "nts/without.rs"]
 mod nts;
 mod options;
+mod proof;
 mod ptp;
 mod ratio;
 mod refclocks;

@@ -384,7 +384,7 @@ mod tests {
         SourceReport {
             name: name.into(),
             kind: truechimer_engine::SourceKind::Server,
-            nts: false,
+            authentication: truechimer_engine::Authentication::None,
             address: Some("192.0.2.7:123".parse().unwrap()),
             status: SourceStatus::Selected,
             reason: Some(Reason {

@@ -1,31 +1,29 @@
-//! Network Time Security: keys and cookies of the servers that prove who they are (RFC 8915).
-//!
-//! The engine knows nothing of keys: what it sends is protected here, what it hears has been proven
-//! here, and neither its log nor its state holds a secret.
+//! Network Time Security: keys and cookies of servers by an exchange (RFC 8915).
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use truechimer_engine::{Event, SourceId};
+use truechimer_engine::{Authentication, NTP_PORT};
 use truechimer_files::{Durable, Entry};
 use truechimer_nts::tls::Client;
-use truechimer_nts::{Aead, HEADER, Keys, Refusal};
+use truechimer_nts::{Aead, HEADER, Keys};
 
 use crate::config::Settings;
 use crate::resolve::{Found, look_up};
-use crate::sys;
+use crate::{proof, sys};
 
 /// The longest that an exchange takes.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Port of the NTP server where the exchange names none.
-const NTP_PORT: u16 = 123;
 /// The file of keys and cookies, beside the state.
 const NAME: &str = "nts.json";
 /// The largest file that is read, bytes.
 const MAX_FILE: u64 = 4 << 20;
+/// The longest that keys of one exchange are used, s: four weeks, as chronyd has it (`ntsrefresh`). Each exchange looks
+/// at the server's certificate anew.
+const MAX_AGE: u64 = 28 * 86_400;
 
 /// Keys that a server and this daemon share, and for which server.
 #[derive(Debug)]
@@ -33,6 +31,8 @@ pub(crate) struct Session {
     place: Server,
     /// File of the authorities that the exchange went by.
     ca: Option<PathBuf>,
+    /// When it was, Unix time in s.
+    since: u64,
     protected: truechimer_nts::Session,
 }
 
@@ -55,18 +55,17 @@ struct Kept {
     aead: u16,
     /// File of the authorities that the exchange went by; `None`: the system's.
     ca: Option<PathBuf>,
+    /// When it was, Unix time in s.
+    since: u64,
     /// Keys for requests and for replies, in hexadecimal, and so the cookies.
     keys: [String; 2],
     cookies: Vec<String>,
 }
 
-/// All servers that prove who they are.
+/// Exchanges of keys, and keys that outlive a daemon.
 #[derive(Debug)]
 pub(crate) struct Nts {
     client: Option<Result<Client, String>>,
-    /// Sources that nothing is sent to, or taken from, without proof.
-    expected: Vec<SourceId>,
-    sessions: Vec<(SourceId, Session)>,
     /// Those of the daemon before that nobody has asked for yet.
     kept: Vec<Session>,
     path: Option<PathBuf>,
@@ -79,15 +78,8 @@ impl Nts {
     /// reached any more.
     pub(crate) fn new(settings: &Settings, state: Option<&Path>) -> Nts {
         let path = state.map(|state| state.with_file_name(NAME));
-        let mut nts = Nts {
-            client: None,
-            expected: Vec::new(),
-            sessions: Vec::new(),
-            kept: Vec::new(),
-            path,
-            ca: None,
-        };
-        if settings.engine.sources.iter().any(|source| source.nts) {
+        let mut nts = Nts { client: None, kept: Vec::new(), path, ca: None };
+        if is_used(settings) {
             nts.configure(settings);
             nts.load();
         }
@@ -99,7 +91,7 @@ impl Nts {
     fn load(&mut self) {
         let Some(path) = &self.path else { return };
         self.kept = load(path);
-        self.kept.retain(|session| session.ca == self.ca);
+        self.kept.retain(|session| session.ca == self.ca && !session.is_old(unix_now()));
         let _ = truechimer_files::remove(path);
     }
 
@@ -112,26 +104,15 @@ impl Nts {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         if self.ca != settings.nts_ca {
             self.ca.clone_from(&settings.nts_ca);
-            self.sessions.clear();
             self.kept.clear();
         }
-        self.client =
-            settings.engine.sources.iter().any(|source| source.nts).then(|| {
-                Client::new(settings.nts_ca.as_deref()).map_err(|why| format!("NTS: {why}"))
-            });
+        self.client = is_used(settings)
+            .then(|| Client::new(settings.nts_ca.as_deref()).map_err(|why| format!("NTS: {why}")));
     }
 
-    /// From now on the source is sent nothing, and nothing of it is used, without proof.
-    pub(crate) fn expect(&mut self, source: SourceId) {
-        if !self.expected.contains(&source) {
-            self.expected.push(source);
-        }
-    }
-
-    /// The source is gone, or needs no proof any more.
-    pub(crate) fn close(&mut self, source: SourceId) {
-        self.expected.retain(|expected| *expected != source);
-        self.sessions.retain(|(of, _)| *of != source);
+    /// Whether these keys were had by the authorities that count.
+    pub(crate) fn fits(&self, session: &Session) -> bool {
+        session.ca == self.ca
     }
 
     /// Keys that the daemon before had of this server, once.
@@ -153,64 +134,11 @@ impl Nts {
         }
     }
 
-    /// Uses these keys for the source from now on, unless it is gone meanwhile, or other authorities count.
-    pub(crate) fn begin(&mut self, source: SourceId, session: Session) {
-        if !self.expected.contains(&source) || session.ca != self.ca {
-            return;
-        }
-        self.sessions.retain(|(of, _)| *of != source);
-        self.sessions.push((source, session));
-    }
-
-    fn session(&mut self, source: SourceId) -> Option<&mut truechimer_nts::Session> {
-        let of = |(of, _): &&mut (SourceId, Session)| *of == source;
-        self.sessions.iter_mut().find(of).map(|(_, session)| &mut session.protected)
-    }
-
-    /// The request as it goes out: protected, if the source is to prove who it is.
-    ///
-    /// # Errors
-    /// If it cannot be protected: nothing may be sent then.
-    pub(crate) fn protect(
-        &mut self,
-        source: SourceId,
-        header: &[u8; HEADER],
-    ) -> Result<Vec<u8>, String> {
-        if !self.expected.contains(&source) {
-            return Ok(header.to_vec());
-        }
-        let session = self.session(source).ok_or("NTS: no keys yet")?;
-        let mut trouble = None;
-        let mut random = |bytes: &mut [u8]| trouble = sys::random(bytes).err().or(trouble.take());
-        let packet = session.protect(header, &mut random).map_err(|why| why.to_string())?;
-        match trouble {
-            Some(why) => Err(format!("NTS: no random numbers: {why}")),
-            None => Ok(packet),
-        }
-    }
-
-    /// Makes of a datagram that proves itself the header in it, and of one that does not another event.
-    pub(crate) fn check(&mut self, event: &mut Event) {
-        let Event::Reply { source, packet, .. } = event else { return };
-        if !self.expected.contains(source) {
-            return;
-        }
-        let source = *source;
-        let accepted = match self.session(source) {
-            Some(session) => session.accept(packet),
-            None => Err(Refusal::Unasked),
-        };
-        match accepted {
-            Ok(header) => *packet = header.to_vec(),
-            Err(why) => *event = Event::Unauthentic { source, error: why.to_string() },
-        }
-    }
-
     /// Keeps keys and cookies for the next daemon, where nobody else reads them; none is used here any more. Returns why
     /// they cannot be.
-    pub(crate) fn save(&self) -> Option<String> {
+    pub(crate) fn save<'a>(&self, used: impl Iterator<Item = &'a Session>) -> Option<String> {
         let path = self.path.as_ref()?;
-        let sessions: Vec<Kept> = self.sessions.iter().map(|(_, session)| session.keep()).collect();
+        let sessions: Vec<Kept> = used.map(Session::keep).collect();
         if sessions.is_empty() {
             return None;
         }
@@ -227,19 +155,48 @@ fn write(path: &Path, sessions: &[Kept]) -> io::Result<()> {
     new.commit(Durable::No)
 }
 
+/// Unix time by the system clock, s; 0 before 1970.
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn is_used(settings: &Settings) -> bool {
+    settings.engine.sources.iter().any(|source| source.authentication == Authentication::Nts)
+}
+
 fn load(path: &Path) -> Vec<Session> {
-    let text = match truechimer_config::read_own(path, MAX_FILE) {
-        Ok(text) => text,
-        Err(why) if why.kind() == ErrorKind::NotFound => return Vec::new(),
-        Err(_) => return Vec::new(),
-    };
-    let kept: Vec<Kept> = serde_json::from_str(&text).unwrap_or_default();
+    let Ok(text) = truechimer_config::read_secret(path, MAX_FILE) else { return Vec::new() };
+    let kept: Vec<Kept> = serde_json::from_slice(&text).unwrap_or_default();
     kept.into_iter().filter_map(Session::from_kept).collect()
 }
 
 impl Session {
     fn found(self) -> Found {
-        Found { addresses: self.place.addresses.clone(), session: Some(self) }
+        Found { addresses: self.place.addresses.clone(), session: Some(proof::Session::Nts(self)) }
+    }
+
+    /// Whether its keys have been used for long enough. A system clock that is not set yet says nothing of that.
+    fn is_old(&self, now: u64) -> bool {
+        now.saturating_sub(self.since) > MAX_AGE
+    }
+
+    /// The request with this header as it goes out.
+    pub(crate) fn protect(&mut self, header: &[u8; HEADER]) -> Result<Vec<u8>, String> {
+        if self.is_old(unix_now()) {
+            return Err("NTS: the keys are four weeks old, and others are fetched".into());
+        }
+        let mut trouble = None;
+        let mut random = |bytes: &mut [u8]| trouble = sys::random(bytes).err().or(trouble.take());
+        let packet = self.protected.protect(header, &mut random).map_err(|why| why.to_string())?;
+        match trouble {
+            Some(why) => Err(format!("NTS: no random numbers: {why}")),
+            None => Ok(packet),
+        }
+    }
+
+    /// Header of an authentic reply.
+    pub(crate) fn accept(&mut self, packet: &[u8]) -> Result<[u8; HEADER], String> {
+        self.protected.accept(packet).map_err(|why| why.to_string())
     }
 
     fn keep(&self) -> Kept {
@@ -251,18 +208,21 @@ impl Session {
             addresses,
             aead: keys.aead().number(),
             ca: self.ca.clone(),
+            since: self.since,
             keys: keys.bytes().map(hex),
             cookies: self.protected.cookies().map(hex).collect(),
         }
     }
 
     fn from_kept(kept: Kept) -> Option<Session> {
-        let Kept { host, port, addresses, aead, ca, keys: [to_server, to_client], cookies } = kept;
+        let Kept { host, port, addresses, aead, ca, since, keys, cookies } = kept;
+        let [to_server, to_client] = keys;
         let keys = Keys::new(Aead::of(aead)?, &bytes(&to_server)?, &bytes(&to_client)?)?;
         let cookies = cookies.iter().map(|cookie| bytes(cookie)).collect::<Option<Vec<_>>>()?;
         let usable = !cookies.is_empty() && !addresses.is_empty();
         let protected = truechimer_nts::Session::new(keys, cookies);
-        usable.then_some(Session { place: Server { host, port, addresses }, ca, protected })
+        let place = Server { host, port, addresses };
+        usable.then_some(Session { place, ca, since, protected })
     }
 }
 
@@ -293,6 +253,7 @@ impl Exchange {
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
         let (agreement, keys, peer) =
             self.client.exchange(host, port, LIMIT).map_err(|why| format!("NTS: {why}"))?;
+        // RFC 8915 §4.1.8: where it names none.
         let ntp = agreement.port.unwrap_or(NTP_PORT);
         let addresses = match &agreement.server {
             None => vec![SocketAddr::new(peer.ip(), ntp)],
@@ -302,7 +263,7 @@ impl Exchange {
         };
         let place = Server { host: host.to_owned(), port, addresses };
         let protected = truechimer_nts::Session::new(keys, agreement.cookies);
-        Ok(Session { place, ca: self.ca, protected }.found())
+        Ok(Session { place, ca: self.ca, since: unix_now(), protected }.found())
     }
 }
 
@@ -319,12 +280,12 @@ mod tests {
             port: 4460,
             addresses: vec!["192.0.2.1:123".parse().unwrap()],
         };
-        Session { place, ca: None, protected: truechimer_nts::Session::new(keys, cookies) }
+        let protected = truechimer_nts::Session::new(keys, cookies);
+        Session { place, ca: None, since: unix_now(), protected }
     }
 
     fn nts(path: Option<PathBuf>) -> Nts {
-        let (expected, sessions, kept) = (Vec::new(), Vec::new(), Vec::new());
-        let mut nts = Nts { client: None, expected, sessions, kept, path, ca: None };
+        let mut nts = Nts { client: None, kept: Vec::new(), path, ca: None };
         nts.load();
         nts
     }
@@ -334,75 +295,61 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("truechimer-nts-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join(NAME);
-        let mut before = nts(Some(path.clone()));
-        assert_eq!(before.save(), None);
+        let before = nts(Some(path.clone()));
+        assert_eq!(before.save([].iter()), None);
         assert!(!path.exists(), "nothing to keep");
-        before.begin(SourceId(1), session("a.example", 8));
-        assert_eq!(before.save(), None);
-        assert!(!path.exists(), "a source that is gone");
-        before.expect(SourceId(1));
-        before.expect(SourceId(2));
-        before.begin(SourceId(1), session("a.example", 8));
-        before.begin(SourceId(3), Session { ca: Some("/other".into()), ..session("c.example", 8) });
-        before.begin(SourceId(2), session("b.example", 0));
-        assert_eq!(before.save(), None);
+        let other = Session { ca: Some("/other".into()), ..session("c.example", 8) };
+        assert!(!before.fits(&other), "other authorities");
+        let used = [session("a.example", 8), session("b.example", 0)];
+        assert!(used.iter().all(|session| before.fits(session)));
+        assert_eq!(before.save(used.iter()), None);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains("c.example"), "other authorities");
         let mut after = nts(Some(path.clone()));
         assert!(!path.exists(), "no cookie is used twice");
         assert!(after.kept("a.example", 123).is_none());
         assert!(after.kept("b.example", 4460).is_none(), "no cookie");
         let found = after.kept("a.example", 4460).unwrap();
         assert_eq!(found.addresses, ["192.0.2.1:123".parse().unwrap()]);
-        let (kept, was) = (found.session.unwrap(), session("a.example", 8));
+        let Some(proof::Session::Nts(kept)) = found.session else { panic!("no keys") };
+        let was = session("a.example", 8);
         assert_eq!(kept.protected.keys(), was.protected.keys());
         assert!(kept.protected.cookies().eq(was.protected.cookies()));
         assert!(after.kept("a.example", 4460).is_none(), "once");
         // What somebody else may have changed, or is damaged, is nothing.
+        let write = |text: &str, mode| {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
         let other = text.replace("\"ca\": null", "\"ca\": \"/other\"");
         assert_ne!(text, other);
         for damaged in
             ["", "[", "[{}]", &other, &text.replacen("03", "0x", 1), &text.replacen("15", "16", 1)]
         {
-            std::fs::write(&path, damaged).unwrap();
+            write(damaged, 0o600);
             assert!(nts(Some(path.clone())).kept("a.example", 4460).is_none(), "{damaged}");
         }
+        let kept = |text: &str, mode| {
+            write(text, mode);
+            nts(Some(path.clone())).kept("a.example", 4460).is_some()
+        };
+        assert!(kept(&text, 0o600) && !kept(&text, 0o666));
+        let since = format!("\"since\": {}", used[0].since);
+        assert!(text.contains(&since), "{text}");
+        let aged = |age: u64| text.replace(&since, &format!("\"since\": {}", unix_now() - age));
+        assert!(kept(&aged(MAX_AGE - 60), 0o600) && !kept(&aged(MAX_AGE + 1), 0o600));
         std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
-    fn nothing_leaves_or_comes_in_without_proof() {
-        let mut nts = nts(None);
-        let (plain, proven) = (SourceId(1), SourceId(2));
-        nts.expect(proven);
-        assert_eq!(nts.protect(plain, &[0x23; 48]), Ok(vec![0x23; 48]));
-        assert!(nts.protect(proven, &[0x23; 48]).unwrap_err().contains("no keys yet"));
-        let reply = |source| Event::Reply {
-            source,
-            from: "192.0.2.1:123".parse().unwrap(),
-            sent: crate::nts::tests::stamp(),
-            received: crate::nts::tests::stamp(),
-            packet: vec![0x24; 48],
-        };
-        let mut of_plain = reply(plain);
-        nts.check(&mut of_plain);
-        assert_eq!(of_plain, reply(plain));
-        for with_keys in [false, true] {
-            if with_keys {
-                nts.begin(proven, session("a.example", 2));
-                assert!(nts.protect(proven, &[0x23; 48]).unwrap().len() > 48);
-            }
-            let mut of_proven = reply(proven);
-            nts.check(&mut of_proven);
-            assert!(matches!(of_proven, Event::Unauthentic { source, .. } if source == proven));
-        }
-        nts.close(proven);
-        assert_eq!(nts.protect(proven, &[0x23; 48]), Ok(vec![0x23; 48]));
-    }
-
-    fn stamp() -> truechimer_time::Stamp {
-        use truechimer_time::{Count, CountSpan, Stamp, StampMethod};
-        Stamp { count: Count(1), error: CountSpan(1), method: StampMethod::Kernel }
+    fn a_request_is_protected_and_a_plain_reply_refused() {
+        let mut session = session("a.example", 1);
+        assert!(session.accept(&[0x24; HEADER]).unwrap_err().contains("nothing that was asked"));
+        assert!(session.protect(&[0x23; HEADER]).unwrap().len() > HEADER);
+        assert!(session.accept(&[0x24; HEADER]).is_err());
+        assert!(session.protect(&[0x23; HEADER]).unwrap_err().contains("no cookie is left"));
+        session.since -= MAX_AGE + 1;
+        assert!(session.protect(&[0x23; HEADER]).unwrap_err().contains("four weeks old"));
+        assert!(!session.is_old(0), "no clock is set");
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 
 use truechimer_engine::SourceId;
 
-use crate::nts::{Exchange, Session};
+use crate::proof::{Exchange, Session};
 
 /// More addresses of one name than this are not looked at.
 const MAX_ADDRESSES: usize = 16;
@@ -17,7 +17,7 @@ const MAX_ADDRESSES: usize = 16;
 pub(crate) struct Found {
     /// Addresses of the NTP server, the preferred one first.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Keys and cookies, if they were asked for.
+    /// Keys, if they were asked for.
     pub(crate) session: Option<Session>,
 }
 
@@ -38,8 +38,8 @@ impl Resolver {
         Resolver { answers, sender, waiting: Vec::new() }
     }
 
-    /// Begins a look-up, with an exchange of keys if there is one. An address needs none, and is
-    /// answered at once.
+    /// Begins a look-up, and gets keys if there is an exchange. Without one an address is answered at
+    /// once.
     pub(crate) fn begin(
         &mut self,
         source: SourceId,

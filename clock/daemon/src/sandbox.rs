@@ -4,7 +4,7 @@ use std::path::Path;
 
 use truechimer_confine::{CapabilitySet, Confined, Rules};
 
-use truechimer_engine::{RefClockKind, Transport};
+use truechimer_engine::{Authentication, RefClockKind, SourceConfig, Transport};
 
 use crate::config::{Place, Settings};
 use crate::control;
@@ -115,10 +115,11 @@ pub(crate) fn rules<'a>(
             rules.read_folder_of(path);
         }
     }
-    for source in settings.engine.sources.iter().filter(|source| source.nts) {
+    let exchanged = |source: &&SourceConfig| source.authentication == Authentication::Nts;
+    for source in settings.engine.sources.iter().filter(exchanged) {
         rules.connect(source.port);
     }
-    if let Some(path) = &settings.nts_ca {
+    for path in settings.nts_ca.iter().chain(&settings.key_file) {
         rules.read_folder_of(path);
     }
     for ptp in settings.engine.sources.iter().filter_map(|source| source.ptp.as_ref()) {
@@ -137,7 +138,7 @@ pub(crate) fn rules<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::{Config, PtpConfig, RefClockConfig, SourceConfig};
+    use truechimer_engine::{Config, PtpConfig, RefClockConfig};
 
     fn of(engine: Config) -> Rules {
         let settings = Settings { engine, ..Settings::default() };

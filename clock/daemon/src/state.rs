@@ -478,7 +478,7 @@ mod tests {
             poll: 16,
             burst: true,
             asymmetry: None,
-            nts: false,
+            authentication: truechimer_engine::Authentication::None,
             no_select: false,
             ptp: None,
         };

@@ -1,7 +1,9 @@
 //! Configuration files that the project ships must be right.
 
 use truechimer_daemon::config::parse;
-use truechimer_engine::{Config, PtpConfig, RefClockConfig, RefClockKind, SourceConfig};
+use truechimer_engine::{
+    Authentication, Config, PtpConfig, RefClockConfig, RefClockKind, SourceConfig,
+};
 use truechimer_time::Span;
 
 #[test]
@@ -35,11 +37,13 @@ fn the_documented_file_is_right_and_complete() {
     assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
+    sources[0].authentication = Authentication::Key(5);
     let ptp = PtpConfig { error: Some(Span::from_micros(1)), ..PtpConfig::default() };
     sources.push(SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") });
     let min_sources = Some(2);
     assert_eq!(full.engine, Config { refclocks, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
+    assert!(settings.key_file.is_none() && full.key_file.is_some());
     assert!(full.replay_log.is_some());
     assert!(settings.metrics.is_none() && full.metrics.is_some());
     assert!(settings.audit.is_none() && full.audit.is_some());

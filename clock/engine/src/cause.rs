@@ -13,7 +13,7 @@ use crate::report::ReasonKind;
 pub(crate) enum Cause {
     /// Its name cannot be looked up.
     NoAddress,
-    /// No keys could be had of it (NTS).
+    /// No keys could be had for it.
     NoKeys,
     /// Nothing usable came in answer to its requests, or from a reference clock.
     NoReply,
@@ -106,7 +106,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cause::NoAddress => f.write_str("its name cannot be looked up"),
-            Cause::NoKeys => f.write_str("no keys can be had of it (NTS)"),
+            Cause::NoKeys => f.write_str("there are no keys for it"),
             Cause::NoReply => f.write_str("nothing usable has come from it"),
             Cause::KissCode => f.write_str("it refuses service"),
             Cause::Stale(age) => write!(f, "nothing usable from it for {age}"),

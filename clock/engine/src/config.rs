@@ -7,18 +7,16 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::LIKELY_DOUBT;
 use truechimer_feedforward::number::rate;
+pub use truechimer_ntp::{NTP_PORT, NTS_PORT};
 use truechimer_time::{Rate, Span};
 
+use crate::authentication::Authentication;
 use crate::ptp::PtpConfig;
 
 /// Limits of the poll interval in seconds.
 pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
 /// The poll interval if none is set, s.
 pub const DEFAULT_POLL: u32 = 16;
-/// The NTP port.
-pub const NTP_PORT: u16 = 123;
-/// The TCP port of the key exchange of NTS.
-pub const NTS_PORT: u16 = 4460;
 
 /// Configuration of the engine. All of it can change at run time ([`crate::Event::Configure`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -91,7 +89,7 @@ fn default_step_above() -> Span {
 pub struct SourceConfig {
     /// A name or an address, without a port; of a PTP port, the network interface.
     pub host: String,
-    /// The UDP port; with `nts` the TCP port of the key exchange.
+    /// The UDP port; with [`Authentication::Nts`] the TCP port of the key exchange.
     pub port: u16,
     /// Seconds between requests, within [`POLL_RANGE`].
     pub poll: u32,
@@ -100,10 +98,9 @@ pub struct SourceConfig {
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
-    /// Whether requests and replies are protected by Network Time Security (RFC 8915): `port` is then the
-    /// one of the key exchange, and what carries no proof is never used.
-    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-    pub nts: bool,
+    /// Proof of who it is, without which nothing of it is used.
+    #[serde(default, skip_serializing_if = "Authentication::is_none")]
+    pub authentication: Authentication,
     /// Asked and shown only, with no vote and no part in the time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
@@ -272,10 +269,16 @@ impl SourceConfig {
             poll: DEFAULT_POLL,
             burst: true,
             asymmetry: None,
-            nts: false,
+            authentication: Authentication::None,
             no_select: false,
             ptp: None,
         }
+    }
+
+    /// Whether it proves who it is, so that nothing without proof is used of it.
+    #[must_use]
+    pub const fn authenticated(&self) -> bool {
+        !self.authentication.is_none()
     }
 
     /// Name of the server: host and port; of a PTP port: interface and domain.

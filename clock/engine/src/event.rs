@@ -12,6 +12,7 @@ use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, Stamp};
 use truechimer_timehands::Hand;
 
+use crate::authentication::Authentication;
 use crate::config::{Config, RefClockKind};
 use crate::hold_off::{Agreed, Held};
 use crate::ptp::{PtpAction, PtpEvent};
@@ -269,12 +270,12 @@ pub enum Action {
         source: SourceId,
         /// A name or an address, never with a port.
         host: String,
-        /// The port to put into the addresses; with `nts` that of the key exchange.
+        /// The port to put into the addresses; with [`Authentication::Nts`] that of the key exchange.
         port: u16,
-        /// Exchange keys with it first: it says itself where its NTP server is. What is sent to that
-        /// from then on is to be protected, and what comes is to be proven.
-        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
-        nts: bool,
+        /// Get its keys as well, by an exchange that says where its NTP server is, or where they are
+        /// kept. What is sent to it from then on is to be protected, and what comes is to be proven.
+        #[serde(default, skip_serializing_if = "Authentication::is_none")]
+        authentication: Authentication,
     },
     /// Send `packet` from a fresh socket (random port), replacing the source's socket.
     Send {

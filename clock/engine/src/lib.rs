@@ -8,6 +8,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod authentication;
 mod bar;
 mod cause;
 mod change_log;
@@ -35,6 +36,7 @@ mod smear;
 mod source;
 mod steer;
 
+pub use authentication::Authentication;
 pub use config::{
     Asymmetry, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL, DEFAULT_STEP_ABOVE,
     NTP_PORT, NTS_PORT, POLL_RANGE, REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale,

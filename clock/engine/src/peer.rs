@@ -10,6 +10,7 @@ use alloc::string::String;
 use truechimer_feedforward::{Accepted, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};
 
+use crate::authentication::Authentication;
 use crate::event::SourceId;
 use crate::report::{SourceKind, SourceReport};
 
@@ -255,7 +256,7 @@ impl Peer {
             reason: None,
             weight: self.trust.weight(),
             holdover: estimate.is_some_and(|e| self.is_stale(e, at)),
-            nts: false,
+            authentication: Authentication::None,
             reach: self.tally.reach,
             poll: self.filter.poll(),
             retry: None,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use truechimer_time::{Count, Rate, Span, StampMethod};
 use truechimer_timehands::Hand;
 
+use crate::authentication::Authentication;
 use crate::cause::Cause;
 use crate::config::{Asymmetry, RefClockKind};
 use crate::hold_off;
@@ -153,9 +154,9 @@ pub struct SourceReport {
     /// from before.
     #[serde(default)]
     pub holdover: bool,
-    /// Whether its replies prove who made them, by Network Time Security.
+    /// Proof of who made its replies, without which none is used.
     #[serde(default)]
-    pub nts: bool,
+    pub authentication: Authentication,
     /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
     /// Seconds between requests.
@@ -247,7 +248,7 @@ pub struct Reason {
 pub enum ReasonKind {
     /// Unreachable: its name cannot be looked up.
     NoAddress,
-    /// Unreachable: no keys can be had of it, without which nothing is asked (NTS).
+    /// Unreachable: there are no keys for it, without which nothing is asked.
     NoKeys,
     /// Unreachable: nothing usable came in answer to its requests.
     NoReply,

@@ -142,8 +142,9 @@ impl Source {
     /// Whether `config` is for the same server.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
         let identity = |config: &SourceConfig| config.ptp.as_ref().map(PtpConfig::identity);
-        let SourceConfig { host, port, nts, .. } = config;
-        (&self.config.host, self.config.port, self.config.nts) == (host, *port, *nts)
+        let SourceConfig { host, port, authentication, .. } = config;
+        (&self.config.host, self.config.port, self.config.authentication)
+            == (host, *port, *authentication)
             && identity(&self.config) == identity(config)
     }
 

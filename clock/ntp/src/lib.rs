@@ -37,8 +37,8 @@
 //! Nothing here has a clock, a socket or a source of random numbers, and nothing panics or
 //! allocates, whatever the bytes.
 //!
-//! Not supported: symmetric and broadcast modes, interleaved mode as a client, authentication (MAC,
-//! NTS), and extension fields, which are passed over. A request of ours has a zero origin, which no
+//! Not supported: symmetric and broadcast modes, and interleaved mode as a client. Authentication is for
+//! `truechimer-nts` and `truechimer-keys`; extension fields are passed over, and read by [`extension`]. A request of ours has a zero origin, which no
 //! server can take for interleaved mode.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -47,6 +47,7 @@
 extern crate std;
 
 mod client;
+pub mod extension;
 mod packet;
 mod reference_id;
 mod refusal;
@@ -60,3 +61,8 @@ pub use reference_id::{RefId, RefIdText};
 pub use refusal::{Demand, Refusal, Tally};
 pub use short::{Log2, Short};
 pub use timestamp::Timestamp;
+
+/// UDP port of NTP servers.
+pub const NTP_PORT: u16 = 123;
+/// TCP port of the key exchange of Network Time Security (RFC 8915).
+pub const NTS_PORT: u16 = 4460;

@@ -8,8 +8,6 @@ use crate::field::two;
 
 /// Name of the protocol in TLS (ALPN, §4).
 pub const ALPN: &[u8] = b"ntske/1";
-/// TCP port of the key exchange (§6).
-pub const PORT: u16 = 4460;
 /// Label that keys are exported under (§5.1).
 pub const LABEL: &[u8] = b"EXPORTER-network-time-security";
 /// Longest message that is read, in bytes: eight cookies are a fifth of it.

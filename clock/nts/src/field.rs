@@ -1,6 +1,7 @@
-//! Extension fields behind an NTP header (RFC 7822), and those of NTS (RFC 8915 §5).
+//! Extension fields of NTS (RFC 8915 §5).
 
-use crate::HEADER;
+use truechimer_ntp::extension::SHORTEST;
+pub(crate) use truechimer_ntp::extension::{Field, Fields, HEAD, two};
 
 /// Unique Identifier.
 pub(crate) const UNIQUE: u16 = 0x0104;
@@ -10,61 +11,6 @@ pub(crate) const COOKIE: u16 = 0x0204;
 pub(crate) const PLACEHOLDER: u16 = 0x0304;
 /// NTS Authenticator and Encrypted Extension Fields.
 pub(crate) const AUTHENTICATOR: u16 = 0x0404;
-
-/// Bytes before a field's body.
-pub(crate) const HEAD: usize = 4;
-/// The shortest field, its head included.
-const SHORTEST: usize = 16;
-
-/// An extension field.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Field<'a> {
-    pub(crate) kind: u16,
-    pub(crate) body: &'a [u8],
-    /// Where it begins in what was read.
-    pub(crate) start: usize,
-}
-
-/// Reads fields one after the other; `None` in the place of one that is malformed.
-pub(crate) struct Fields<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Fields<'a> {
-    /// Those of a packet.
-    pub(crate) fn of_packet(packet: &'a [u8]) -> Fields<'a> {
-        Fields { bytes: packet, at: HEADER }
-    }
-
-    /// Those that were encrypted.
-    pub(crate) fn of_text(text: &'a [u8]) -> Fields<'a> {
-        Fields { bytes: text, at: 0 }
-    }
-}
-
-impl<'a> Iterator for Fields<'a> {
-    type Item = Option<Field<'a>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let start = self.at;
-        let rest = self.bytes.get(start..).filter(|rest| !rest.is_empty())?;
-        let field = two(rest, 0).zip(two(rest, 2)).and_then(|(kind, length)| {
-            let length = usize::from(length);
-            let whole = length >= SHORTEST && length.is_multiple_of(4);
-            let body = rest.get(HEAD..length).filter(|_| whole)?;
-            Some(Field { kind, body, start })
-        });
-        // Behind one that is malformed nothing can be found.
-        self.at = field.map_or(self.bytes.len(), |field| start + HEAD + field.body.len());
-        Some(field)
-    }
-}
-
-/// The number of two bytes at a place.
-pub(crate) fn two(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
-}
 
 /// Appends a field; what is missing to its shortest length, or to a multiple of 4, is zeros.
 pub(crate) fn push(to: &mut Vec<u8>, kind: u16, body: &[u8]) {

@@ -41,7 +41,7 @@ pub use refusal::{Refusal, Unprotected};
 pub use session::{COOKIES, Session};
 
 /// Bytes of an NTP header.
-pub const HEADER: usize = 48;
+pub const HEADER: usize = truechimer_ntp::HEADER_LEN;
 /// Longest packet that is made here, in bytes: it goes through a tunnel's MTU of 1280 with IPv6 and
 /// UDP before it.
 pub const LONGEST: usize = 1232;

@@ -16,8 +16,8 @@ pub(crate) struct Lag {
     first: Least,
     /// Time of each further packet of the same call on average, counts.
     further: Least,
-    /// To prove a reply, counts.
-    proof: Least,
+    /// To prove a reply by each kind of proof, counts.
+    proofs: [Least; 2],
 }
 
 impl Lag {
@@ -33,14 +33,16 @@ impl Lag {
         }
     }
 
-    /// A reply was proven within `took`.
-    pub fn proven(&mut self, took: CountSpan) {
-        self.proof.add(took.0);
+    /// A reply was proven within `took`; `by_key`: by a symmetric key.
+    pub fn proven(&mut self, by_key: bool, took: CountSpan) {
+        let [by_nts, by_a_key] = &mut self.proofs;
+        if by_key { by_a_key } else { by_nts }.add(took.0);
     }
 
     /// How long it takes to prove a reply, at the least.
-    pub fn of_proof(&self) -> CountSpan {
-        CountSpan(self.proof.get().unwrap_or(0))
+    pub fn of_proof(&self, by_key: bool) -> CountSpan {
+        let [by_nts, by_a_key] = &self.proofs;
+        CountSpan(if by_key { by_a_key } else { by_nts }.get().unwrap_or(0))
     }
 
     /// How long after the reading packet `i` of a call leaves, at the least: 0 while too little is
@@ -100,6 +102,16 @@ mod tests {
         assert_eq!(lag.of(0), CountSpan(600));
         lag.clear();
         assert_eq!(lag.of(9), CountSpan(0));
+    }
+
+    #[test]
+    fn each_kind_of_proof_has_its_own_time() {
+        let mut lag = Lag::default();
+        for _ in 0..ENOUGH {
+            lag.proven(false, CountSpan(20_000));
+            lag.proven(true, CountSpan(700));
+        }
+        assert_eq!((lag.of_proof(false), lag.of_proof(true)), (CountSpan(20_000), CountSpan(700)));
     }
 
     #[test]

@@ -6,6 +6,9 @@
 //! true time covers the clock's bound. What becomes of a datagram is decided by a [`Responder`],
 //! which does no I/O; threads receive and send many of them with one system call.
 //!
+//! Those who ask for it are answered with proof: [`PageServer::prove`] by Network Time Security,
+//! [`PageServer::share`] by symmetric keys.
+//!
 //! [`Server`] serves a [`ServedClock`], for demonstrations and tests: the system clock with an
 //! offset and a skew of its own. Whoever has that value knows the served time at any moment without
 //! asking over the network, by a [`Sandwich`] between two readings of a counter, and can judge a
@@ -28,6 +31,7 @@ mod nts;
 #[cfg(not(feature = "nts"))]
 #[path = "nts/without.rs"]
 mod nts;
+mod proof;
 mod server;
 mod serving;
 mod sys;
@@ -41,7 +45,8 @@ pub use answer::{Answer, Kind, Outcome, Responder, Sent, transmit};
 pub use clock::{Sandwich, ServedClock};
 pub use limit::Rate;
 pub use load::{Load, Measured};
-pub use nts::{Nts, PORT as NTS_PORT, Settings as NtsSettings};
+pub use nts::Nts;
+pub use proof::NtsSettings;
 pub use server::{DEFAULT_STRATUM, Running, Server};
 pub use serving::{BindError, Listen, MOST_THREADS, PageServer, Serving};
 pub use tally::Tally;

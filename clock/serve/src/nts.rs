@@ -1,11 +1,9 @@
 //! Network Time Security (RFC 8915): the key exchange over TCP, and the keys that cookies are made with.
 
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -22,10 +20,9 @@ use truechimer_nts::tls::{self, Failed};
 use truechimer_nts::{Closed, Cookies, Refusal, nak};
 
 use crate::access::Access;
+use crate::proof::{NtsSettings, Proof, Protected};
 use crate::tally::Tally;
 
-/// TCP port of the key exchange.
-pub const PORT: u16 = truechimer_nts::exchange::PORT;
 /// The longest that an exchange may take.
 const LIMIT: Duration = Duration::from_secs(5);
 /// Exchanges at a time: whoever comes beyond that is turned away.
@@ -40,19 +37,6 @@ const ROTATION: Duration = Duration::from_secs(86_400);
 const NTSN: RefId = RefId(*b"NTSN");
 /// The largest file of keys, bytes.
 const MAX_FILE: u64 = 4096;
-
-/// Settings of a server that proves who it is.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Its certificate, and those between it and an authority, in PEM.
-    pub chain: PathBuf,
-    /// The key to it, in PEM.
-    pub key: PathBuf,
-    /// Where the keys of cookies are kept from start to start; `None`: clients fetch new cookies after each.
-    pub kept: Option<PathBuf>,
-    /// The port of the key exchange.
-    pub port: u16,
-}
 
 /// Keys and certificate of a server that proves who it is.
 pub struct Nts {
@@ -79,25 +63,12 @@ fn random(bytes: &mut [u8]) {
     }
 }
 
-/// Treatment of a request by its extension fields.
-#[derive(Debug)]
-pub(crate) enum Protected {
-    /// None of NTS: as any other.
-    Plain,
-    /// To be answered with this proof.
-    Opened(Opened),
-    /// To be answered with this packet: its cookie is unknown.
-    Nak(Vec<u8>),
-    /// Not to be answered.
-    Refused,
-}
-
 impl Nts {
     /// Reads certificate, key and the keys that were kept.
     ///
     /// # Errors
     /// If they cannot be used, in words for the user.
-    pub fn new(settings: &Settings) -> Result<Nts, String> {
+    pub fn new(settings: &NtsSettings) -> Result<Nts, String> {
         let server = tls::Server::new(&settings.chain, &settings.key)
             .map_err(|why| format!("NTS: {why}"))?;
         let kept = settings.kept.as_deref().map(load).transpose()?.flatten();
@@ -138,14 +109,14 @@ impl Nts {
         let Some((header, [_, ..])) = Packet::decode(request) else { return Protected::Plain };
         let cookies = self.cookies.read().unwrap_or_else(PoisonError::into_inner);
         match cookies.open(request) {
-            Ok(opened) => Protected::Opened(opened),
+            Ok(opened) => Protected::By(Proof::Nts(opened)),
             // A message authentication code, or fields of other kinds.
             Err(Closed { refusal: Refusal::Unprotected | Refusal::Malformed, .. }) => {
                 Protected::Plain
             }
             Err(Closed { nak: Some(unique), .. }) => {
                 let kiss = server::kiss(&header, receive, NTSN, Log2(0));
-                Protected::Nak(nak(&kiss.encode(), &unique))
+                Protected::Nak { packet: nak(&kiss.encode(), &unique), of_key: false }
             }
             Err(_) => Protected::Refused,
         }
@@ -270,20 +241,11 @@ fn listen(address: &SocketAddr) -> io::Result<TcpListener> {
 /// Keys that were kept; `None` if none were.
 fn load(path: &Path) -> Result<Option<Cookies>, String> {
     let say = |why: &dyn fmt::Display| format!("NTS: the keys in {}: {why}", path.display());
-    let mut bytes = Vec::new();
-    let file =
-        OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
-    let file = match file {
-        Ok(file) => file,
+    let bytes = match truechimer_config::read_secret(path, MAX_FILE) {
+        Ok(bytes) => bytes,
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
         Err(why) => return Err(say(&why)),
     };
-    let status = file.metadata().map_err(|why| say(&why))?;
-    let uid = rustix::process::geteuid().as_raw();
-    if !status.is_file() || ![0, uid].contains(&status.uid()) || status.mode() & 0o077 != 0 {
-        return Err(say(&"must be a file of this user's that nobody else can read (mode 0600)"));
-    }
-    file.take(MAX_FILE).read_to_end(&mut bytes).map_err(|why| say(&why))?;
     let cookies = Cookies::from_bytes(&bytes);
     cookies
         .map(Some)

@@ -9,12 +9,14 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use truechimer::Clock;
+use truechimer_keys::Keys;
 use truechimer_ntp::server::ServerState;
 use truechimer_time::{Count, Period, Span};
 
 use crate::answer::Responder;
 use crate::face::Face;
 use crate::nts::Nts;
+use crate::proof::Proofs;
 use crate::sys::{self, Manner};
 use crate::tally::{Counters, Tally};
 use crate::upstream::Upstream;
@@ -67,7 +69,7 @@ pub struct PageServer {
 /// State that all threads of a server have in common.
 pub(crate) struct Shared {
     pub responder: Responder,
-    pub nts: OnceLock<Arc<Nts>>,
+    pub proofs: Proofs,
     pub clock: OnceLock<Clock>,
     pub stop: AtomicBool,
     upstream: Mutex<Option<Upstream>>,
@@ -124,7 +126,7 @@ impl PageServer {
         }
         let shared = Arc::new(Shared {
             responder,
-            nts: OnceLock::new(),
+            proofs: Proofs::default(),
             clock: OnceLock::new(),
             stop: AtomicBool::new(false),
             upstream: Mutex::new(None),
@@ -140,8 +142,22 @@ impl PageServer {
     pub fn prove(mut self, nts: Nts) -> Result<PageServer, BindError> {
         let bound = nts.bind(&self.addresses);
         self.exchange = bound.map_err(|(address, why)| BindError { address, why })?;
-        let _ = self.shared.nts.set(Arc::new(nts));
+        let _ = self.shared.proofs.nts.set(Arc::new(nts));
         Ok(self)
+    }
+
+    /// Answers requests with a message authentication code by the same key, if it is one of these.
+    #[must_use]
+    pub fn share(self, keys: Keys) -> PageServer {
+        let _ = self.shared.proofs.keys.set(keys);
+        self
+    }
+
+    /// Answers those alone who ask for proof.
+    #[must_use]
+    pub fn require_proof(self) -> PageServer {
+        self.shared.proofs.required.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Where it listens.
@@ -165,7 +181,7 @@ impl PageServer {
             let thread = thread::Builder::new().name(format!("ntp-{i}"));
             serving.threads.push(thread.spawn(move || worker.run())?);
         }
-        if let Some(nts) = self.shared.nts.get().cloned() {
+        if let Some(nts) = self.shared.proofs.nts.get().cloned() {
             let (shared, listeners) = (Arc::clone(&self.shared), self.exchange);
             let thread = thread::Builder::new().name("nts".into());
             serving.threads.push(thread.spawn(move || {
@@ -220,7 +236,7 @@ impl Serving {
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         self.counters.iter().for_each(|counters| counters.add_to(&mut tally));
-        self.shared.nts.get().into_iter().for_each(|nts| nts.add_to(&mut tally));
+        self.shared.proofs.nts.get().into_iter().for_each(|nts| nts.add_to(&mut tally));
         tally
     }
 

@@ -51,10 +51,16 @@ tally! {
     version4
     /// Of those, with proof of who answers (NTS).
     nts
+    /// Of those, with a code by a symmetric key.
+    keyed
     /// Told that their cookie is unknown (NTS).
     nts_naks
     /// Dropped, as what they show is no proof (NTS).
     nts_refused
+    /// Told that their code does not fit, or its key is unknown (crypto-NAK).
+    key_naks
+    /// Dropped, as they ask for no proof.
+    unproven
     /// Exchanges of keys (NTS).
     nts_exchanges
     /// Exchanges of keys that came to nothing (NTS).

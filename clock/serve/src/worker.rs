@@ -14,11 +14,11 @@ use truechimer_ntp::{HEADER_LEN, LeapIndicator, Timestamp};
 use truechimer_stamp::{Ready, Window};
 use truechimer_time::{Count, CounterKind, Period};
 
-use crate::answer::{Kind, Outcome, Sent, transmit};
+use crate::answer::{Answer, Kind, Outcome, Sent, transmit};
 use crate::arrivals::Arrivals;
 use crate::face::{Face, stamped_by};
 use crate::lag::Lag;
-use crate::nts::{Opened, Protected};
+use crate::proof::{Proof, Protected};
 use crate::serving::Shared;
 use crate::sys::{self, BATCH, Outgoing, Received};
 use crate::tally::{Counters, add, count};
@@ -46,7 +46,7 @@ pub(crate) struct Worker {
     /// Replies that prove who made them, each with its receive timestamp, whether it is of basic mode,
     /// and the proof.
     proven: Outgoing,
-    proofs: Vec<(Timestamp, bool, Opened)>,
+    proofs: Vec<(Timestamp, bool, Proof)>,
     /// Of each packet to be sent: its receive timestamp, whether it is of basic mode, and to whom
     /// it may have to be told again.
     answers: Vec<(Timestamp, bool, Option<Sent>)>,
@@ -234,38 +234,24 @@ impl Worker {
                 }
             };
             add(&tally.unstamped, (!arrival.by_kernel).into());
-            match answer.kind {
-                Kind::Kiss => count(&tally.kissed),
-                kind => {
-                    count(&tally.answered);
-                    add(&tally.interleaved, (kind == Kind::Interleaved).into());
-                    let versions = [
-                        (1, &tally.version1),
-                        (2, &tally.version2),
-                        (3, &tally.version3),
-                        (4, &tally.version4),
-                    ];
-                    let same = versions.iter().find(|(n, _)| *n == answer.packet.version);
-                    same.into_iter().for_each(|(_, counter)| count(counter));
-                    let lost = state.leap == LeapIndicator::Unsynchronised;
-                    add(&tally.unsynchronised, lost.into());
-                }
+            let protected = shared.proofs.look(datagram.bytes, receive);
+            if matches!(protected, Protected::Plain | Protected::By(_)) {
+                count_answer(tally, &answer, state);
             }
             // A socket of one address has no other to send from.
             let via = datagram.said.via.filter(|_| place.wildcard);
             let packet = answer.packet.encode();
-            let nts = shared.nts.get();
-            match nts.map_or(Protected::Plain, |nts| nts.look(datagram.bytes, receive)) {
+            match protected {
                 Protected::Plain => {}
-                Protected::Opened(opened) => {
-                    count(&tally.nts);
+                Protected::By(proof) => {
+                    count(if matches!(proof, Proof::Nts(_)) { &tally.nts } else { &tally.keyed });
                     self.proven.push(packet, &from, via, false);
                     let basic = answer.kind == Kind::Basic;
-                    self.proofs.push((answer.packet.receive_timestamp, basic, opened));
+                    self.proofs.push((answer.packet.receive_timestamp, basic, proof));
                     continue;
                 }
-                Protected::Nak(packet) => {
-                    count(&tally.nts_naks);
+                Protected::Nak { packet, of_key } => {
+                    count(if of_key { &tally.key_naks } else { &tally.nts_naks });
                     let i = self.outgoing.len();
                     self.outgoing.push(answer.packet.encode(), &from, via, false);
                     self.outgoing.replace(i, &packet);
@@ -274,6 +260,10 @@ impl Worker {
                 }
                 Protected::Refused => {
                     count(&tally.nts_refused);
+                    continue;
+                }
+                Protected::Lacking => {
+                    count(&tally.unproven);
                     continue;
                 }
             }
@@ -333,19 +323,19 @@ impl Worker {
     /// Reads the clock for each reply that is to be proven, puts that into it, proves it and sends it.
     fn send_proven(&mut self, i: usize, face: &Face) {
         let Some(place) = self.sockets.get(i) else { return };
-        let Some(nts) = self.shared.nts.get() else { return };
-        for (i, (receive, basic, opened)) in self.proofs.iter().enumerate() {
+        for (i, (receive, basic, proof)) in self.proofs.iter().enumerate() {
             let counter = self.arrivals.counter();
             let read = counter.read();
-            let ready = read + self.lag.of_proof();
+            let by_key = matches!(proof, Proof::Key(_));
+            let ready = read + self.lag.of_proof(by_key);
             if *basic {
                 let at = face.timestamp(ready + self.lag.of(0));
                 self.proven.set_transmit(i, transmit(at, *receive));
             }
             let Some(header) = self.proven.header(i) else { return };
-            let packet = nts.protect(header, opened);
+            let packet = self.shared.proofs.protect(header, proof);
             self.proven.replace(i, &packet);
-            self.lag.proven(counter.read() - read);
+            self.lag.proven(by_key, counter.read() - read);
             // It must not leave before it says so: that was the least of late, and no promise.
             // Nor need it wait for a counter that went back.
             let early = |now: Count| now.at_or_after(read) && !now.at_or_after(ready);
@@ -390,6 +380,19 @@ impl Worker {
             }
         }
     }
+}
+
+fn count_answer(tally: &Counters, answer: &Answer, state: &ServerState) {
+    if answer.kind == Kind::Kiss {
+        return count(&tally.kissed);
+    }
+    count(&tally.answered);
+    add(&tally.interleaved, (answer.kind == Kind::Interleaved).into());
+    let versions =
+        [(1, &tally.version1), (2, &tally.version2), (3, &tally.version3), (4, &tally.version4)];
+    let same = versions.iter().find(|(n, _)| *n == answer.packet.version);
+    same.into_iter().for_each(|(_, counter)| count(counter));
+    add(&tally.unsynchronised, (state.leap == LeapIndicator::Unsynchronised).into());
 }
 
 /// A count of nanoseconds since `origin`.

@@ -41,5 +41,5 @@ pub use nearest::nearest;
 pub use place::Place;
 pub use problem::{ConfigError, Problem};
 pub use reader::{DeTable, DeValue, Reader, Table, Value, parse, whole};
-pub use text::{printable, read, read_own};
+pub use text::{printable, read, read_own, read_secret};
 pub use unnamed::unnamed;

@@ -23,12 +23,29 @@ pub fn read(path: &Path, limit: u64) -> io::Result<String> {
 /// # Errors
 /// Like [`read`], and if it is a symbolic link or another user's.
 pub fn read_own(path: &Path, limit: u64) -> io::Result<String> {
+    text(&own(path)?, limit)
+}
+
+/// Reads, like [`read_own`], a file of secrets, as bytes: its group may read it, and others nothing.
+///
+/// # Errors
+/// Like [`read_own`], and if more is permitted to the group or to others.
+pub fn read_secret(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = own(path)?;
+    if file.metadata()?.mode() & 0o037 != 0 {
+        let why = "others may read or change it: chmod 600, or 640 for its group to read it";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    bytes(&file, limit)
+}
+
+fn own(path: &Path) -> io::Result<File> {
     let file = open(path, OFlags::NOFOLLOW).map_err(|why| match Errno::from_io_error(&why) {
         Some(Errno::LOOP) => io::Error::other("it is a symbolic link, which is not followed here"),
         _ => why,
     })?;
     match file.metadata()?.uid() {
-        uid if uid == geteuid().as_raw() || uid == 0 => text(&file, limit),
+        uid if uid == geteuid().as_raw() || uid == 0 => Ok(file),
         _ => Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's")),
     }
 }
@@ -40,15 +57,22 @@ fn open(path: &Path, flags: OFlags) -> io::Result<File> {
 }
 
 fn text(file: &File, limit: u64) -> io::Result<String> {
-    if !file.metadata()?.is_file() {
+    String::from_utf8(bytes(file, limit)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not text in UTF-8"))
+}
+
+fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let status = file.metadata()?;
+    if !status.is_file() {
         return Err(io::Error::other("is not a regular file"));
     }
-    let mut text = String::new();
-    file.take(limit.saturating_add(1)).read_to_string(&mut text)?;
-    if text.len() as u64 > limit {
+    // All at once, so that no copies of a secret are left behind by a buffer that grew.
+    let mut bytes = Vec::with_capacity(usize::try_from(status.len().min(limit)).unwrap_or(0) + 2);
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
         return Err(io::Error::other(format!("is larger than {limit} bytes")));
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// A text of others as it can be shown: no control characters, and not too long.
@@ -69,6 +93,7 @@ mod tests {
 
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn only_small_regular_text_is_read() {
@@ -88,6 +113,12 @@ mod tests {
         assert_eq!(read_own(&path, 9).unwrap(), "123456789");
         let refused = read_own(&link, 9).unwrap_err().to_string();
         assert!(refused.contains("symbolic link"), "{refused}");
+        for (mode, secret) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let read = read_secret(&path, 9);
+            assert_eq!(read.is_ok(), secret, "{mode:o}: {read:?}");
+        }
+        assert!(read_secret(&link, 9).unwrap_err().to_string().contains("symbolic link"));
         fs::remove_file(&link).unwrap();
         fs::remove_file(&path).unwrap();
         for special in ["/", "/dev/null"] {

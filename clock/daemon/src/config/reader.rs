@@ -5,12 +5,14 @@ use truechimer_config::{
     ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
 };
 use truechimer_engine::{
-    Asymmetry, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig, SourceConfig, StepPolicy,
+    Asymmetry, Authentication, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig, SourceConfig,
+    StepPolicy,
 };
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 use super::Settings;
+use super::authentication::{Proof, authorities};
 use super::duration;
 use super::host::host_and_port;
 use super::ptp;
@@ -39,6 +41,7 @@ const TOP: &[&str] = &[
     "replay-log",
     "state",
     "sock-out",
+    "key-file",
     "leap-file",
     "max-wander-ppm",
     "accept-step-after",
@@ -60,6 +63,7 @@ const SOURCE: &[&str] = &[
     "burst",
     "noselect",
     "nts",
+    "key",
     "asymmetry",
     "asymmetry-error",
     "pps",
@@ -81,7 +85,7 @@ const SOURCE: &[&str] = &[
 ];
 /// Which of a source's keys are for a server.
 pub(super) const OF_SERVER: &[&str] =
-    &["host", "poll", "burst", "noselect", "nts", "asymmetry", "asymmetry-error"];
+    &["host", "poll", "burst", "noselect", "nts", "key", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
 const METRICS: &[&str] = &["listen"];
@@ -112,8 +116,8 @@ const FOREIGN: [(&[&str], &str); 21] = [
          file of authorities",
     ),
     (
-        &["key", "keys", "keyfile", "autokey"],
-        "there are no symmetric keys here: a server that has NTS proves itself with nts = true",
+        &["key", "keys", "keyfile", "trustedkey", "autokey"],
+        "the file of symmetric keys is `key-file`, at the top, and `key` in [[source]] has a key's number",
     ),
     (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
     (
@@ -197,6 +201,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 Some(_) => reader.wrong("sock-out", value, "must begin with /"),
                 None => {}
             },
+            "key-file" => match reader.path("key-file", value) {
+                Some(path) if path.is_absolute() => settings.key_file = Some(path),
+                Some(_) => reader.wrong("key-file", value, "must begin with /"),
+                None => {}
+            },
             "leap-file" => settings.leap_file = reader.place("leap-file", value),
             "max-wander-ppm" => {
                 if let Some(rate) = max_wander(reader, value) {
@@ -235,7 +244,7 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     settings.engine.likely_doubt = doubt;
                 }
             }
-            "source" => sources(reader, value, settings),
+            "source" => sources(reader, value, settings, table.contains_key("key-file")),
             "system-clock" => match value.get_ref().as_table() {
                 Some(table) => system_clock(reader, table, settings),
                 None => reader.problem(
@@ -250,7 +259,7 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 }
             },
             "nts" => match value.get_ref().as_table() {
-                Some(table) => settings.nts_ca = nts(reader, table),
+                Some(table) => settings.nts_ca = authorities(reader, table),
                 None => reader.problem(value.span().start, "`nts` must be a table: write [nts]"),
             },
             "audit" => match value.get_ref().as_table() {
@@ -347,22 +356,6 @@ fn metrics(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Listen> {
     listen
 }
 
-/// Authorities of servers that prove who they are, if not those of the system.
-fn nts(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<std::path::PathBuf> {
-    let mut authorities = None;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "ca" => match reader.path("ca", value) {
-                Some(path) if path.is_absolute() => authorities = Some(path),
-                Some(_) => reader.wrong("ca", value, "must begin with /"),
-                None => {}
-            },
-            other => unknown(reader, other, key.span().start, TABLES[6]),
-        }
-    }
-    authorities
-}
-
 /// The record for `truechimer audit`, if one is wanted.
 fn audit(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<audit::Wanted> {
     use audit::Wanted;
@@ -419,7 +412,12 @@ fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Set
     }
 }
 
-fn sources(reader: &mut Reader<'_>, value: &Value<'_>, settings: &mut Settings) {
+fn sources(
+    reader: &mut Reader<'_>,
+    value: &Value<'_>,
+    settings: &mut Settings,
+    has_key_file: bool,
+) {
     let mut sources: Vec<(SourceConfig, usize)> = Vec::new();
     let mut refclocks: Vec<(RefClockConfig, usize)> = Vec::new();
     for (at, table) in reader.tables("source", value) {
@@ -438,6 +436,11 @@ fn sources(reader: &mut Reader<'_>, value: &Value<'_>, settings: &mut Settings) 
             Some((_, first)) => twice(reader, &source.name(), at, *first),
             None => sources.push((source, at)),
         }
+    }
+    let by_key = sources.iter().find(|(source, _)| source.authentication.key().is_some());
+    if let (Some((_, at)), false) = (by_key, has_key_file) {
+        let text = "`key` takes a file of keys: add key-file = \"/etc/truechimer.keys\" at the top";
+        reader.problem(*at, text);
     }
     if let Some((_, at)) = sources.first()
         && sources.iter().all(|(source, _)| source.no_select)
@@ -498,6 +501,7 @@ pub(super) fn span(
 fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<SourceConfig> {
     let mut source = SourceConfig::new("");
     let (mut named, mut port) = (false, None);
+    let mut proof = Proof::default();
     let mut declared = (None, None);
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -522,7 +526,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
             "noselect" => {
                 source.no_select = reader.boolean("noselect", value).unwrap_or(source.no_select);
             }
-            "nts" => source.nts = reader.boolean("nts", value).unwrap_or(source.nts),
+            name @ ("nts" | "key") => proof.take(reader, name, value),
             "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
             other if OF_REFCLOCK.contains(&other) => reader.problem(
                 key.span().start,
@@ -538,7 +542,9 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
         }
     }
     source.asymmetry = declared_asymmetry(reader, table, at, declared);
-    source.port = port.unwrap_or(if source.nts { NTS_PORT } else { NTP_PORT });
+    source.authentication = proof.kind(reader);
+    let exchange = source.authentication == Authentication::Nts;
+    source.port = port.unwrap_or(if exchange { NTS_PORT } else { NTP_PORT });
     if !named {
         reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
     }

@@ -4,7 +4,9 @@ use super::*;
 use proptest::prelude::*;
 use truechimer_clockbound::Layout;
 use truechimer_config::Problem;
-use truechimer_engine::{Asymmetry, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy};
+use truechimer_engine::{
+    Asymmetry, Authentication, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy,
+};
 use truechimer_time::{Rate, Span};
 
 fn ppm(text: &str) -> Rate {
@@ -16,9 +18,21 @@ fn a_server_that_proves_itself_has_another_port_unless_it_is_given() {
     let text = "source = [{ host = \"a\", nts = true }, { host = \"a:9\", nts = true }, { host = \"a\" }]\n\
                 [nts]\nca = \"/ca.pem\"";
     let settings = parse(text, "t").unwrap();
-    let ports: Vec<_> = settings.engine.sources.iter().map(|s| (s.nts, s.port)).collect();
+    let nts = Authentication::Nts;
+    let ports: Vec<_> =
+        settings.engine.sources.iter().map(|s| (s.authentication == nts, s.port)).collect();
     assert_eq!(ports, [(true, 4460), (true, 9), (false, 123)]);
     assert_eq!(settings.nts_ca, Some(PathBuf::from("/ca.pem")));
+}
+
+#[test]
+fn a_symmetric_key_leaves_the_port_as_it_is() {
+    let text = "key-file = \"/k\"\nsource = [{ host = \"a\", key = 5 }, { host = \"b:9\", key = 4294967295 }]";
+    let settings = parse(text, "t").unwrap();
+    let sources = settings.engine.sources.iter();
+    let found: Vec<_> = sources.map(|s| (s.authentication.key(), s.port)).collect();
+    assert_eq!(found, [(Some(5), 123), (Some(u32::MAX), 9)]);
+    assert_eq!(settings.key_file, Some(PathBuf::from("/k")));
 }
 
 #[test]
@@ -73,6 +87,7 @@ fn everything_can_be_set() {
         Settings {
             file: None,
             nts_ca: None,
+            key_file: None,
             sandbox: true,
             engine: Config {
                 sources: vec![first, SourceConfig::new("::1"), watched],
@@ -215,16 +230,34 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "t:4: `ca` = \"own.pem\": must begin with /",
         ),
         (
+            "[[source]]\nhost = \"a\"\nkey = 5",
+            "t:1: `key` takes a file of keys: add key-file = \"/etc/truechimer.keys\" at the top",
+        ),
+        (
+            "key-file = \"/k\"\n[[source]]\nhost = \"a\"\nkey = 5\nnts = true",
+            "t:4: `nts` and `key` are two proofs: remove one of them",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nkey = 0",
+            "t:3: `key` = 0: must be the number of a key, 1 to 4294967295",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nkey = \"x\"",
+            "t:3: `key` = \"x\": must be the number of a key",
+        ),
+        ("key-file = \"k\"", "t:1: `key-file` = \"k\": must begin with /"),
+        (
+            "keyfile = \"/k\"",
+            "t:1: unknown key `keyfile`; the file of symmetric keys is `key-file`",
+        ),
+        (
             "[[source]]\nhost = \"a\"\nport = 1123",
             "t:3: unknown key `port`; it stands behind the host: host = \"ntp.example.org:123\"",
         ),
         ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
         ("[[source]]\nhost = \"a\"\nprefer = true", "`prefer`; no source has more weight than"),
         ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
-        (
-            "[[source]]\nhost = \"a\"\nkey = 1",
-            "t:3: unknown key `key`; there are no symmetric keys here",
-        ),
+        ("key = 1", "t:1: unknown key `key`; the file of symmetric keys is `key-file`, at the top"),
         ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
         ("[[source]]\nmode = \"pool\"", "t:2: unknown key `mode`; every [[source]] is one server"),
         ("[Time]\nNTP = \"a\"", "t:1: unknown key `Time`; a server is [[source]]"),

@@ -1,11 +1,12 @@
 //! Actions that the engine wants done.
 
 use truechimer_counter::Counter;
-use truechimer_engine::{Action, Event, Level, PtpAction, SourceId, Steer};
+use truechimer_engine::{Action, Authentication, Event, Level, PtpAction, SourceId, Steer};
 use truechimer_timehands::Hand;
 
 use super::{CHORES, Daemon, has_counts};
 use crate::clockbound::ClockBound;
+use crate::proof::Prepared;
 use crate::replay;
 use crate::resolve::Found;
 
@@ -25,9 +26,11 @@ impl Daemon<'_> {
 
     pub(super) fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Resolve { source, host, port, nts } => self.resolve(source, (&host, port), nts),
+            Action::Resolve { source, host, port, authentication } => {
+                self.resolve(source, (&host, port), authentication);
+            }
             Action::Send { source, to, packet } => {
-                let event = match self.nts.protect(source, &packet) {
+                let event = match self.proofs.protect(source, &packet) {
                     Ok(packet) => self.net.send(source, &to, &packet),
                     Err(error) => Some(Event::Unprotected { source, error }),
                 };
@@ -44,7 +47,7 @@ impl Daemon<'_> {
             }
             Action::Close { source } => {
                 self.net.close(source);
-                self.nts.close(source);
+                self.proofs.close(source);
                 self.ptp.close(source);
                 self.refclocks.close(source);
             }
@@ -68,23 +71,18 @@ impl Daemon<'_> {
         }
     }
 
-    /// Looks a server up; one that is to prove itself, by an exchange of keys, unless those of the daemon
-    /// before will do.
-    pub(super) fn resolve(&mut self, source: SourceId, (host, port): (&str, u16), nts: bool) {
-        let answer = if !nts {
-            self.nts.close(source);
-            self.resolver.begin(source, (host, port), None)
-        } else if let Some(kept) = self.nts.kept(host, port) {
-            Some((source, Ok(kept)))
-        } else {
-            match self.nts.exchange() {
-                Ok(exchange) => self.resolver.begin(source, (host, port), Some(exchange)),
-                Err(why) => Some((source, Err(why))),
-            }
+    /// Looks a server up, and gets the keys of one that is to prove itself.
+    pub(super) fn resolve(
+        &mut self,
+        source: SourceId,
+        place: (&str, u16),
+        authentication: Authentication,
+    ) {
+        let answer = match self.proofs.prepare(source, place, authentication) {
+            Ok(Prepared::Ask(exchange)) => self.resolver.begin(source, place, exchange),
+            Ok(Prepared::Known(found)) => Some((source, Ok(*found))),
+            Err(why) => Some((source, Err(why))),
         };
-        if nts {
-            self.nts.expect(source);
-        }
         if let Some((source, found)) = answer {
             self.found(source, found);
         }
@@ -93,7 +91,7 @@ impl Daemon<'_> {
     pub(super) fn found(&mut self, source: SourceId, found: Result<Found, String>) {
         let result = found.map(|found| {
             if let Some(session) = found.session {
-                self.nts.begin(source, session);
+                self.proofs.begin(source, session);
             }
             found.addresses
         });

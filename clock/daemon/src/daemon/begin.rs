@@ -20,7 +20,7 @@ use crate::control::Server;
 use crate::host::Host;
 use crate::hypervisor::Hypervisor;
 use crate::net::Net;
-use crate::nts::Nts;
+use crate::proof::Proofs;
 use crate::ptp::PtpPorts;
 use crate::refclocks::RefClocks;
 use crate::resolve::Resolver;
@@ -116,7 +116,7 @@ impl<'n> Daemon<'n> {
         system_clock.configure(settings.engine.discipline);
         let started = start.at;
         let (engine, actions) = Engine::new(settings.engine.clone(), start);
-        let nts = Nts::new(&settings, state.path());
+        let proofs = Proofs::new(&settings, state.path());
         let mut daemon = Daemon {
             notes,
             counter,
@@ -129,7 +129,7 @@ impl<'n> Daemon<'n> {
             host: Host::new(counter, nominal.period, lapses),
             clock_set: ClockSet::watch(),
             net: Net::new(counter, nominal.period, resolution),
-            nts,
+            proofs,
             ptp: PtpPorts::new(counter, nominal.period, resolution),
             refclocks: RefClocks::new(counter, nominal.period, resolution),
             resolver: Resolver::new(),

@@ -77,8 +77,9 @@ impl Daemon<'_> {
         }
         let difference = audit::difference(&self.settings.engine, &new.engine);
         self.record(Kind::Configuration, |_| format!("read again: {difference}"));
-        self.nts.configure(&new);
+        self.proofs.configure(&new);
         self.settings.nts_ca = new.nts_ca;
+        self.settings.key_file = new.key_file;
         self.settings.leap_file = new.leap_file;
         self.settings.engine = new.engine;
         if let Some(pages) = &mut self.clockbound {
@@ -88,7 +89,7 @@ impl Daemon<'_> {
         let state = Keeping::at(&self.settings.state, self.page.path(), &self.settings.engine);
         if self.state != state {
             self.state = state;
-            self.nts.keep_beside(self.state.path());
+            self.proofs.keep_beside(self.state.path());
             // Nothing is in the new place yet.
             (self.kept.0, self.kept.1, self.retry) = (false, Vec::new(), Retry::None);
             let (level, text) = self.state.note();
@@ -163,7 +164,7 @@ impl Daemon<'_> {
         self.tell_clockbound();
         self.tell_next(now);
         self.save();
-        if let Some(why) = self.nts.save() {
+        if let Some(why) = self.proofs.save() {
             self.note(Level::Warning, &why);
         }
         if let Some(log) = &mut self.log {

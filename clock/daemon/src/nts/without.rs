@@ -1,9 +1,9 @@
-//! A daemon that was built without Network Time Security: servers that are to prove who they are have no
+//! A daemon that was built without Network Time Security: servers that are to prove who they are by it have no
 //! keys, and so nothing is asked of them.
 
 use std::path::Path;
 
-use truechimer_engine::{Event, SourceId};
+use truechimer_keys::HEADER_LEN;
 
 use crate::config::Settings;
 use crate::resolve::Found;
@@ -13,6 +13,16 @@ const WITHOUT: &str = "this program was built without NTS";
 /// Keys that nobody has.
 #[derive(Debug)]
 pub(crate) enum Session {}
+
+impl Session {
+    pub(crate) fn protect(&mut self, _: &[u8; HEADER_LEN]) -> Result<Vec<u8>, String> {
+        match *self {}
+    }
+
+    pub(crate) fn accept(&mut self, _: &[u8]) -> Result<[u8; HEADER_LEN], String> {
+        match *self {}
+    }
+}
 
 /// An exchange that nobody makes.
 #[derive(Debug)]
@@ -35,9 +45,9 @@ impl Nts {
 
     pub(crate) fn configure(&mut self, _: &Settings) {}
 
-    pub(crate) fn expect(&mut self, _: SourceId) {}
-
-    pub(crate) fn close(&mut self, _: SourceId) {}
+    pub(crate) fn fits(&self, session: &Session) -> bool {
+        match *session {}
+    }
 
     pub(crate) fn kept(&mut self, _: &str, _: u16) -> Option<Found> {
         None
@@ -47,20 +57,9 @@ impl Nts {
         Err(WITHOUT.into())
     }
 
-    pub(crate) fn begin(&mut self, _: SourceId, session: Session) {
-        match session {}
-    }
-
-    pub(crate) fn protect(&mut self, _: SourceId, header: &[u8; 48]) -> Result<Vec<u8>, String> {
-        // A source that has no keys has no address either, and is never sent anything.
-        Ok(header.to_vec())
-    }
-
-    pub(crate) fn check(&mut self, _: &mut Event) {}
-
     pub(crate) fn keep_beside(&mut self, _: Option<&Path>) {}
 
-    pub(crate) fn save(&self) -> Option<String> {
+    pub(crate) fn save<'a>(&self, _: impl Iterator<Item = &'a Session>) -> Option<String> {
         None
     }
 }

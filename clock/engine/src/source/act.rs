@@ -11,6 +11,7 @@ use truechimer_time::Count;
 
 use super::Source;
 use super::schedule::{CHANCE, Due, MISSES_PER_ADDRESS, Plan};
+use crate::authentication::Authentication;
 use crate::config::SourceConfig;
 use crate::event::{Action, Level};
 use crate::hold_off;
@@ -29,8 +30,9 @@ impl Source {
         match self.schedule.due(at) {
             Some(Due::LookUp) => {
                 self.schedule.plan = Plan::Resolving;
-                let SourceConfig { host, port, nts, .. } = self.config.clone();
-                actions.push(Action::Resolve { source: self.peer.id, host, port, nts });
+                let SourceConfig { host, port, authentication, .. } = self.config.clone();
+                let source = self.peer.id;
+                actions.push(Action::Resolve { source, host, port, authentication });
             }
             Some(Due::Poll) => self.poll(at, random, actions),
             Some(Due::Leave) => self.turned_away(at, random),
@@ -169,7 +171,11 @@ impl Source {
         };
         self.schedule.silence = self.schedule.silence.max(CHANCE);
         self.schedule.is_not_awaited();
-        let doing = if self.config.nts { "no keys from" } else { "cannot look up" };
+        let doing = match self.config.authentication {
+            Authentication::None => "cannot look up",
+            Authentication::Nts => "no keys from",
+            Authentication::Key(_) => "no key for",
+        };
         let trouble = format!("{doing} {}: {failure}", self.config.host);
         self.peer.trouble = Some(trouble.into());
         self.peer.tally.refuse("unresolvable");

@@ -47,7 +47,7 @@ impl Source {
         }
         SourceReport {
             address: self.address(),
-            nts: self.config.nts,
+            authentication: self.config.authentication,
             poll: self.schedule.interval(),
             retry: self.schedule.retry().map(|due| filter.span(due - at).max(Span::ZERO)),
             stratum: reply.map(|r| r.stratum),
@@ -68,7 +68,7 @@ impl Source {
         if self.schedule.is_refused() {
             Some(Cause::KissCode)
         } else if self.resolver.has_failed() && self.address().is_none() {
-            Some(if self.config.nts { Cause::NoKeys } else { Cause::NoAddress })
+            Some(if self.config.authenticated() { Cause::NoKeys } else { Cause::NoAddress })
         } else {
             (self.schedule.silence > 0).then_some(Cause::NoReply)
         }

@@ -1,6 +1,6 @@
 //! Sources that lie, refuse, are silent or are the same: who is believed, and what is said of it.
 
-use truechimer_engine::{Config, Event, ReasonKind, SourceStatus, Steer};
+use truechimer_engine::{Authentication, Config, Event, ReasonKind, SourceStatus, Steer};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leaps, Span};
 use truechimer_timehands::Status;
@@ -544,9 +544,16 @@ fn whoever_is_not_used_says_why_in_one_word() {
 /// then less and less often; what proves nothing does nothing.
 #[test]
 fn keys_that_are_of_no_use_are_fetched_anew_with_patience() {
+    for authentication in [Authentication::Nts, Authentication::Key(5)] {
+        fetched_anew_with_patience(authentication);
+    }
+}
+
+fn fetched_anew_with_patience(authentication: Authentication) {
     let mut world = World::new(&["s1"], start());
     let mut proven = config(&["s1"]);
-    proven.sources[0].nts = true;
+    proven.sources[0].authentication = authentication;
+    assert!(proven.sources[0].authenticated());
     world.event(Event::Configure(proven));
     world.run(60);
     let source = *world.hosts.keys().last().unwrap();
@@ -557,6 +564,7 @@ fn keys_that_are_of_no_use_are_fetched_anew_with_patience() {
     let after = world.engine.report(world.now);
     assert_eq!(after.sources[0].refused["unauthentic"], 100);
     assert_eq!(after.hand, before.hand);
+    assert_eq!(after.sources[0].authentication, authentication);
     assert_eq!(after.sources[0].trouble, None, "anybody can send these");
     // Keys are there for the asking, and none of them is any good.
     world.server("s1").up = false;

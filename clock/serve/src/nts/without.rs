@@ -2,29 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use truechimer_ntp::{HEADER_LEN, Timestamp};
 
 use crate::access::Access;
+use crate::proof::{NtsSettings, Protected};
 use crate::tally::Tally;
-
-/// TCP port of the key exchange.
-pub const PORT: u16 = 4460;
-
-/// Settings of a server that proves who it is.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Its certificate, and those between it and an authority, in PEM.
-    pub chain: PathBuf,
-    /// The key to it, in PEM.
-    pub key: PathBuf,
-    /// Where the keys of cookies are kept from start to start.
-    pub kept: Option<PathBuf>,
-    /// The port of the key exchange.
-    pub port: u16,
-}
 
 /// Keys and certificate of a server that proves who it is, which nobody has here.
 #[derive(Debug)]
@@ -34,21 +18,12 @@ pub enum Nts {}
 #[derive(Debug)]
 pub(crate) enum Opened {}
 
-#[derive(Debug)]
-#[allow(dead_code)] // as the other has them
-pub(crate) enum Protected {
-    Plain,
-    Opened(Opened),
-    Nak(Vec<u8>),
-    Refused,
-}
-
 impl Nts {
     /// Says that there is none.
     ///
     /// # Errors
     /// Always.
-    pub fn new(_: &Settings) -> Result<Nts, String> {
+    pub fn new(_: &NtsSettings) -> Result<Nts, String> {
         Err("this program was built without NTS".into())
     }
 

@@ -17,28 +17,28 @@ use truechimer_testbed::watch::Watch;
 use crate::number;
 
 /// A server whose answers are made up by a function of the request.
-struct Server {
-    address: SocketAddr,
+pub struct Server {
+    pub address: SocketAddr,
     asked: Arc<AtomicU64>,
     socket: UdpSocket,
 }
 
 /// Where an answer goes: the server's own socket, one of another port, the client.
-struct Client<'a> {
+pub struct Client<'a> {
     own: &'a UdpSocket,
     other: &'a UdpSocket,
     address: SocketAddr,
 }
 
 impl Client<'_> {
-    fn send(&self, bytes: &[u8]) {
+    pub fn send(&self, bytes: &[u8]) {
         // The client may have closed its socket already.
         let _ = self.own.send_to(bytes, self.address);
     }
 }
 
 impl Server {
-    fn start(mut answer: impl FnMut(&[u8], &Client<'_>) + Send + 'static) -> Server {
+    pub fn start(mut answer: impl FnMut(&[u8], &Client<'_>) + Send + 'static) -> Server {
         let own = UdpSocket::bind("127.0.0.1:0").unwrap();
         let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         let asked = Arc::new(AtomicU64::new(0));
@@ -60,7 +60,7 @@ impl Server {
         server
     }
 
-    fn asked(&self) -> u64 {
+    pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 }
@@ -82,7 +82,7 @@ const RECEIVE: usize = 32;
 const TRANSMIT: usize = 40;
 
 /// Answer of an honest server of stratum 2 if it were ahead of the truth by so much.
-fn reply(request: &[u8], ahead: Duration) -> [u8; 48] {
+pub fn reply(request: &[u8], ahead: Duration) -> [u8; 48] {
     let now = Truth::host().now_ns() as u128 + ahead.as_nanos();
     let seconds = (now / 1_000_000_000) as u64 + 2_208_988_800;
     let fraction = ((now % 1_000_000_000) << 32) / 1_000_000_000;

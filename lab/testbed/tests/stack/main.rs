@@ -17,6 +17,7 @@ mod creep;
 mod embedded;
 mod follow;
 mod hostile;
+mod keys;
 mod life;
 mod metrics;
 mod moved;

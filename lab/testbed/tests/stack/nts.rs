@@ -1,4 +1,4 @@
-//! Servers that prove who they are (NTS, RFC 8915): chronyd as the server.
+//! Servers that prove who they are (NTS, RFC 8915): chronyd and ntpd (ntpsec) at the other end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use truechimer_testbed::certificates::Certificates;
 use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{Daemon, SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
-use truechimer_testbed::namespace::Pair;
+use truechimer_testbed::namespace::{CLIENT, Pair};
 use truechimer_testbed::process::Signal;
 use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 
 use crate::number;
-use crate::serve::{Chain, Client};
+use crate::serve::{Chain, Client, ntpd, ntpd_follows};
 
 /// Lines for a chronyd that serves NTS, and keeps its keys in a folder.
 fn served(by: &Certificates, keys: &Path, more: &str) -> String {
@@ -59,7 +59,7 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     watch.run(Duration::from_secs(20));
     println!("{}", watch.summary());
     let source = daemon.source();
-    assert_eq!(source["nts"], true, "{source:#}");
+    assert_eq!(source["authentication"], "nts", "{source:#}");
     assert!(number(&source, "accepted") > 5, "{source:#}");
     assert_eq!(number(&source, "timeouts"), 0, "{source:#}");
     assert_eq!(source["address"], "192.0.2.1:123", "{source:#}");
@@ -168,6 +168,45 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     let refused = &source["refused"];
     assert!(refused["unauthentic"].is_null() && refused["unprotected"].is_null(), "{source:#}");
     chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    let tally = chain.ends();
+    assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
+}
+
+/// ntpd follows our server with proof, and proves itself to a daemon of ours.
+#[test]
+fn ntpd_and_we_prove_ourselves_to_one_another() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(ours) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let Some(theirs) = or_skip(Certificates::make(&dir, "theirs", "192.0.2.2")) else { return };
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (certificate, key) = (path(&ours.certificate), path(&ours.key));
+    let options = ["--allow", "192.0.2.0/24", "--nts-cert", &certificate, "--nts-key", &key];
+    let mut chain = Chain::start(&net.server, &dir, &options);
+    let Certificates { certificate, key, .. } = &theirs;
+    let lines = format!(
+        "nts enable\nnts cert {}\nnts key {}\nnts cookie {}\n\
+         server 192.0.2.1 nts ca {} iburst minpoll 3 maxpoll 3\n",
+        certificate.display(),
+        key.display(),
+        dir.join("cookie-keys").display(),
+        ours.authority.display()
+    );
+    let Some(mut process) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
+    ntpd_follows(&net.client, &mut process);
+    let sections = proven(&CLIENT.to_string(), &theirs.authority);
+    let setup = Setup {
+        name: "follower",
+        network: Some(&net.server),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let source = daemon.source_when(|source| source["accepted"].as_i64() > Some(5));
+    assert_eq!(source["authentication"], "nts", "{source:#}");
+    assert_eq!(source["refused"].as_object().map(serde_json::Map::len), Some(0), "{source:#}");
+    ends(&mut daemon);
     let tally = chain.ends();
     assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
 }

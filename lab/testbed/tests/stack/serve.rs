@@ -50,10 +50,11 @@ impl Chain {
         Chain { daemon, _source: source, server }
     }
 
-    /// Ends the server and starts another one.
-    pub fn restart(&mut self, network: &Namespace, dir: &temp::Dir, options: &[&str]) {
-        self.ends();
+    /// Ends the server and starts another one; what the former said.
+    pub fn restart(&mut self, network: &Namespace, dir: &temp::Dir, options: &[&str]) -> String {
+        let said = self.ends();
         self.server = served(network, dir, &self.daemon, options);
+        said
     }
 
     /// Ends the server; what it said.
@@ -74,7 +75,7 @@ fn served(network: &Namespace, dir: &temp::Dir, daemon: &Daemon, options: &[&str
 }
 
 /// Asks a server from within `network`; the last word if it does not answer for a while.
-fn ask(network: &Namespace, address: IpAddr) -> Result<Value, String> {
+pub fn ask(network: &Namespace, address: IpAddr) -> Result<Value, String> {
     let end = Instant::now() + Duration::from_secs(5);
     loop {
         let mut command = network.command(binary::testbed());
@@ -217,26 +218,31 @@ fn chronyd_follows_our_clock_within_the_bound() {
 #[test]
 fn ntpd_accepts_our_clock() {
     let Some(net) = or_skip(Pair::new()) else { return };
-    let ntpd = binary::system("ntpd");
-    let there = Command::new(&ntpd).arg("--version").output();
-    let Some(_) =
-        or_skip(there.map_err(|error| Lacking(format!("ntpd (package ntpsec): {error}"))))
-    else {
-        return;
-    };
     let dir = temp::Dir::new();
     let _chain = Chain::start(&net.server, &dir, &["--allow", &CLIENT.to_string()]);
+    let lines = format!("server {SERVER} iburst minpoll 3 maxpoll 3\n");
+    let Some(mut client) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
+    ntpd_follows(&net.client, &mut client);
+}
+
+/// ntpsec's ntpd with this configuration, if it is installed. (The clock it may not touch, so that
+/// its own time stays what it was.)
+pub fn ntpd(network: &Namespace, dir: &temp::Dir, lines: &str) -> Result<Process, Lacking> {
+    let ntpd = binary::system("ntpd");
+    let there = Command::new(&ntpd).arg("--version").output();
+    there.map_err(|error| Lacking(format!("ntpd (package ntpsec): {error}")))?;
     let configuration = dir.join("ntp.conf");
-    std::fs::write(&configuration, format!("server {SERVER} iburst minpoll 3 maxpoll 3\n"))
-        .expect("the configuration can be written");
-    let mut command = net.client.command(ntpd);
+    std::fs::write(&configuration, lines).expect("the configuration can be written");
+    let mut command = network.command(ntpd);
     command.arg("-n").arg("-c").arg(&configuration).arg("-p").arg(dir.join("ntpd.pid"));
-    let mut client = Process::start(command, &dir.join("ntpd.log"));
-    // It names us once it follows us: its stratum is ours + 1. (The clock it may not touch, so that
-    // its own time stays what it was.)
+    Ok(Process::start(command, &dir.join("ntpd.log")))
+}
+
+/// Waits until it names our server as its reference: its stratum is then ours + 1.
+pub fn ntpd_follows(network: &Namespace, client: &mut Process) {
     let end = Instant::now() + SOON + Duration::from_secs(40);
     loop {
-        let said = ask(&net.client, IpAddr::from([127, 0, 0, 1]));
+        let said = ask(network, IpAddr::from([127, 0, 0, 1]));
         if let Ok(said) = &said
             && said["stratum"] == 12
         {

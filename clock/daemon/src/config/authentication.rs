@@ -1,0 +1,58 @@
+//! Proof of who a server is, in a configuration.
+
+use std::path::PathBuf;
+
+use truechimer_config::{DeTable, Reader, Value, whole};
+use truechimer_engine::Authentication;
+
+use super::reader::{TABLES, unknown};
+
+/// Proof that the keys of a server ask for.
+#[derive(Default)]
+pub(super) struct Proof {
+    nts: bool,
+    /// Number of a symmetric key, and where it stands.
+    key: Option<(u32, usize)>,
+}
+
+impl Proof {
+    /// Takes the value of `nts` or `key`.
+    pub(super) fn take(&mut self, reader: &mut Reader<'_>, name: &str, value: &Value<'_>) {
+        if name == "nts" {
+            self.nts = reader.boolean(name, value).unwrap_or_default();
+            return;
+        }
+        match whole(value).map(u32::try_from) {
+            Some(Ok(number @ 1..)) => self.key = Some((number, value.span().start)),
+            _ => reader.wrong(name, value, "must be the number of a key, 1 to 4294967295"),
+        }
+    }
+
+    pub(super) fn kind(self, reader: &mut Reader<'_>) -> Authentication {
+        match (self.nts, self.key) {
+            (false, None) => Authentication::None,
+            (true, None) => Authentication::Nts,
+            (false, Some((number, _))) => Authentication::Key(number),
+            (true, Some((_, at))) => {
+                reader.problem(at, "`nts` and `key` are two proofs: remove one of them");
+                Authentication::Nts
+            }
+        }
+    }
+}
+
+/// Authorities of servers that prove who they are, if not those of the system.
+pub(super) fn authorities(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<PathBuf> {
+    let mut authorities = None;
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "ca" => match reader.path("ca", value) {
+                Some(path) if path.is_absolute() => authorities = Some(path),
+                Some(_) => reader.wrong("ca", value, "must begin with /"),
+                None => {}
+            },
+            other => unknown(reader, other, key.span().start, TABLES[6]),
+        }
+    }
+    authorities
+}
