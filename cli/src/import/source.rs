@@ -8,13 +8,12 @@ const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
 /// Servers that one `pool` stands for unless it says otherwise, and those of pool.ntp.org at most.
 const OF_POOL: u32 = 4;
 /// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
-const NEEDLESS: [&str; 12] = [
+const NEEDLESS: [&str; 11] = [
     "iburst",
     "auto_offline",
     "online",
     "xleave",
     "prefer",
-    "trust",
     "require",
     "copy",
     "ipv4",
@@ -59,6 +58,7 @@ pub(super) fn server(line: &Line, found: &mut Found) {
         let mut number = || options.next().and_then(|value| value.parse::<f64>().ok());
         match option.as_str() {
             "noselect" => keys.push("noselect = true".to_owned()),
+            "trust" => keys.push("trust = true".to_owned()),
             "offline" => {
                 return found.lose(
                     line,

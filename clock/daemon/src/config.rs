@@ -12,6 +12,7 @@
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
 //! max-step = "1000s"            # how far servers may move the time without the user's word, or "none"
 //! # min-sources = 2             # how many must agree; 2 if three or more are configured, else 1
+//! authentication = "mix"        # what servers without proof may do beside those with it: "mix", "require", "ignore"
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //! sandbox = true                # whether to give up all rights that are not needed, once started
 //! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
@@ -21,6 +22,7 @@
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
+//! trust = false                 # true: servers without it, and without proof, have no vote beside it
 //! nts = false                   # true: it proves who it is (RFC 8915); a port is then that of the key exchange, 4460
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
@@ -75,6 +77,7 @@
 //! to mend it.
 
 mod duration;
+mod foreign;
 mod host;
 mod ptp;
 mod reader;

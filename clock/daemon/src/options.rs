@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{NTP_PORT, RefClockConfig, SourceConfig};
+use truechimer_engine::{Authentication, NTP_PORT, RefClockConfig, SourceConfig};
 
 use truechimer_config::{ConfigError, Place, Problem, printable};
 
@@ -110,7 +110,17 @@ impl Options {
                 ),
             });
         }
-        let voters = settings.engine.sources.iter().filter(|source| !source.no_select).count();
+        let votes = |source: &&SourceConfig| settings.engine.votes(source);
+        let voters = settings.engine.sources.iter().filter(votes).count();
+        if problems.is_empty()
+            && voters == 0
+            && settings.engine.authentication == Authentication::Require
+        {
+            let text = "`authentication` = \"require\", but no server proves who it is: add nts = true \
+                        to one";
+            let name = self.config.as_ref().map(|path| path.display().to_string());
+            problems.push(Problem::in_file(&name.unwrap_or_default(), None, text));
+        }
         let voters = voters + trusted;
         if let Some(least) = settings.engine.min_sources
             && usize::try_from(least).is_ok_and(|least| least > voters)
@@ -277,6 +287,17 @@ mod tests {
         with_file("few", few, |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("`min-sources` = 2, but only 1 of the sources"), "{found}");
+        });
+        let fenced =
+            b"min-sources = 2\n[[source]]\nhost = \"a\"\nnts = true\n[[source]]\nhost = \"b\"\n";
+        with_file("fenced", fenced, |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("`min-sources` = 2, but only 1 of the sources"), "{found}");
+        });
+        with_file("plain", b"authentication = \"require\"\n", |path| {
+            let servers = vec!["a".into(), "b".into()];
+            let found = error(&Options { config: Some(path), servers, ..Options::default() });
+            assert!(found.contains("no server proves who it is: add nts = true"), "{found}");
         });
         with_file("binary", b"\xff\xfe", |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });

@@ -480,6 +480,7 @@ mod tests {
             asymmetry: None,
             nts: false,
             no_select: false,
+            trust: false,
             ptp: None,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }

@@ -9,6 +9,7 @@ use truechimer_feedforward::LIKELY_DOUBT;
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
+use crate::peer::Role;
 use crate::ptp::PtpConfig;
 
 /// Limits of the poll interval in seconds.
@@ -46,6 +47,9 @@ pub struct Config {
     /// two if three or more have a vote, else one.
     #[serde(default = "one")]
     pub min_sources: Option<u32>,
+    /// Part of servers without proof. Logs of before have none: there it made no difference.
+    #[serde(default = "Authentication::none")]
+    pub authentication: Authentication,
     /// One less the confidence of likely intervals, above 0.
     #[serde(default = "likely_doubt")]
     pub likely_doubt: Rate,
@@ -86,6 +90,26 @@ fn default_step_above() -> Span {
     DEFAULT_STEP_ABOVE
 }
 
+/// Part that servers without proof of who they are may have (chrony: `authselectmode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Authentication {
+    /// Beside servers with proof they have no vote: where those agree is a fence, which holds the
+    /// time and is its bound.
+    #[default]
+    Mix,
+    /// None: they are asked and shown.
+    Require,
+    /// A vote like any other.
+    Ignore,
+}
+
+impl Authentication {
+    fn none() -> Authentication {
+        Authentication::Ignore
+    }
+}
+
 /// One server, or one PTP port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SourceConfig {
@@ -107,6 +131,10 @@ pub struct SourceConfig {
     /// Asked and shown only, with no vote and no part in the time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
+    /// Vouched for by the user: beside such servers the others have no vote, as beside those with
+    /// proof.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub trust: bool,
     /// Not a server, but whichever PTP master is the best on the network interface `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpConfig>,
@@ -246,11 +274,42 @@ impl Default for Config {
             accept_step_after: accept_step_after(),
             max_step: Some(DEFAULT_MAX_STEP),
             min_sources: None,
+            authentication: Authentication::default(),
             likely_doubt: likely_doubt(),
             discipline: false,
             step: StepPolicy::default(),
             step_above: DEFAULT_STEP_ABOVE,
         }
+    }
+}
+
+impl Config {
+    /// Part that one of its servers has in finding out what time it is. By the configuration alone:
+    /// whoever keeps servers with proof from answering gains no vote by that.
+    pub(crate) fn role(&self, source: &SourceConfig) -> Role {
+        if !self.may_select(source) {
+            return Role::Watched;
+        }
+        let fence =
+            || self.sources.iter().any(|other| self.may_select(other) && self.fences(other));
+        if self.fences(source) || !fence() { Role::Votes } else { Role::Fenced }
+    }
+
+    /// Whether this server has a vote.
+    #[must_use]
+    pub fn votes(&self, source: &SourceConfig) -> bool {
+        self.role(source) == Role::Votes
+    }
+
+    fn may_select(&self, source: &SourceConfig) -> bool {
+        let proof = self.authentication != Authentication::Require || source.is_authenticated();
+        !source.no_select && proof
+    }
+
+    /// Whether others have no vote beside it.
+    fn fences(&self, source: &SourceConfig) -> bool {
+        let proof = self.authentication == Authentication::Mix && source.is_authenticated();
+        proof || source.trust
     }
 }
 
@@ -274,8 +333,15 @@ impl SourceConfig {
             asymmetry: None,
             nts: false,
             no_select: false,
+            trust: false,
             ptp: None,
         }
+    }
+
+    /// Whether its replies prove who made them.
+    #[must_use]
+    pub const fn is_authenticated(&self) -> bool {
+        self.nts
     }
 
     /// Name of the server: host and port; of a PTP port: interface and domain.

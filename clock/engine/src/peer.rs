@@ -30,6 +30,11 @@ pub(crate) enum Role {
     Votes,
     /// Has none, and is believed within what the others vouch for, which it narrows.
     Narrows,
+    /// Has none. Within what the others vouch for it may have a part in where the time stands; the
+    /// bound is theirs.
+    Fenced,
+    /// Is asked and shown.
+    Watched,
 }
 
 /// A server or a reference clock: its filter, how far it is believed, and what was counted of it.
@@ -143,9 +148,19 @@ impl Peer {
         matches!(self.kind, SourceKind::Server | SourceKind::Ptp | SourceKind::Pulse)
     }
 
-    /// Whether it has no vote.
+    /// Whether truth lies where a majority of its like agrees.
+    pub(crate) fn votes(&self) -> bool {
+        self.role == Role::Votes
+    }
+
+    /// Whether it narrows what those leave open.
     pub(crate) fn narrows(&self) -> bool {
         self.role == Role::Narrows
+    }
+
+    /// Whether it is believed within that, and leaves it as it is.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.role == Role::Fenced
     }
 
     /// Where its newest samples put the time while they are held off. Those of a source without a

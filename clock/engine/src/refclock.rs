@@ -156,7 +156,7 @@ impl RefClock {
 
     /// Whether it has a vote.
     pub(crate) fn votes(&self) -> bool {
-        self.peer.role == Role::Votes
+        self.peer.votes()
     }
 
     /// News of it that was not yet told.

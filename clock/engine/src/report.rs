@@ -257,6 +257,11 @@ pub enum ReasonKind {
     Stale,
     /// Unselectable: only asked and shown, as configured.
     Noselect,
+    /// Unselectable: it does not prove who it is, which is required.
+    Unauthenticated,
+    /// Candidate: no source that is authenticated or trusted has an estimate, and it is believed
+    /// only within theirs.
+    Unvouched,
     /// Unselectable: another source is asked at its address already.
     SameServer,
     /// Unselectable: it smears a leap second, and others do not.

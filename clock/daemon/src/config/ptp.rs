@@ -4,7 +4,8 @@ use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::{Delay, PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale};
 use truechimer_time::Span;
 
-use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span, unknown};
+use super::foreign::unknown;
+use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span};
 
 /// Keys of a source that are for PTP alone.
 pub(super) const KEYS: &[&str] = &["ptp", "domain", "transport", "delay", "error", "timescale"];
@@ -45,6 +46,7 @@ pub(super) fn port(
             "noselect" => {
                 source.no_select = reader.boolean("noselect", value).unwrap_or(source.no_select);
             }
+            "trust" => source.trust = reader.boolean("trust", value).unwrap_or(source.trust),
             other if OF_OTHERS.contains(&other) => reader.problem(
                 key.span().start,
                 format!("`{other}` is for a server or a pulse, and this source is PTP: remove it"),
@@ -126,6 +128,7 @@ mod tests {
             timescale = \"utc\"
             error = \"50us\"
             noselect = true
+            trust = true
             asymmetry = \"1us\"
             asymmetry-error = \"100ns\"
         ";
@@ -140,6 +143,7 @@ mod tests {
         let second = SourceConfig {
             ptp: Some(ptp),
             no_select: true,
+            trust: true,
             asymmetry: Some(by),
             ..SourceConfig::ptp("eth0")
         };

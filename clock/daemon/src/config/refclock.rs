@@ -5,7 +5,8 @@ use truechimer_engine::{REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale
 use truechimer_stamp::shm;
 use truechimer_time::Span;
 
-use super::reader::{OF_SERVER, TABLES, span, unknown};
+use super::foreign::unknown;
+use super::reader::{OF_SERVER, TABLES, span};
 
 /// The keys that say what kind of reference clock a source is, and what each is called.
 pub(super) const KINDS: [(&str, RefClockKind, &str); 4] = [

@@ -4,7 +4,9 @@ use super::*;
 use proptest::prelude::*;
 use truechimer_clockbound::Layout;
 use truechimer_config::Problem;
-use truechimer_engine::{Asymmetry, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy};
+use truechimer_engine::{
+    Asymmetry, Authentication, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy,
+};
 use truechimer_time::{Rate, Span};
 
 fn ppm(text: &str) -> Rate {
@@ -53,11 +55,12 @@ fn everything_can_be_set() {
             accept-step-after = "90min"
             max-step = "2h"
             min-sources = 1
+            authentication = "ignore"
             source = [
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
                 { host = "::1" },
-                { host = "b", noselect = true },
+                { host = "b", noselect = true, trust = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
             metrics = { listen = "[::1]:9924" }
@@ -67,7 +70,7 @@ fn everything_can_be_set() {
     let settings = parse(text, "t").unwrap();
     let asymmetry = Some(Asymmetry { by: Span::from_micros(-120), error: Span::from_micros(20) });
     let first = SourceConfig { port: 11, burst: false, asymmetry, ..SourceConfig::new("::1") };
-    let watched = SourceConfig { no_select: true, ..SourceConfig::new("b") };
+    let watched = SourceConfig { no_select: true, trust: true, ..SourceConfig::new("b") };
     assert_eq!(
         settings,
         Settings {
@@ -80,6 +83,7 @@ fn everything_can_be_set() {
                 accept_step_after: Span::from_secs(5400),
                 max_step: Some(Span::from_secs(7200)),
                 min_sources: Some(1),
+                authentication: Authentication::Ignore,
                 discipline: true,
                 step: StepPolicy::Always,
                 step_above: Span::from_micros(250),
@@ -229,6 +233,11 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nmode = \"pool\"", "t:2: unknown key `mode`; every [[source]] is one server"),
         ("[Time]\nNTP = \"a\"", "t:1: unknown key `Time`; a server is [[source]]"),
         ("NTP = \"a\"", "t:1: unknown key `NTP`; a server is [[source]]"),
+        ("authselectmode = \"mix\"", "t:1: unknown key `authselectmode`; that is `authentication`"),
+        (
+            "authentication = \"prefer\"",
+            "t:1: `authentication` = \"prefer\": must be \"mix\", \"require\" or \"ignore\"",
+        ),
         ("rtcsync = true", "t:1: unknown key `rtcsync`; the kernel does it where"),
         ("leapsectz = \"right/UTC\"", "t:1: unknown key `leapsectz`; that is `leap-file`"),
         ("[audit]\ndirectory = \"a\"", "t:2: `directory` = \"a\": must begin with /"),
@@ -350,7 +359,7 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nphc = \"/p\"\nscale = \"gps\"", "must be \"auto\", \"utc\" or \"tai\", not"),
         ("[[source]]\nphc = \"/p\"\ntrust = true", "t:1: `trust` needs `scale`: add scale"),
         ("[[source]]\nphc = \" \"", "must be a device, a clock's name or an interface"),
-        ("[[source]]\nhost = \"a\"\ntrust = true", "t:3: `trust` is for a reference clock: add"),
+        ("[[source]]\nhost = \"a\"\ntrust = 1", "t:3: `trust` must be true or false"),
         ("refclock = \"SHM 0\"", "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
         ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
         ("source = [1]", "t:1: each `source` must be a table"),

@@ -14,6 +14,7 @@ mod continuity;
 mod courtesy;
 mod engine;
 mod estimators;
+mod fence;
 mod held;
 mod news;
 mod panic;
