@@ -50,9 +50,9 @@ status is one of the words above; reason says why, null if there is nothing to s
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of
                   the others probably are), stale (nothing usable lately).
                   Held off: step-suspected (its time has moved by more than it may),
-                  drift-suspected (and moves on), max-step, min-sources, majority-pending (of
-                  those that say so too few are believed yet), implausible (by the real-time
-                  clock, say)
+                  drift-suspected (and moves on), max-step, min-sources, require (none of those
+                  that are required says so), majority-pending (of those that say so too few
+                  are believed yet), implausible (by the real-time clock, say)
   text            the same for people
   age_ns          for how long
   by_ns           by how much, where known: held off, its time less what was known; of

@@ -159,11 +159,14 @@ fn proof_and_trust_are_carried_over() {
     for (mode, wanted) in
         [("require", Require), ("prefer", Require), ("MIX", Mix), ("ignore", Ignore)]
     {
-        let (text, settings) =
-            made(&format!("authselectmode {mode}\nserver a nts\nserver b trust"));
+        let (text, settings) = made(&format!(
+            "authselectmode {mode}\nserver a nts require\nserver b trust prefer\nrefclock PPS /dev/pps0 prefer"
+        ));
         assert_eq!(settings.engine.authentication, wanted, "{text}");
-        let found: Vec<_> = settings.engine.sources.iter().map(|s| (s.nts, s.trust)).collect();
-        assert_eq!(found, [(true, false), (false, true)], "{text}");
+        let found: Vec<_> =
+            settings.engine.sources.iter().map(|s| (s.nts, s.trust, s.prefer, s.require)).collect();
+        assert_eq!(found, [(true, false, false, true), (false, true, true, false)], "{text}");
+        assert!(settings.engine.refclocks[0].prefer && !settings.engine.refclocks[0].require);
     }
     let (text, settings) = made("server a\nauthselectmode never");
     assert_eq!(settings.engine.authentication, Mix);

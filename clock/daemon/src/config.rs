@@ -23,6 +23,8 @@
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
 //! trust = false                 # true: servers without it, and without proof, have no vote beside it
+//! prefer = false                # true: the time goes by it where it agrees; the bound stays
+//! require = false               # true: no time, and no move of it, without it or another such source
 //! nts = false                   # true: it proves who it is (RFC 8915); a port is then that of the key exchange, 4460
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known

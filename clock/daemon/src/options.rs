@@ -121,6 +121,21 @@ impl Options {
             let name = self.config.as_ref().map(|path| path.display().to_string());
             problems.push(Problem::in_file(&name.unwrap_or_default(), None, text));
         }
+        let engine = &settings.engine;
+        let mut required = engine.sources.iter().filter(|source| source.require).peekable();
+        let by_refclock = engine.refclocks.iter().any(|refclock| refclock.require);
+        if let Some(name) = required.peek().map(|source| source.name())
+            && !by_refclock
+            && required.all(|source| !engine.may_select(source))
+            && problems.is_empty()
+        {
+            let text = format!(
+                "`require` of `{}` leaves no time ever: it is `noselect`, or has no proof",
+                printable(&name)
+            );
+            let name = self.config.as_ref().map(|path| path.display().to_string());
+            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &text));
+        }
         let voters = voters + trusted;
         if let Some(least) = settings.engine.min_sources
             && usize::try_from(least).is_ok_and(|least| least > voters)
@@ -293,6 +308,11 @@ mod tests {
         with_file("fenced", fenced, |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("`min-sources` = 2, but only 1 of the sources"), "{found}");
+        });
+        let watched = b"[[source]]\nhost = \"a\"\n[[source]]\nhost = \"b\"\nnoselect = true\nrequire = true\n";
+        with_file("watched", watched, |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("`require` of `b:123` leaves no time ever"), "{found}");
         });
         with_file("plain", b"authentication = \"require\"\n", |path| {
             let servers = vec!["a".into(), "b".into()];

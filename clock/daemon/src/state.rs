@@ -481,6 +481,8 @@ mod tests {
             nts: false,
             no_select: false,
             trust: false,
+            prefer: false,
+            require: false,
             ptp: None,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }

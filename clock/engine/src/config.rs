@@ -135,6 +135,12 @@ pub struct SourceConfig {
     /// proof.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub trust: bool,
+    /// Followed before the others, where it agrees with those that vote.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub prefer: bool,
+    /// Without one of those that are required there is no time, and no move.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub require: bool,
     /// Not a server, but whichever PTP master is the best on the network interface `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpConfig>,
@@ -182,6 +188,12 @@ pub struct RefClockConfig {
     /// for. A pulse never has one: it does not know which second it is.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub trust: bool,
+    /// Followed before the others, as of a server.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub prefer: bool,
+    /// Without one of those that are required there is no time, and no move, as of a server.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub require: bool,
 }
 
 /// Kinds of reference clocks.
@@ -242,6 +254,8 @@ impl RefClockConfig {
             poll: every_second(),
             scale,
             trust: false,
+            prefer: false,
+            require: false,
         }
     }
 
@@ -301,7 +315,9 @@ impl Config {
         self.role(source) == Role::Votes
     }
 
-    fn may_select(&self, source: &SourceConfig) -> bool {
+    /// Whether what it says may count at all.
+    #[must_use]
+    pub fn may_select(&self, source: &SourceConfig) -> bool {
         let proof = self.authentication != Authentication::Require || source.is_authenticated();
         !source.no_select && proof
     }
@@ -334,6 +350,8 @@ impl SourceConfig {
             nts: false,
             no_select: false,
             trust: false,
+            prefer: false,
+            require: false,
             ptp: None,
         }
     }

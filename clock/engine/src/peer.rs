@@ -45,6 +45,10 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) kind: SourceKind,
     pub(crate) role: Role,
+    /// The user prefers it to the others.
+    pub(crate) preferred: bool,
+    /// The user wants no time without it, or another such source.
+    pub(crate) required: bool,
     /// Part of its bound that is its own error, of a reference clock. A server's is its root
     /// distance, a pulse's its latency.
     pub(crate) own_error: Span,
@@ -113,6 +117,8 @@ impl Peer {
             name,
             kind,
             role,
+            preferred: false,
+            required: false,
             own_error: Span::ZERO,
             is_numbered: false,
             filter,

@@ -288,6 +288,8 @@ pub enum ReasonKind {
     MaxStep,
     /// Hold-off: fewer servers than `min-sources` say so.
     MinSources,
+    /// Hold-off: no source with `require` says so.
+    Require,
     /// Hold-off: of a majority that says so too few are believed there yet.
     MajorityPending,
     /// Hold-off: a witness on this machine contradicts it.
@@ -299,11 +301,18 @@ impl ReasonKind {
     #[must_use]
     pub const fn is_hold_off(self) -> bool {
         use ReasonKind::{
-            DriftSuspected, Implausible, MajorityPending, MaxStep, MinSources, StepSuspected,
+            DriftSuspected, Implausible, MajorityPending, MaxStep, MinSources, Require,
+            StepSuspected,
         };
         matches!(
             self,
-            StepSuspected | DriftSuspected | MaxStep | MinSources | MajorityPending | Implausible
+            StepSuspected
+                | DriftSuspected
+                | MaxStep
+                | MinSources
+                | Require
+                | MajorityPending
+                | Implausible
         )
     }
 }

@@ -239,7 +239,7 @@ fn likely_of(
 ) -> Option<Likely> {
     let Estimate { time, period, bound, .. } = *chosen;
     let place = Place { time, period, bound };
-    let leading = leading(voters, parts);
+    let leading = better(voters, parts);
     let leading: Few<&Voter<'_>> = leading.iter().filter_map(|part| voters.get(*part)).collect();
     if !leading.iter().all(|voter| voter.peer.has_statistics()) {
         return None;
@@ -369,7 +369,9 @@ fn parts(
     leave(&|place, voter| {
         let (most, e) = (most?, voter.estimate?);
         let gap = probable(place, voter, &e).gap(&most);
-        (gap > 0 && counts(voter)).then_some(Cause::Outlier(Span(gap)))
+        // The user's preference counts for more than what is probable.
+        let preferred = voter.peer.preferred && !voter.peer.is_fenced();
+        (gap > 0 && counts(voter) && !preferred).then_some(Cause::Outlier(Span(gap)))
     });
     leave(&|_, voter| {
         let age = age(voter)?;
@@ -395,8 +397,8 @@ fn rate_claim(e: &Estimate, other: Period) -> Claim {
 
 /// The one that the others must not contradict, where some of those that agree with a majority
 /// contradict each other: a wide interval may be all that holds it together. Whoever was followed
-/// until now, if there is one, else the one that agrees with the most of them; none that is fenced
-/// before others.
+/// until now, if there is one, else the one that agrees with the most of them; one that is preferred
+/// before others, and one that is fenced after them.
 fn leader(
     voters: &[Voter<'_>],
     parted: &[bool],
@@ -412,8 +414,9 @@ fn leader(
     let (place, leads) = claims.iter().max_by_key(|(place, one)| {
         let selected = |voter: &Voter<'_>| voter.peer.trust.status() == Status::Selected;
         let was_selected = voters.get(*place).is_some_and(selected);
-        let of_others = voters.get(*place).is_some_and(|voter| !voter.peer.is_fenced());
-        (of_others, was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
+        let peer = |is: fn(&Peer) -> bool| voters.get(*place).is_some_and(|v| is(v.peer));
+        let (of_others, preferred) = (peer(|peer| !peer.is_fenced()), peer(|peer| peer.preferred));
+        (of_others, preferred, was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
     })?;
     Some((voters.get(*place)?.peer.name.clone(), *leads))
 }
@@ -421,9 +424,17 @@ fn leader(
 /// A time, and the two rates.
 type Put = (Instant, Period, Period);
 
-/// The parts without a vote that the time goes by, and those that vote only learn where they lean: the
-/// pulses, and those that are known better than whoever votes.
+/// The parts that the time goes by, while the others only learn where they lean: those that the
+/// user prefers, if there are any.
 fn leading(voters: &[Voter<'_>], parts: &[usize]) -> Few<usize> {
+    let preferred = |place: &&usize| voters.get(**place).is_some_and(|v| v.peer.preferred);
+    let preferred: Few<usize> = parts.iter().filter(preferred).copied().collect();
+    if preferred.is_empty() { better(voters, parts) } else { preferred }
+}
+
+/// The parts without a vote that are better than whoever votes: the pulses, and those that are known
+/// better.
+fn better(voters: &[Voter<'_>], parts: &[usize]) -> Few<usize> {
     let bound = |place: &usize| Some(voters.get(*place)?.estimate?.bound);
     let narrows = |place: &usize| voters.get(*place).is_some_and(|voter| voter.peer.narrows());
     let best = parts.iter().filter(|place| !narrows(place)).filter_map(bound).min();
@@ -496,7 +507,9 @@ fn best(voters: &[Voter<'_>], parts: &[usize]) -> Option<(usize, usize, Put)> {
         let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
         Some(voter.estimate?.bound / SWITCH.1 * handicap)
     };
-    let index = *parts.iter().min_by_key(handicapped)?;
+    let preferred = |index: &&usize| voters.get(**index).is_some_and(|v| v.peer.preferred);
+    let preferred = parts.iter().filter(preferred).min_by_key(handicapped);
+    let index = *preferred.or_else(|| parts.iter().min_by_key(handicapped))?;
     let e = voters.get(index)?.estimate?;
     Some((index, 0, (e.time, e.period, e.difference)))
 }

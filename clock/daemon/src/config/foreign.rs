@@ -32,11 +32,7 @@ const FOREIGN: [(&[&str], &str); 22] = [
         "that is `poll` in [[source]], in seconds",
     ),
     (&["authselectmode"], "that is `authentication`"),
-    (
-        &["prefer", "true", "require"],
-        "no source has more weight than another: a majority decides, of those with trust = true where any \
-         has it. One that shall not decide has noselect = true",
-    ),
+    (&["true"], "that is `trust` in [[source]]"),
     (&["xleave"], "servers are always asked in the basic mode: leave it out"),
     (&["version", "extfield"], "the version is always 4: leave it out"),
     (

@@ -74,6 +74,8 @@ const SOURCE: &[&str] = &[
     "offset",
     "scale",
     "trust",
+    "prefer",
+    "require",
     "name",
     "ptp",
     "domain",
@@ -84,7 +86,7 @@ const SOURCE: &[&str] = &[
 ];
 /// Which of a source's keys are for a server.
 pub(super) const OF_SERVER: &[&str] =
-    &["host", "poll", "burst", "noselect", "nts", "trust", "asymmetry", "asymmetry-error"];
+    &["host", "poll", "burst", "noselect", "nts", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
 const METRICS: &[&str] = &["listen"];
@@ -445,10 +447,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
                 let span = span(reader, "asymmetry-error", value, "20us", asymmetry_error);
                 declared.1 = span.or(declared.1);
             }
-            "noselect" => {
-                source.no_select = reader.boolean("noselect", value).unwrap_or(source.no_select);
-            }
-            "trust" => source.trust = reader.boolean("trust", value).unwrap_or(source.trust),
+            key if wish(reader, key, value, &mut source) => {}
             "nts" => source.nts = reader.boolean("nts", value).unwrap_or(source.nts),
             "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
             other if OF_REFCLOCK.contains(&other) => reader.problem(
@@ -470,6 +469,24 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
         reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
     }
     (!source.host.is_empty()).then_some(source)
+}
+
+/// Reads what the user wants of a server or a PTP port; whether the key says that.
+pub(super) fn wish(
+    reader: &mut Reader<'_>,
+    key: &str,
+    value: &Value<'_>,
+    source: &mut SourceConfig,
+) -> bool {
+    let wish = match key {
+        "trust" => &mut source.trust,
+        "prefer" => &mut source.prefer,
+        "require" => &mut source.require,
+        "noselect" => &mut source.no_select,
+        _ => return false,
+    };
+    *wish = reader.boolean(key, value).unwrap_or(*wish);
+    true
 }
 
 /// Asymmetry of a path, of which both keys have to be there or none.

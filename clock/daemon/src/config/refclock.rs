@@ -17,7 +17,7 @@ pub(super) const KINDS: [(&str, RefClockKind, &str); 4] = [
 ];
 /// The keys of reference clocks alone.
 pub(super) const OF_REFCLOCK: &[&str] =
-    &["pps", "phc", "shm", "sock", "latency", "error", "offset", "scale", "trust", "name"];
+    &["pps", "phc", "shm", "sock", "latency", "error", "offset", "scale", "name"];
 
 /// A source that is a reference clock, by the first of the keys that say so.
 pub(super) fn refclock(
@@ -78,6 +78,8 @@ pub(super) fn refclock(
             "trust" if !is_pulse => {
                 config.trust = reader.boolean("trust", value).unwrap_or_default();
             }
+            "prefer" => config.prefer = reader.boolean("prefer", value).unwrap_or_default(),
+            "require" => config.require = reader.boolean("require", value).unwrap_or_default(),
             key @ ("scale" | "trust") => reader.problem(
                 start,
                 format!("`{key}` is not for a pulse, which does not say which second it is"),

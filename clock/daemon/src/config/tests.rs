@@ -60,7 +60,7 @@ fn everything_can_be_set() {
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
                 { host = "::1" },
-                { host = "b", noselect = true, trust = true },
+                { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
             metrics = { listen = "[::1]:9924" }
@@ -70,7 +70,13 @@ fn everything_can_be_set() {
     let settings = parse(text, "t").unwrap();
     let asymmetry = Some(Asymmetry { by: Span::from_micros(-120), error: Span::from_micros(20) });
     let first = SourceConfig { port: 11, burst: false, asymmetry, ..SourceConfig::new("::1") };
-    let watched = SourceConfig { no_select: true, trust: true, ..SourceConfig::new("b") };
+    let watched = SourceConfig {
+        no_select: true,
+        trust: true,
+        prefer: true,
+        require: true,
+        ..SourceConfig::new("b")
+    };
     assert_eq!(
         settings,
         Settings {
@@ -223,7 +229,9 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "t:3: unknown key `port`; it stands behind the host: host = \"ntp.example.org:123\"",
         ),
         ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
-        ("[[source]]\nhost = \"a\"\nprefer = true", "`prefer`; no source has more weight than"),
+        ("[[source]]\nhost = \"a\"\ntrue = true", "t:3: unknown key `true`; that is `trust`"),
+        ("[[source]]\nhost = \"a\"\nrequire = 2", "t:3: `require` must be true or false"),
+        ("prefer = true", "t:1: unknown key `prefer`; it belongs into [[source]]"),
         ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
         (
             "[[source]]\nhost = \"a\"\nkey = 1",
@@ -464,7 +472,7 @@ proptest! {
 
     #[test]
     fn no_value_panics(
-        key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|phc|shm|sock|latency|error|scale|trust|offset|name|discipline|.{0,8})",
+        key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|phc|shm|sock|latency|error|scale|trust|prefer|require|authentication|offset|name|discipline|.{0,8})",
         value in "(-?[0-9]{0,40}(\\.[0-9]{0,40})?(e[0-9]{0,5})?|\"[^\"]{0,20}\"|\\[.{0,20}\\]|\\{.{0,20}\\}|true|inf|.{0,10})",
     ) {
         let _ = parse(&format!("{key} = {value}\n[[source]]\n{key} = {value}"), "t");

@@ -7,7 +7,7 @@ use truechimer_feedforward::TimePrior;
 use truechimer_time::Count;
 
 use super::{Engine, Known};
-use crate::config::Config;
+use crate::config::{Config, RefClockConfig, SourceConfig};
 use crate::event::{Action, SourceId};
 use crate::refclock::RefClock;
 use crate::source::{Basis, Source};
@@ -110,7 +110,13 @@ impl Engine {
             actions.extend(self.kernel.nothing().map(Action::Steer));
         }
         for source in &mut self.sources {
+            let SourceConfig { prefer, require, .. } = source.config;
             source.peer.role = config.role(&source.config);
+            (source.peer.preferred, source.peer.required) = (prefer, require);
+        }
+        for refclock in &mut self.refclocks {
+            let RefClockConfig { prefer, require, .. } = refclock.config;
+            (refclock.peer.preferred, refclock.peer.required) = (prefer, require);
         }
         self.config = config;
         self.tell_intervals();
