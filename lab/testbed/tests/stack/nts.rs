@@ -175,7 +175,7 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
 }
 
 /// Three servers without proof that say the same, so far off; whoever is asked at their ports.
-fn alike(network: &Namespace, dir: &temp::Dir, offset: &str) -> Vec<Process> {
+pub fn alike(network: &Namespace, dir: &temp::Dir, offset: &str) -> Vec<Process> {
     let one = |port: &u16| {
         let mut command = network.command(binary::truechimer());
         let at = format!("192.0.2.1:{port}");
@@ -191,7 +191,7 @@ fn alike(network: &Namespace, dir: &temp::Dir, offset: &str) -> Vec<Process> {
 const PORTS: [u16; 3] = [1123, 1124, 1125];
 
 /// The words for the sources' statuses and reasons.
-fn words(daemon: &Daemon) -> Vec<(String, String)> {
+pub fn words(daemon: &Daemon) -> Vec<(String, String)> {
     let answer = daemon.ask(&["sources"]);
     let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let of = |source: &Value| (word(&source["status"]), word(&source["reason"]["kind"]));
