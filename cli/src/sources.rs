@@ -28,7 +28,7 @@ Columns:
              - truechimer (it agrees with the majority, and has no part), x falseticker
              (also one that contradicts the server that you have accepted),
              w candidate (others have yet to answer, or no majority agrees), . unselectable
-             (noselect, another name of a server, a leap smear), ? unreachable;
+             (noselect, no proof, another name of a server, a leap smear), ? unreachable;
              h: stale, it lives on old samples; !: its newest samples are held off, as its
              time has moved by more than it may.
              Another one is selected once its part is 2.5 times as large
@@ -47,14 +47,14 @@ Of the JSON, offset_to says what offset_ns is shown against: clock, or that serv
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 status is one of the words above; reason says why, null if there is nothing to say:
   kind            unreachable: no-address, no-keys, no-reply, kiss-code; unselectable: noselect,
-                  same-server, leap-smear; candidate: waiting (for other servers),
-                  no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
+                  unauthenticated, same-server, leap-smear; candidate: waiting (for other
+                  servers), unvouched (by those with proof or trust), no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of
                   the others probably are), stale (nothing usable lately).
                   Held off: step-suspected (its time has moved by more than it may),
-                  drift-suspected (and moves on), max-step, min-sources, majority-pending (of
-                  those that say so too few are believed yet), implausible (by the real-time
-                  clock, say)
+                  drift-suspected (and moves on), max-step, min-sources, require (none of those
+                  that are required says so), majority-pending (of those that say so too few
+                  are believed yet), implausible (by the real-time clock, say)
   text            the same for people
   age_ns          for how long
   by_ns           by how much, where known: held off, its time less what was known; of

@@ -52,7 +52,13 @@ impl Input<'_> {
 
 fn config(sources: u8) -> Config {
     let source =
-        |n| SourceConfig { poll: 1 << u32::from(n), ..SourceConfig::new(format!("192.0.2.{n}")) };
+        |n| {
+            // Some are fenced, preferred or required.
+            let is = |bit: u8| sources & bit != 0 && n == 1;
+            let (nts, prefer, require) = (is(4), is(8), is(16));
+            let host = SourceConfig::new(format!("192.0.2.{n}"));
+            SourceConfig { poll: 1 << u32::from(n), nts, prefer, require, ..host }
+        };
     let refclocks = (0..sources >> 4 & 1).map(|n| RefClockConfig::new(
         [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Shm, RefClockKind::Sock][usize::from(sources >> 6)],
         format!("{n}"),

@@ -42,7 +42,6 @@ const NEEDLESS: [(&[&str], &str); 9] = [
             "maxjitter",
             "minsamples",
             "maxsamples",
-            "authselectmode",
             "refresh",
         ],
         "sources are weighed by what they are worth, and a majority decides",
@@ -123,6 +122,7 @@ pub(super) fn take(line: &Line, found: &mut Found) {
         "server" | "pool" | "peer" => server(line, found),
         "refclock" => refclock(line, found),
         "minsources" => number(line, found, "min-sources", 1.0, 1e3),
+        "authselectmode" => authentication(line, first, found),
         "maxclockerror" => number(line, found, "max-wander-ppm", 0.001, 100.0),
         "maxchange" => match first.and_then(|s| s.parse::<f64>().ok()) {
             Some(seconds) if (1.0..=604_800.0).contains(&seconds) => {
@@ -245,4 +245,16 @@ fn prefix(text: &str) -> Option<String> {
     let bits =
         u32::from_be_bytes(whole.try_into().ok()?) & u32::MAX.checked_shl(32 - length).unwrap_or(0);
     Some(format!("{}/{length}", std::net::Ipv4Addr::from_bits(bits)))
+}
+
+/// Part of servers without proof.
+fn authentication(line: &Line, mode: Option<&str>, found: &mut Found) {
+    let part = match mode.map(str::to_ascii_lowercase).as_deref() {
+        Some("require") => "\"require\"",
+        Some("prefer") => "\"require\"    # leave it out if no server has nts = true",
+        Some("mix") => "\"mix\"",
+        Some("ignore") => "\"ignore\"",
+        _ => return found.lose(line, "must be require, prefer, mix or ignore"),
+    };
+    found.top(line, format!("authentication = {part}"));
 }

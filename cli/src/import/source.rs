@@ -8,20 +8,8 @@ const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
 /// Servers that one `pool` stands for unless it says otherwise, and those of pool.ntp.org at most.
 const OF_POOL: u32 = 4;
 /// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
-const NEEDLESS: [&str; 12] = [
-    "iburst",
-    "auto_offline",
-    "online",
-    "xleave",
-    "prefer",
-    "trust",
-    "require",
-    "copy",
-    "ipv4",
-    "ipv6",
-    "extpps",
-    "pps",
-];
+const NEEDLESS: [&str; 9] =
+    ["iburst", "auto_offline", "online", "xleave", "copy", "ipv4", "ipv6", "extpps", "pps"];
 /// Options of that kind that have a value.
 const NEEDLESS_VALUES: [&str; 17] = [
     "maxpoll",
@@ -58,7 +46,7 @@ pub(super) fn server(line: &Line, found: &mut Found) {
     while let Some(option) = options.next() {
         let mut number = || options.next().and_then(|value| value.parse::<f64>().ok());
         match option.as_str() {
-            "noselect" => keys.push("noselect = true".to_owned()),
+            "noselect" | "trust" | "prefer" | "require" => keys.push(format!("{option} = true")),
             "offline" => {
                 return found.lose(
                     line,
@@ -211,6 +199,7 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             }
             ("tai", _) if !is_pulse => lines.push("scale = \"tai\"".to_owned()),
             ("trust", _) if !is_pulse => lines.push("trust = true".to_owned()),
+            ("prefer" | "require", _) => lines.push(format!("{word} = true")),
             ("poll", Some(value)) if !is_pulse => {
                 // Seconds to the power of 2; chrony's default is 16 s, of samples that it takes often.
                 if let Ok(power @ 0..=6) = value.parse::<u32>() {

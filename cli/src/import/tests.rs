@@ -166,3 +166,27 @@ fn included_files_are_read_in_order_and_never_for_ever() {
     assert!(files::read(&folder.join("chrony.conf")).unwrap_err().contains("UTF-8"));
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn proof_and_trust_are_carried_over() {
+    use truechimer_engine::AuthenticationMode::{Ignore, Mix, Require};
+    for (mode, wanted) in
+        [("require", Require), ("prefer", Require), ("MIX", Mix), ("ignore", Ignore)]
+    {
+        let (text, settings) = made(&format!(
+            "authselectmode {mode}\nserver a nts require\nserver b trust prefer\nrefclock PPS /dev/pps0 prefer"
+        ));
+        assert_eq!(settings.engine.authentication, wanted, "{text}");
+        let found: Vec<_> = settings
+            .engine
+            .sources
+            .iter()
+            .map(|s| (s.is_authenticated(), s.trust, s.prefer, s.require))
+            .collect();
+        assert_eq!(found, [(true, false, false, true), (false, true, true, false)], "{text}");
+        assert!(settings.engine.refclocks[0].prefer && !settings.engine.refclocks[0].require);
+    }
+    let (text, settings) = made("server a\nauthselectmode never");
+    assert_eq!(settings.engine.authentication, Mix);
+    assert!(text.contains("must be require, prefer, mix or ignore"), "{text}");
+}

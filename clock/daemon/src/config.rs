@@ -13,6 +13,7 @@
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
 //! max-step = "1000s"            # how far servers may move the time without the user's word, or "none"
 //! # min-sources = 2             # how many must agree; 2 if three or more are configured, else 1
+//! authentication = "mix"        # what servers without proof may do beside those with it: "mix", "require", "ignore"
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //! sandbox = true                # whether to give up all rights that are not needed, once started
 //! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
@@ -22,6 +23,9 @@
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
+//! trust = false                 # true: servers without it, and without proof, have no vote beside it
+//! prefer = false                # true: the time goes by it where it agrees; the bound stays
+//! require = false               # true: no time, and no move of it, without it or another such source
 //! nts = false                   # true: it proves who it is (RFC 8915); a port is then that of the key exchange, 4460
 //! # key = 5                     # the symmetric key, in `key-file`, by which it proves who it is; none unless set
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
@@ -78,6 +82,7 @@
 
 mod authentication;
 mod duration;
+mod foreign;
 mod host;
 mod ptp;
 mod reader;

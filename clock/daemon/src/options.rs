@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{NTP_PORT, RefClockConfig, SourceConfig};
+use truechimer_engine::{AuthenticationMode, NTP_PORT, RefClockConfig, SourceConfig};
 
 use truechimer_config::{ConfigError, Place, Problem, printable};
 
@@ -110,7 +110,32 @@ impl Options {
                 ),
             });
         }
-        let voters = settings.engine.sources.iter().filter(|source| !source.no_select).count();
+        let votes = |source: &&SourceConfig| settings.engine.votes(source);
+        let voters = settings.engine.sources.iter().filter(votes).count();
+        if problems.is_empty()
+            && voters == 0
+            && settings.engine.authentication == AuthenticationMode::Require
+        {
+            let text = "`authentication` = \"require\", but no server proves who it is: add nts = true \
+                        to one";
+            let name = self.config.as_ref().map(|path| path.display().to_string());
+            problems.push(Problem::in_file(&name.unwrap_or_default(), None, text));
+        }
+        let engine = &settings.engine;
+        let mut required = engine.sources.iter().filter(|source| source.require).peekable();
+        let by_refclock = engine.refclocks.iter().any(|refclock| refclock.require);
+        if let Some(name) = required.peek().map(|source| source.name())
+            && !by_refclock
+            && required.all(|source| !engine.may_select(source))
+            && problems.is_empty()
+        {
+            let text = format!(
+                "`require` of `{}` leaves no time ever: it is `noselect`, or has no proof",
+                printable(&name)
+            );
+            let name = self.config.as_ref().map(|path| path.display().to_string());
+            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &text));
+        }
         let voters = voters + trusted;
         if let Some(least) = settings.engine.min_sources
             && usize::try_from(least).is_ok_and(|least| least > voters)
@@ -277,6 +302,22 @@ mod tests {
         with_file("few", few, |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("`min-sources` = 2, but only 1 of the sources"), "{found}");
+        });
+        let fenced =
+            b"min-sources = 2\n[[source]]\nhost = \"a\"\nnts = true\n[[source]]\nhost = \"b\"\n";
+        with_file("fenced", fenced, |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("`min-sources` = 2, but only 1 of the sources"), "{found}");
+        });
+        let watched = b"[[source]]\nhost = \"a\"\n[[source]]\nhost = \"b\"\nnoselect = true\nrequire = true\n";
+        with_file("watched", watched, |path| {
+            let found = error(&Options { config: Some(path), ..Options::default() });
+            assert!(found.contains("`require` of `b:123` leaves no time ever"), "{found}");
+        });
+        with_file("plain", b"authentication = \"require\"\n", |path| {
+            let servers = vec!["a".into(), "b".into()];
+            let found = error(&Options { config: Some(path), servers, ..Options::default() });
+            assert!(found.contains("no server proves who it is: add nts = true"), "{found}");
         });
         with_file("binary", b"\xff\xfe", |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });

@@ -16,7 +16,8 @@
 //! decisions are repeated without. Hands of format 5 and before have one width to either side, and
 //! nothing likely: they are compared without. Format 6 has no word of a hypervisor and no PTP ports, and
 //! before format 7 all reference clocks were pulses, in other words (`edge`, `pps-failed`, `pps`,
-//! `latency`), which are read as well. The number rises as well when the engine comes to decide
+//! `latency`), which are read as well. Configurations without `authentication` are of before servers without
+//! proof were fenced, and are repeated without. The number rises as well when the engine comes to decide
 //! otherwise. Notes are the same if as many come of the same level at the same
 //! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
 //! refused. Where another version decides otherwise, the error names the one that wrote the log; with another

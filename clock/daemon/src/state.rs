@@ -480,6 +480,9 @@ mod tests {
             asymmetry: None,
             authentication: truechimer_engine::Authentication::None,
             no_select: false,
+            trust: false,
+            prefer: false,
+            require: false,
             ptp: None,
         };
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }

@@ -18,6 +18,8 @@ pub(crate) enum Bar {
         /// `min-sources`.
         least: usize,
     },
+    /// None of those that are required says so.
+    Required,
     /// So few of those that say so have been believed by now; a majority would be so many.
     Undecided {
         /// How many.
@@ -72,6 +74,7 @@ impl Bar {
     pub(crate) fn reason(&self) -> ReasonKind {
         match self {
             Bar::TooFew { .. } => ReasonKind::MinSources,
+            Bar::Required => ReasonKind::Require,
             Bar::Undecided { .. } => ReasonKind::MajorityPending,
             Bar::TooFar { .. } => ReasonKind::MaxStep,
             Bar::BeforeRelease(_) | Bar::Unchecked | Bar::Unlikely { .. } => {
@@ -88,6 +91,7 @@ impl fmt::Display for Bar {
                 let say = if *agree == 1 { "says" } else { "say" };
                 write!(f, "only {agree} of min-sources = {least} {say} so")
             }
+            Bar::Required => f.write_str("no source with require = true says so"),
             Bar::Undecided { said, majority } => {
                 write!(f, "believed there so far: {said}, of a majority of {majority}")
             }

@@ -25,6 +25,10 @@ pub(crate) enum Cause {
     TimedOut(Span),
     /// Only asked and shown, as configured.
     NoSelect,
+    /// Carries no proof, which is required.
+    Unauthenticated,
+    /// None of those that it is believed within has an estimate.
+    Unvouched,
     /// Server that this other source is already.
     SameServer(String),
     /// Smears a leap second, and others do not.
@@ -65,6 +69,8 @@ impl Cause {
             Cause::KissCode => ReasonKind::KissCode,
             Cause::Stale(_) | Cause::TimedOut(_) => ReasonKind::Stale,
             Cause::NoSelect => ReasonKind::Noselect,
+            Cause::Unauthenticated => ReasonKind::Unauthenticated,
+            Cause::Unvouched => ReasonKind::Unvouched,
             Cause::SameServer(_) => ReasonKind::SameServer,
             Cause::LeapSmear => ReasonKind::LeapSmear,
             Cause::Overruled => ReasonKind::Overruled,
@@ -97,8 +103,8 @@ impl Cause {
     /// Whether it keeps a source from being selected, or from that as yet, whatever else is held
     /// against it.
     pub(crate) fn comes_first(&self) -> bool {
-        use Cause::{LeapSmear, NoSelect, Overruled, SameServer, Waiting};
-        matches!(self, NoSelect | SameServer(_) | LeapSmear | Overruled | Waiting)
+        use Cause::{LeapSmear, NoSelect, Overruled, SameServer, Unauthenticated, Waiting};
+        matches!(self, NoSelect | Unauthenticated | SameServer(_) | LeapSmear | Overruled | Waiting)
     }
 }
 
@@ -114,6 +120,12 @@ impl fmt::Display for Cause {
                 write!(f, "nothing usable from it for {age}: no vote until it answers again")
             }
             Cause::NoSelect => f.write_str("noselect, as configured"),
+            Cause::Unauthenticated => {
+                f.write_str("it does not prove who it is, and authentication = \"require\"")
+            }
+            Cause::Unvouched => {
+                f.write_str("no source that is authenticated or trusted vouches for it yet")
+            }
             Cause::SameServer(of) => write!(f, "the same address as {of}: counted once"),
             Cause::LeapSmear => f.write_str("it smears the leap second; others do not"),
             Cause::Overruled => f.write_str("it contradicts the one that you have accepted"),

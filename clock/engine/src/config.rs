@@ -11,6 +11,7 @@ pub use truechimer_ntp::{NTP_PORT, NTS_PORT};
 use truechimer_time::{Rate, Span};
 
 use crate::authentication::Authentication;
+use crate::peer::Role;
 use crate::ptp::PtpConfig;
 
 /// Limits of the poll interval in seconds.
@@ -44,6 +45,9 @@ pub struct Config {
     /// two if three or more have a vote, else one.
     #[serde(default = "one")]
     pub min_sources: Option<u32>,
+    /// Part of servers without proof. Logs of before have none: there it made no difference.
+    #[serde(default = "AuthenticationMode::none")]
+    pub authentication: AuthenticationMode,
     /// One less the confidence of likely intervals, above 0.
     #[serde(default = "likely_doubt")]
     pub likely_doubt: Rate,
@@ -84,6 +88,26 @@ fn default_step_above() -> Span {
     DEFAULT_STEP_ABOVE
 }
 
+/// Part that servers without proof of who they are may have (chrony: `authselectmode`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthenticationMode {
+    /// Beside servers with proof they have no vote: where those agree is a fence, which holds the
+    /// time and is its bound.
+    #[default]
+    Mix,
+    /// None: they are asked and shown.
+    Require,
+    /// A vote like any other.
+    Ignore,
+}
+
+impl AuthenticationMode {
+    fn none() -> AuthenticationMode {
+        AuthenticationMode::Ignore
+    }
+}
+
 /// One server, or one PTP port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SourceConfig {
@@ -104,6 +128,16 @@ pub struct SourceConfig {
     /// Asked and shown only, with no vote and no part in the time.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub no_select: bool,
+    /// Vouched for by the user: beside such servers the others have no vote, as beside those with
+    /// proof.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub trust: bool,
+    /// Followed before the others, where it agrees with those that vote.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub prefer: bool,
+    /// Without one of those that are required there is no time, and no move.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub require: bool,
     /// Not a server, but whichever PTP master is the best on the network interface `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpConfig>,
@@ -151,6 +185,12 @@ pub struct RefClockConfig {
     /// for. A pulse never has one: it does not know which second it is.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub trust: bool,
+    /// Followed before the others, as of a server.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub prefer: bool,
+    /// Without one of those that are required there is no time, and no move, as of a server.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub require: bool,
 }
 
 /// Kinds of reference clocks.
@@ -211,6 +251,8 @@ impl RefClockConfig {
             poll: every_second(),
             scale,
             trust: false,
+            prefer: false,
+            require: false,
         }
     }
 
@@ -243,11 +285,44 @@ impl Default for Config {
             accept_step_after: accept_step_after(),
             max_step: Some(DEFAULT_MAX_STEP),
             min_sources: None,
+            authentication: AuthenticationMode::default(),
             likely_doubt: likely_doubt(),
             discipline: false,
             step: StepPolicy::default(),
             step_above: DEFAULT_STEP_ABOVE,
         }
+    }
+}
+
+impl Config {
+    /// Part that one of its servers has in finding out what time it is. By the configuration alone:
+    /// whoever keeps servers with proof from answering gains no vote by that.
+    pub(crate) fn role(&self, source: &SourceConfig) -> Role {
+        if !self.may_select(source) {
+            return Role::Watched;
+        }
+        let fence =
+            || self.sources.iter().any(|other| self.may_select(other) && self.fences(other));
+        if self.fences(source) || !fence() { Role::Votes } else { Role::Fenced }
+    }
+
+    /// Whether this server has a vote.
+    #[must_use]
+    pub fn votes(&self, source: &SourceConfig) -> bool {
+        self.role(source) == Role::Votes
+    }
+
+    /// Whether what it says may count at all.
+    #[must_use]
+    pub fn may_select(&self, source: &SourceConfig) -> bool {
+        let proof = self.authentication != AuthenticationMode::Require || source.is_authenticated();
+        !source.no_select && proof
+    }
+
+    /// Whether others have no vote beside it.
+    fn fences(&self, source: &SourceConfig) -> bool {
+        let proof = self.authentication == AuthenticationMode::Mix && source.is_authenticated();
+        proof || source.trust
     }
 }
 
@@ -271,13 +346,16 @@ impl SourceConfig {
             asymmetry: None,
             authentication: Authentication::None,
             no_select: false,
+            trust: false,
+            prefer: false,
+            require: false,
             ptp: None,
         }
     }
 
     /// Whether it proves who it is, so that nothing without proof is used of it.
     #[must_use]
-    pub const fn authenticated(&self) -> bool {
+    pub const fn is_authenticated(&self) -> bool {
         !self.authentication.is_none()
     }
 

@@ -582,7 +582,7 @@ fn trusted_rate(saved: &Saved, start: &Start) -> Option<RatePrior> {
 fn strangers(config: &Config, start: &Start) -> Option<String> {
     let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
     let tellers = saved.agreed.as_ref()?.tellers(warm);
-    let voters = || config.sources.iter().filter(|source| !source.no_select);
+    let voters = || config.sources.iter().filter(|source| config.votes(source));
     let followed = |name: &String| voters().any(|source| source.name() == *name);
     let strange = !tellers.is_empty() && !tellers.iter().any(followed);
     strange.then(|| tellers.join(", "))

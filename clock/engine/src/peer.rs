@@ -31,6 +31,11 @@ pub(crate) enum Role {
     Votes,
     /// Has none, and is believed within what the others vouch for, which it narrows.
     Narrows,
+    /// Has none. Within what the others vouch for it may have a part in where the time stands; the
+    /// bound is theirs.
+    Fenced,
+    /// Is asked and shown.
+    Watched,
 }
 
 /// A server or a reference clock: its filter, how far it is believed, and what was counted of it.
@@ -41,6 +46,10 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     pub(crate) kind: SourceKind,
     pub(crate) role: Role,
+    /// The user prefers it to the others.
+    pub(crate) preferred: bool,
+    /// The user wants no time without it, or another such source.
+    pub(crate) required: bool,
     /// Part of its bound that is its own error, of a reference clock. A server's is its root
     /// distance, a pulse's its latency.
     pub(crate) own_error: Span,
@@ -109,6 +118,8 @@ impl Peer {
             name,
             kind,
             role,
+            preferred: false,
+            required: false,
             own_error: Span::ZERO,
             is_numbered: false,
             filter,
@@ -144,9 +155,19 @@ impl Peer {
         matches!(self.kind, SourceKind::Server | SourceKind::Ptp | SourceKind::Pulse)
     }
 
-    /// Whether it has no vote.
+    /// Whether truth lies where a majority of its like agrees.
+    pub(crate) fn votes(&self) -> bool {
+        self.role == Role::Votes
+    }
+
+    /// Whether it narrows what those leave open.
     pub(crate) fn narrows(&self) -> bool {
         self.role == Role::Narrows
+    }
+
+    /// Whether it is believed within that, and leaves it as it is.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.role == Role::Fenced
     }
 
     /// Where its newest samples put the time while they are held off. Those of a source without a

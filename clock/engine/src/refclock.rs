@@ -144,8 +144,8 @@ impl RefClock {
 
     /// Whether `config` is for the same samples, understood in the same way.
     pub(crate) fn is(&self, config: &RefClockConfig) -> bool {
-        let name = self.config.name.clone();
-        self.config == RefClockConfig { name, ..config.clone() }
+        let RefClockConfig { name, prefer, require, .. } = self.config.clone();
+        self.config == RefClockConfig { name, prefer, require, ..config.clone() }
     }
 
     /// Takes over another configuration of the same samples.
@@ -156,7 +156,7 @@ impl RefClock {
 
     /// Whether it has a vote.
     pub(crate) fn votes(&self) -> bool {
-        self.peer.role == Role::Votes
+        self.peer.votes()
     }
 
     /// News of it that was not yet told.

@@ -258,6 +258,11 @@ pub enum ReasonKind {
     Stale,
     /// Unselectable: only asked and shown, as configured.
     Noselect,
+    /// Unselectable: it does not prove who it is, which is required.
+    Unauthenticated,
+    /// Candidate: no source that is authenticated or trusted has an estimate, and it is believed
+    /// only within theirs.
+    Unvouched,
     /// Unselectable: another source is asked at its address already.
     SameServer,
     /// Unselectable: it smears a leap second, and others do not.
@@ -284,6 +289,8 @@ pub enum ReasonKind {
     MaxStep,
     /// Hold-off: fewer servers than `min-sources` say so.
     MinSources,
+    /// Hold-off: no source with `require` says so.
+    Require,
     /// Hold-off: of a majority that says so too few are believed there yet.
     MajorityPending,
     /// Hold-off: a witness on this machine contradicts it.
@@ -295,11 +302,18 @@ impl ReasonKind {
     #[must_use]
     pub const fn is_hold_off(self) -> bool {
         use ReasonKind::{
-            DriftSuspected, Implausible, MajorityPending, MaxStep, MinSources, StepSuspected,
+            DriftSuspected, Implausible, MajorityPending, MaxStep, MinSources, Require,
+            StepSuspected,
         };
         matches!(
             self,
-            StepSuspected | DriftSuspected | MaxStep | MinSources | MajorityPending | Implausible
+            StepSuspected
+                | DriftSuspected
+                | MaxStep
+                | MinSources
+                | Require
+                | MajorityPending
+                | Implausible
         )
     }
 }

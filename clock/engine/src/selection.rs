@@ -5,7 +5,9 @@
 //! agrees. The other reference clocks have no vote. A pulse knows no second by itself and is numbered
 //! by what the servers say; a card may be set by anybody. But each is the user's own, and is believed
 //! within what the majority vouches for. There it narrows the interval, also for a while after its
-//! samples have stopped. While samples of a server are held off a pulse tells where a second begins,
+//! samples have stopped. Servers without proof beside servers with it, or with trust, have no vote
+//! either, and narrow nothing, as they may all be one liar: where the others agree is a fence, within
+//! which they may have a part in where the time stands. While samples of a server are held off a pulse tells where a second begins,
 //! not which one that is: if both what was known and those samples fit, the interval covers both.
 
 use alloc::string::String;
@@ -111,9 +113,11 @@ pub(crate) struct Chosen {
     pub(crate) disputed: Span,
     /// How many others have a part in it that is worth mentioning.
     pub(crate) others: usize,
-    /// How much longer one of those that have a part is fresh without a sample; not positive: none
-    /// is.
+    /// How much longer one of those that the bound rests on is fresh without a sample; not
+    /// positive: none is.
     pub(crate) patience: Span,
+    /// Which one that is, in the order of the voters.
+    pub(crate) freshest: usize,
 }
 
 /// Marks every source's part, and works out the published time: the combination of those that agree,
@@ -138,6 +142,7 @@ pub(crate) fn choose(
     let held = || agree(&|voter| known(voter, origin, at)).1;
     let held =
         if voters.iter().any(|voter| voter.peer.known(at).is_some()) { held() } else { None };
+    let is_vouched = voters.iter().any(|voter| voter.peer.votes() && voter.estimate.is_some());
     let apart = if agreed.is_none() { apart(voters, origin, at) } else { Few::new() };
     let mut parted = Few::with_capacity(voters.len());
     for (place, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
@@ -145,6 +150,9 @@ pub(crate) fn choose(
             None => (Status::Unreachable, None),
             // Who is a falseticker shows when the others have had their chance.
             Some(_) if agreed.is_none() && to_come > 0 => (Status::Candidate, Some(Cause::Waiting)),
+            Some(_) if agreed.is_none() && peer.is_fenced() && !is_vouched => {
+                (Status::Candidate, Some(Cause::Unvouched))
+            }
             Some(_) if agreed.is_none() => {
                 let by = apart.get(place).copied().flatten();
                 (Status::Candidate, Some(Cause::NoMajority(by)))
@@ -171,8 +179,7 @@ pub(crate) fn choose(
             voter.peer.trust.mark(Status::Truechimer);
         }
     }
-    let left = |voter: &Voter<'_>| Some(voter.peer.left(&voter.estimate?, at));
-    let patience = parts.iter().filter_map(|p| left(voters.get(*p)?)).max()?;
+    let (patience, freshest) = freshest(voters, &parts, index, at)?;
     let mut estimate = voters.get(index)?.estimate?;
     let strayed = estimate.difference.relative_to(difference).0.saturating_abs();
     let deviation = estimate.difference_deviation.0.saturating_add(strayed);
@@ -189,8 +196,7 @@ pub(crate) fn choose(
     let known = held.map(|Agreed { all, .. }| Span(all.reach(place)));
     let own = estimate.path_bound;
     estimate.path_bound = path.map_or(own, |path| Span(path.reach(place))).min(estimate.bound);
-    let rates =
-        |e: &Estimate| Claim::around(e.period.relative_to(period).0.into(), e.growth.0.into());
+    let rates = |e: &Estimate| rate_claim(e, period);
     let differences = |e: &Estimate| {
         let apart = e.difference.relative_to(difference);
         Claim::around(apart.0.into(), e.difference_error.0.into())
@@ -201,7 +207,26 @@ pub(crate) fn choose(
     let disputed = known.map_or(Span::ZERO, |known| estimate.bound - known);
     let disputed = disputed.min(estimate.bound - estimate.path_bound).max(Span::ZERO);
     let likely = likely_of(voters, &parts, &estimate, likely_doubt);
-    Some(Chosen { index, estimate, likely, disputed, others, patience })
+    Some(Chosen { index, estimate, likely, disputed, others, patience, freshest })
+}
+
+/// How much longer one of the parts is fresh, and which: the one at `index`, unless that is fenced. What
+/// is fenced keeps no bound: where there are no other parts it goes by those that agree.
+fn freshest(
+    voters: &[Voter<'_>],
+    parts: &[usize],
+    index: usize,
+    at: Count,
+) -> Option<(Span, usize)> {
+    let left = |place: usize| {
+        let voter = voters.get(place).filter(|voter| !voter.peer.is_fenced())?;
+        Some((voter.peer.left(&voter.estimate?, at), place))
+    };
+    let agrees = |place: &usize| voters.get(*place).is_some_and(|voter| voter.peer.trust.agrees());
+    let of_parts = parts.iter().filter_map(|place| left(*place)).max();
+    let (longest, which) =
+        of_parts.or_else(|| (0..voters.len()).filter(agrees).filter_map(left).max())?;
+    Some((longest, left(index).map_or(which, |_| index)))
 }
 
 /// How far the chosen time is likely to be off: by the reference clocks that lead, or else by the
@@ -214,7 +239,7 @@ fn likely_of(
 ) -> Option<Likely> {
     let Estimate { time, period, bound, .. } = *chosen;
     let place = Place { time, period, bound };
-    let leading = leading(voters, parts);
+    let leading = better(voters, parts);
     let leading: Few<&Voter<'_>> = leading.iter().filter_map(|part| voters.get(*part)).collect();
     if !leading.iter().all(|voter| voter.peer.has_statistics()) {
         return None;
@@ -223,7 +248,7 @@ fn likely_of(
     if !leading.is_empty() {
         return likely(&leading, &place, doubt);
     }
-    let servers = voters.iter().filter(|voter| !voter.peer.narrows());
+    let servers = voters.iter().filter(|voter| voter.peer.votes());
     let servers = servers.filter(|voter| voter.peer.has_statistics());
     let servers: Few<Estimate> = servers.filter_map(|voter| voter.estimate).collect();
     likely(&servers, &place, doubt)
@@ -240,7 +265,8 @@ fn part(
 ) -> (Status, Option<Cause>) {
     let own = claim(e, origin);
     let with = match (servers, agreed) {
-        (Some(servers), Some(_)) if !peer.narrows() => *servers,
+        (Some(servers), Some(agreed)) if peer.is_fenced() => servers.or(Some(agreed.all)),
+        (Some(servers), Some(_)) if peer.votes() => *servers,
         (_, Some(agreed)) if agreed.narrowed => Some(agreed.all),
         (_, Some(_)) => return (Status::Falseticker, Some(Cause::MeetsNobody)),
         (_, None) => return (Status::Candidate, Some(Cause::NoMajority(None))),
@@ -306,12 +332,15 @@ fn parts(
     }
     let leader = leader(voters, parted, &parts, origin);
     let servers = parts.iter().filter_map(|p| Some((*p, voters.get(*p)?)));
-    let servers = servers.filter(|(_, voter)| !voter.peer.narrows());
+    let servers = servers.filter(|(_, voter)| voter.peer.votes());
     let claims: Few<Claim> = servers
         .filter_map(|(place, voter)| Some(probable(place, voter, &voter.estimate?)))
         .collect();
-    let most = if claims.len() >= crowd { agreement(&claims, 0) } else { None };
-    let rates = rates(voters, &parts, crowd);
+    let most = agreement(&claims, 0);
+    let rates = rates(voters, &parts);
+    // Two that vote tell nothing of one another; any tell whether what is fenced is like them.
+    let is_crowd = claims.len() >= crowd;
+    let counts = |voter: &Voter<'_>| voter.peer.is_fenced() || (voter.peer.votes() && is_crowd);
     let mut leave = |why: &dyn Fn(usize, &Voter<'_>) -> Option<Cause>| {
         let reasons: Few<Option<Cause>> =
             parts.iter().map(|p| voters.get(*p).and_then(|voter| why(*p, voter))).collect();
@@ -326,9 +355,9 @@ fn parts(
         let mut reasons = reasons.iter();
         parts.retain(|_| reasons.next().is_some_and(Option::is_none));
     };
-    leave(&|place, _| {
-        let (claims, most) = rates.as_ref()?;
-        let gap = claims.iter().find(|(of, _)| *of == place)?.1.gap(most);
+    leave(&|_, voter| {
+        let (first, most) = rates.as_ref().filter(|_| counts(voter))?;
+        let gap = rate_claim(&voter.estimate?, *first).gap(most);
         let by = Rate(i64::try_from(gap).unwrap_or(i64::MAX));
         (gap > 0).then_some(Cause::RateDiffers(by))
     });
@@ -340,8 +369,9 @@ fn parts(
     leave(&|place, voter| {
         let (most, e) = (most?, voter.estimate?);
         let gap = probable(place, voter, &e).gap(&most);
-        let off = gap > 0 && !voter.peer.narrows();
-        off.then_some(Cause::Outlier(Span(gap)))
+        // The user's preference counts for more than what is probable.
+        let preferred = voter.peer.preferred && !voter.peer.is_fenced();
+        (gap > 0 && counts(voter) && !preferred).then_some(Cause::Outlier(Span(gap)))
     });
     leave(&|_, voter| {
         let age = age(voter)?;
@@ -350,29 +380,25 @@ fn parts(
     parts
 }
 
-/// The rates of the servers among these, and where a majority of them agrees.
-#[allow(clippy::type_complexity)]
-fn rates(
-    voters: &[Voter<'_>],
-    parts: &[usize],
-    crowd: usize,
-) -> Option<(Few<(usize, Claim)>, Claim)> {
-    let servers = parts.iter().filter_map(|p| Some((*p, voters.get(*p)?)));
-    let servers = servers.filter(|(_, voter)| !voter.peer.narrows());
-    let each: Few<(usize, Estimate)> =
-        servers.filter_map(|(place, voter)| Some((place, voter.estimate?))).collect();
-    let first = each.first()?.1.period;
-    let claim =
-        |e: &Estimate| Claim::around(e.period.relative_to(first).0.into(), e.growth.0.into());
-    let claims: Few<(usize, Claim)> = each.iter().map(|(place, e)| (*place, claim(e))).collect();
-    let only: Few<Claim> = claims.iter().map(|(_, claim)| *claim).collect();
-    let most = agreement(&only, 0).filter(|_| only.len() >= crowd)?;
-    Some((claims, most))
+/// Where a majority of those among these that vote puts the rate, against the first one's.
+fn rates(voters: &[Voter<'_>], parts: &[usize]) -> Option<(Period, Claim)> {
+    let servers = parts.iter().filter_map(|p| voters.get(*p));
+    let servers = servers.filter(|voter| voter.peer.votes());
+    let each: Few<Estimate> = servers.filter_map(|voter| voter.estimate).collect();
+    let first = each.first()?.period;
+    let claims: Few<Claim> = each.iter().map(|e| rate_claim(e, first)).collect();
+    Some((first, agreement(&claims, 0)?))
+}
+
+/// Claim of an estimate about the rate, against another one.
+fn rate_claim(e: &Estimate, other: Period) -> Claim {
+    Claim::around(e.period.relative_to(other).0.into(), e.growth.0.into())
 }
 
 /// The one that the others must not contradict, where some of those that agree with a majority
 /// contradict each other: a wide interval may be all that holds it together. Whoever was followed
-/// until now, if there is one, else the one that agrees with the most of them.
+/// until now, if there is one, else the one that agrees with the most of them; one that is preferred
+/// before others, and one that is fenced after them.
 fn leader(
     voters: &[Voter<'_>],
     parted: &[bool],
@@ -388,7 +414,9 @@ fn leader(
     let (place, leads) = claims.iter().max_by_key(|(place, one)| {
         let selected = |voter: &Voter<'_>| voter.peer.trust.status() == Status::Selected;
         let was_selected = voters.get(*place).is_some_and(selected);
-        (was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
+        let peer = |is: fn(&Peer) -> bool| voters.get(*place).is_some_and(|v| is(v.peer));
+        let (of_others, preferred) = (peer(|peer| !peer.is_fenced()), peer(|peer| peer.preferred));
+        (of_others, preferred, was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
     })?;
     Some((voters.get(*place)?.peer.name.clone(), *leads))
 }
@@ -396,9 +424,17 @@ fn leader(
 /// A time, and the two rates.
 type Put = (Instant, Period, Period);
 
-/// The parts without a vote that the time goes by, and those that vote only learn where they lean: the
-/// pulses, and those that are known better than whoever votes.
+/// The parts that the time goes by, while the others only learn where they lean: those that the
+/// user prefers, if there are any.
 fn leading(voters: &[Voter<'_>], parts: &[usize]) -> Few<usize> {
+    let preferred = |place: &&usize| voters.get(**place).is_some_and(|v| v.peer.preferred);
+    let preferred: Few<usize> = parts.iter().filter(preferred).copied().collect();
+    if preferred.is_empty() { better(voters, parts) } else { preferred }
+}
+
+/// The parts without a vote that are better than whoever votes: the pulses, and those that are known
+/// better.
+fn better(voters: &[Voter<'_>], parts: &[usize]) -> Few<usize> {
     let bound = |place: &usize| Some(voters.get(*place)?.estimate?.bound);
     let narrows = |place: &usize| voters.get(*place).is_some_and(|voter| voter.peer.narrows());
     let best = parts.iter().filter(|place| !narrows(place)).filter_map(bound).min();
@@ -471,7 +507,9 @@ fn best(voters: &[Voter<'_>], parts: &[usize]) -> Option<(usize, usize, Put)> {
         let handicap = if was_selected { SWITCH.0 } else { SWITCH.1 };
         Some(voter.estimate?.bound / SWITCH.1 * handicap)
     };
-    let index = *parts.iter().min_by_key(handicapped)?;
+    let preferred = |index: &&usize| voters.get(**index).is_some_and(|v| v.peer.preferred);
+    let preferred = parts.iter().filter(preferred).min_by_key(handicapped);
+    let index = *preferred.or_else(|| parts.iter().min_by_key(handicapped))?;
     let e = voters.get(index)?.estimate?;
     Some((index, 0, (e.time, e.period, e.difference)))
 }
@@ -483,12 +521,12 @@ fn vouchers(
     to_come: usize,
     claim: impl Fn(&Estimate) -> Claim,
 ) -> Option<Claim> {
-    let of = |narrows: bool| -> Few<Claim> {
-        let voter = voters.iter().filter(|voter| voter.peer.narrows() == narrows);
-        let believed = voter.filter(|voter| !narrows || voter.peer.trust.agrees());
+    let of = |believed: fn(&Peer) -> bool| -> Few<Claim> {
+        let believed = voters.iter().filter(|voter| believed(voter.peer));
         believed.filter_map(|voter| voter.estimate).map(|e| claim(&e)).collect()
     };
-    let (voted, narrower) = (agreement(&of(false), to_come), agreement(&of(true), 0));
+    let voted = agreement(&of(Peer::votes), to_come);
+    let narrower = agreement(&of(|peer| peer.narrows() && peer.trust.agrees()), 0);
     match (voted, narrower) {
         (Some(voted), Some(narrower)) => voted.intersection(&narrower).or(Some(voted)),
         (voted, narrower) => voted.or(narrower),
@@ -510,7 +548,7 @@ fn reach(voters: &[Voter<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Clai
 /// Where the servers put the time; `Some(None)` if there is no server to ask.
 #[allow(clippy::option_option)]
 fn vouched_by(voters: &[Voter<'_>], claims: &Claims<'_>, to_come: usize) -> Option<Option<Claim>> {
-    let servers = voters.iter().filter(|voter| !voter.peer.narrows());
+    let servers = voters.iter().filter(|voter| voter.peer.votes());
     let claims: Few<Few<Claim>> = servers.filter_map(claims).collect();
     if claims.is_empty() && to_come == 0 {
         return Some(None);
@@ -558,7 +596,7 @@ fn apart(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Option<Span>> 
 
 /// Where servers put the time by what is held off.
 fn news(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Claim> {
-    let speaks = voters.iter().filter(|voter| voter.estimate.is_some() && !voter.peer.narrows());
+    let speaks = voters.iter().filter(|voter| voter.estimate.is_some() && voter.peer.votes());
     let claim = |(from, to): (Instant, Instant)| Claim {
         low: (from - ROUNDED - origin).0,
         high: (to + ROUNDED - origin).0,

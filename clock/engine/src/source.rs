@@ -223,9 +223,14 @@ impl Source {
         self.association.as_ref().map(Association::server)
     }
 
-    /// Whether it may have a say at all.
+    /// Whether it has a vote.
     pub(crate) fn votes(&self) -> bool {
-        !self.config.no_select
+        self.peer.votes()
+    }
+
+    /// Whether it may have a say at all.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.votes() || self.peer.is_fenced()
     }
 
     /// For how long nothing was heard from it, if that is longer than `most`, and than its reach

@@ -11,7 +11,9 @@ mod daemon;
 mod queue;
 mod reader;
 
-use truechimer_engine::{Config, DEFAULT_STEP_ABOVE, Saved, SourceConfig, SourceStatus};
+use truechimer_engine::{
+    AuthenticationMode, Config, DEFAULT_STEP_ABOVE, Saved, SourceConfig, SourceStatus,
+};
 use truechimer_estimators::{Kind, NTP_PLL};
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
@@ -238,6 +240,7 @@ impl<'s> World<'s> {
                 ),
                 max_step: Some(truechimer_feedforward::number::span(scenario.max_step_s)),
                 min_sources: scenario.min_sources,
+                authentication: AuthenticationMode::default(),
                 likely_doubt: truechimer_feedforward::number::rate(
                     truechimer_feedforward::LIKELY_DOUBT,
                 ),

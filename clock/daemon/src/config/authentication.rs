@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::Authentication;
 
-use super::reader::{TABLES, unknown};
+use super::foreign::unknown;
+use super::reader::TABLES;
 
 /// Proof that the keys of a server ask for.
 #[derive(Default)]

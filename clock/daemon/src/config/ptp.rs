@@ -4,7 +4,8 @@ use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::{Delay, PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale, Transport};
 use truechimer_time::Span;
 
-use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span, unknown};
+use super::foreign::unknown;
+use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span, wish};
 
 /// Keys of a source that are for PTP alone.
 pub(super) const KEYS: &[&str] = &["ptp", "domain", "transport", "delay", "error", "timescale"];
@@ -43,9 +44,7 @@ pub(super) fn port(
                 let span = span(reader, "asymmetry-error", value, "20us", asymmetry_error);
                 declared.1 = span.or(declared.1);
             }
-            "noselect" => {
-                source.no_select = reader.boolean("noselect", value).unwrap_or(source.no_select);
-            }
+            key if wish(reader, key, value, &mut source) => {}
             other if OF_OTHERS.contains(&other) => reader.problem(
                 key.span().start,
                 format!("`{other}` is for a server or a pulse, and this source is PTP: remove it"),
@@ -127,6 +126,9 @@ mod tests {
             timescale = \"utc\"
             error = \"50us\"
             noselect = true
+            trust = true
+            prefer = true
+            require = true
             asymmetry = \"1us\"
             asymmetry-error = \"100ns\"
         ";
@@ -142,6 +144,9 @@ mod tests {
         let second = SourceConfig {
             ptp: Some(ptp),
             no_select: true,
+            trust: true,
+            prefer: true,
+            require: true,
             asymmetry: Some(by),
             ..SourceConfig::ptp("eth0")
         };

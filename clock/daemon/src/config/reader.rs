@@ -5,8 +5,8 @@ use truechimer_config::{
     ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
 };
 use truechimer_engine::{
-    Asymmetry, Authentication, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig, SourceConfig,
-    StepPolicy,
+    Asymmetry, Authentication, AuthenticationMode, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig,
+    SourceConfig, StepPolicy,
 };
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
@@ -14,6 +14,7 @@ use truechimer_time::{Rate, Span};
 use super::Settings;
 use super::authentication::{Proof, authorities};
 use super::duration;
+use super::foreign::unknown;
 use super::host::host_and_port;
 use super::ptp;
 use super::refclock::{KINDS, OF_REFCLOCK, refclock};
@@ -47,6 +48,7 @@ const TOP: &[&str] = &[
     "accept-step-after",
     "max-step",
     "min-sources",
+    "authentication",
     "likely-confidence",
     "sandbox",
     "vmclock",
@@ -75,6 +77,8 @@ const SOURCE: &[&str] = &[
     "offset",
     "scale",
     "trust",
+    "prefer",
+    "require",
     "name",
     "ptp",
     "domain",
@@ -101,88 +105,6 @@ pub(super) const TABLES: [Table<'_>; 7] = [
     ("[audit]", AUDIT),
     ("[nts]", NTS),
 ];
-
-/// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 21] = [
-    (
-        &["server", "servers", "pool", "pools", "peer", "NTP", "FallbackNTP", "Time"],
-        "a server is [[source]] with host = \"…\"",
-    ),
-    (&["address", "hostname"], "that is `host` in [[source]]"),
-    (&["mode", "count"], "every [[source]] is one server: leave it out"),
-    (
-        &["ntsport", "ntstrustedcerts", "certset"],
-        "with nts = true the port of the key exchange stands behind the host, and `ca` in [nts] names a \
-         file of authorities",
-    ),
-    (
-        &["key", "keys", "keyfile", "trustedkey", "autokey"],
-        "the file of symmetric keys is `key-file`, at the top, and `key` in [[source]] has a key's number",
-    ),
-    (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
-    (
-        &[
-            "minpoll",
-            "maxpoll",
-            "poll-interval-limits",
-            "initial-poll-interval",
-            "PollIntervalMinSec",
-            "PollIntervalMaxSec",
-        ],
-        "that is `poll` in [[source]], in seconds",
-    ),
-    (
-        &["prefer", "true", "trust", "require"],
-        "no source has more weight than another: a majority decides. One that shall not decide has \
-         noselect = true",
-    ),
-    (&["xleave"], "servers are always asked in the basic mode: leave it out"),
-    (&["version", "extfield"], "the version is always 4: leave it out"),
-    (
-        &[
-            "maxdelay",
-            "maxdelayratio",
-            "maxdelaydevratio",
-            "maxdelayquant",
-            "minsamples",
-            "maxsamples",
-            "filter",
-            "polltarget",
-            "presend",
-            "RootDistanceMaxSec",
-        ],
-        "late packets are weighed by what their path does, not thrown away: leave it out",
-    ),
-    (&["refclock"], "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
-    (&["driftfile", "dumpdir"], "that is `state`, which is kept by itself"),
-    (&["makestep"], "that is `step` and `step-above` in [system-clock]"),
-    (&["maxchange"], "that is `max-step`"),
-    (&["maxclockerror"], "that is `max-wander-ppm`"),
-    (&["leapseclist", "leapsectz", "leapfile"], "that is `leap-file`"),
-    (&["rtcsync"], "the kernel does it where [system-clock] has discipline = true"),
-    (&["hwtimestamp", "interface"], "stamps are the kernel's, of any interface: leave it out"),
-    (&["log", "logdir", "statsdir", "statistics"], "that is `replay-log`"),
-    (
-        &["allow", "deny", "restrict", "local", "broadcast", "ratelimit"],
-        "who is served is an option of 'truechimer serve'",
-    ),
-];
-/// Where the port stands that somebody wants to set by itself.
-const PORTS: [(&str, &str); 2] = [
-    ("[[source]]", "it stands behind the host: host = \"ntp.example.org:123\""),
-    ("[metrics]", "it stands behind the address: listen = \"127.0.0.1:9924\""),
-];
-
-/// Complaint about a key that no table has here, with what stands for it.
-pub(super) fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
-    let port = PORTS.iter().find(|(name, _)| key == "port" && *name == table.0);
-    let foreign = || FOREIGN.iter().find(|(keys, _)| keys.contains(&key));
-    let hint = port.map(|(_, hint)| *hint).or_else(|| foreign().map(|(_, hint)| *hint));
-    match hint {
-        Some(hint) => reader.problem(offset, format!("unknown key `{key}`; {hint}")),
-        None => reader.unknown(key, offset, table),
-    }
-}
 
 fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     for (key, value) in table {
@@ -228,6 +150,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     reader.wrong("min-sources", value, "must be a whole number from 1 on, as in 2")
                 }
             },
+            "authentication" => {
+                if let Some(part) = reader.text_of("authentication", value, authentication) {
+                    settings.engine.authentication = part;
+                }
+            }
             "sandbox" => {
                 if let Some(on) = reader.boolean("sandbox", value) {
                     settings.sandbox = on;
@@ -523,9 +450,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
                 let span = span(reader, "asymmetry-error", value, "20us", asymmetry_error);
                 declared.1 = span.or(declared.1);
             }
-            "noselect" => {
-                source.no_select = reader.boolean("noselect", value).unwrap_or(source.no_select);
-            }
+            key if wish(reader, key, value, &mut source) => {}
             name @ ("nts" | "key") => proof.take(reader, name, value),
             "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
             other if OF_REFCLOCK.contains(&other) => reader.problem(
@@ -549,6 +474,24 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
         reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
     }
     (!source.host.is_empty()).then_some(source)
+}
+
+/// Reads what the user wants of a server or a PTP port; whether the key says that.
+pub(super) fn wish(
+    reader: &mut Reader<'_>,
+    key: &str,
+    value: &Value<'_>,
+    source: &mut SourceConfig,
+) -> bool {
+    let wish = match key {
+        "trust" => &mut source.trust,
+        "prefer" => &mut source.prefer,
+        "require" => &mut source.require,
+        "noselect" => &mut source.no_select,
+        _ => return false,
+    };
+    *wish = reader.boolean(key, value).unwrap_or(*wish);
+    true
 }
 
 /// Asymmetry of a path, of which both keys have to be there or none.
@@ -639,6 +582,15 @@ pub(super) fn asymmetry_error(span: Span) -> Result<Span, String> {
         return Err(why.into());
     }
     Ok(span)
+}
+
+fn authentication(word: &str) -> Result<AuthenticationMode, String> {
+    match word {
+        "mix" => Ok(AuthenticationMode::Mix),
+        "require" => Ok(AuthenticationMode::Require),
+        "ignore" => Ok(AuthenticationMode::Ignore),
+        _ => Err("must be \"mix\", \"require\" or \"ignore\"".into()),
+    }
 }
 
 fn step_policy(word: &str) -> Result<StepPolicy, String> {

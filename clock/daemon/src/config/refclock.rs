@@ -5,7 +5,8 @@ use truechimer_engine::{REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale
 use truechimer_stamp::shm;
 use truechimer_time::Span;
 
-use super::reader::{OF_SERVER, TABLES, span, unknown};
+use super::foreign::unknown;
+use super::reader::{OF_SERVER, TABLES, span};
 
 /// The keys that say what kind of reference clock a source is, and what each is called.
 pub(super) const KINDS: [(&str, RefClockKind, &str); 4] = [
@@ -16,7 +17,7 @@ pub(super) const KINDS: [(&str, RefClockKind, &str); 4] = [
 ];
 /// The keys of reference clocks alone.
 pub(super) const OF_REFCLOCK: &[&str] =
-    &["pps", "phc", "shm", "sock", "latency", "error", "offset", "scale", "trust", "name"];
+    &["pps", "phc", "shm", "sock", "latency", "error", "offset", "scale", "name"];
 
 /// A source that is a reference clock, by the first of the keys that say so.
 pub(super) fn refclock(
@@ -77,6 +78,8 @@ pub(super) fn refclock(
             "trust" if !is_pulse => {
                 config.trust = reader.boolean("trust", value).unwrap_or_default();
             }
+            "prefer" => config.prefer = reader.boolean("prefer", value).unwrap_or_default(),
+            "require" => config.require = reader.boolean("require", value).unwrap_or_default(),
             key @ ("scale" | "trust") => reader.problem(
                 start,
                 format!("`{key}` is not for a pulse, which does not say which second it is"),

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use truechimer_clockbound::Layout;
 use truechimer_config::Problem;
 use truechimer_engine::{
-    Asymmetry, Authentication, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy,
+    Asymmetry, Authentication, AuthenticationMode, RefClockConfig, RefClockKind, Scale,
+    SourceConfig, StepPolicy,
 };
 use truechimer_time::{Rate, Span};
 
@@ -67,11 +68,12 @@ fn everything_can_be_set() {
             accept-step-after = "90min"
             max-step = "2h"
             min-sources = 1
+            authentication = "ignore"
             source = [
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
                 { host = "::1" },
-                { host = "b", noselect = true },
+                { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
             metrics = { listen = "[::1]:9924" }
@@ -81,7 +83,13 @@ fn everything_can_be_set() {
     let settings = parse(text, "t").unwrap();
     let asymmetry = Some(Asymmetry { by: Span::from_micros(-120), error: Span::from_micros(20) });
     let first = SourceConfig { port: 11, burst: false, asymmetry, ..SourceConfig::new("::1") };
-    let watched = SourceConfig { no_select: true, ..SourceConfig::new("b") };
+    let watched = SourceConfig {
+        no_select: true,
+        trust: true,
+        prefer: true,
+        require: true,
+        ..SourceConfig::new("b")
+    };
     assert_eq!(
         settings,
         Settings {
@@ -95,6 +103,7 @@ fn everything_can_be_set() {
                 accept_step_after: Span::from_secs(5400),
                 max_step: Some(Span::from_secs(7200)),
                 min_sources: Some(1),
+                authentication: AuthenticationMode::Ignore,
                 discipline: true,
                 step: StepPolicy::Always,
                 step_above: Span::from_micros(250),
@@ -255,13 +264,20 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "t:3: unknown key `port`; it stands behind the host: host = \"ntp.example.org:123\"",
         ),
         ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
-        ("[[source]]\nhost = \"a\"\nprefer = true", "`prefer`; no source has more weight than"),
+        ("[[source]]\nhost = \"a\"\ntrue = true", "t:3: unknown key `true`; that is `trust`"),
+        ("[[source]]\nhost = \"a\"\nrequire = 2", "t:3: `require` must be true or false"),
+        ("prefer = true", "t:1: unknown key `prefer`; it belongs into [[source]]"),
         ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
         ("key = 1", "t:1: unknown key `key`; the file of symmetric keys is `key-file`, at the top"),
         ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
         ("[[source]]\nmode = \"pool\"", "t:2: unknown key `mode`; every [[source]] is one server"),
         ("[Time]\nNTP = \"a\"", "t:1: unknown key `Time`; a server is [[source]]"),
         ("NTP = \"a\"", "t:1: unknown key `NTP`; a server is [[source]]"),
+        ("authselectmode = \"mix\"", "t:1: unknown key `authselectmode`; that is `authentication`"),
+        (
+            "authentication = \"prefer\"",
+            "t:1: `authentication` = \"prefer\": must be \"mix\", \"require\" or \"ignore\"",
+        ),
         ("rtcsync = true", "t:1: unknown key `rtcsync`; the kernel does it where"),
         ("leapsectz = \"right/UTC\"", "t:1: unknown key `leapsectz`; that is `leap-file`"),
         ("[audit]\ndirectory = \"a\"", "t:2: `directory` = \"a\": must begin with /"),
@@ -383,7 +399,7 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nphc = \"/p\"\nscale = \"gps\"", "must be \"auto\", \"utc\" or \"tai\", not"),
         ("[[source]]\nphc = \"/p\"\ntrust = true", "t:1: `trust` needs `scale`: add scale"),
         ("[[source]]\nphc = \" \"", "must be a device, a clock's name or an interface"),
-        ("[[source]]\nhost = \"a\"\ntrust = true", "t:3: `trust` is for a reference clock: add"),
+        ("[[source]]\nhost = \"a\"\ntrust = 1", "t:3: `trust` must be true or false"),
         ("refclock = \"SHM 0\"", "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
         ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
         ("source = [1]", "t:1: each `source` must be a table"),
@@ -488,7 +504,7 @@ proptest! {
 
     #[test]
     fn no_value_panics(
-        key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|phc|shm|sock|latency|error|scale|trust|offset|name|discipline|.{0,8})",
+        key in "(counter|page|control|max-wander-ppm|source|system-clock|host|poll|burst|pps|phc|shm|sock|latency|error|scale|trust|prefer|require|authentication|offset|name|discipline|.{0,8})",
         value in "(-?[0-9]{0,40}(\\.[0-9]{0,40})?(e[0-9]{0,5})?|\"[^\"]{0,20}\"|\\[.{0,20}\\]|\\{.{0,20}\\}|true|inf|.{0,10})",
     ) {
         let _ = parse(&format!("{key} = {value}\n[[source]]\n{key} = {value}"), "t");

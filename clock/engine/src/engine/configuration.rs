@@ -7,7 +7,7 @@ use truechimer_feedforward::TimePrior;
 use truechimer_time::Count;
 
 use super::{Engine, Known};
-use crate::config::Config;
+use crate::config::{Config, RefClockConfig, SourceConfig};
 use crate::event::{Action, SourceId};
 use crate::refclock::RefClock;
 use crate::source::{Basis, Source};
@@ -26,14 +26,14 @@ impl Engine {
         let told_by = &self.gate.told_by;
         let credit = told_by.is_empty()
             || config.sources.is_empty()
-            || config.sources.iter().any(|s| !s.no_select && told_by.contains(&s.name()));
+            || config.sources.iter().any(|s| config.votes(s) && told_by.contains(&s.name()));
         // But not from what others had told that are all gone.
         let rate = if credit { self.known_rate() } else { self.nominal };
         let settings = self.settings;
         let basis = Basis { settings, rate, time: known.time, own: false };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
-            s.peer.trust.is_selected() && config.sources.iter().any(|w| s.is(w) && !w.no_select)
+            s.peer.trust.is_selected() && config.sources.iter().any(|w| s.is(w) && config.votes(w))
         };
         let awaited = !self.sources.iter().any(stays);
         let led = |s: &Source| s.peer.trust.is_selected();
@@ -48,7 +48,7 @@ impl Engine {
             let kept = old.iter().find(|(_, s)| s.is(wanted)).map(|(id, _)| *id);
             let source = match kept.and_then(|id| old.remove(&id)) {
                 Some(mut source) => {
-                    lost_selected |= led(&source) && wanted.no_select;
+                    lost_selected |= led(&source) && config.role(wanted) != source.peer.role;
                     source.reconfigure(wanted.clone(), at);
                     source.peer.filter.set_max_wander(config.max_wander);
                     source.peer.filter.set_accept_step_after(config.accept_step_after);
@@ -108,6 +108,15 @@ impl Engine {
         if self.config.discipline && !config.discipline {
             actions.extend(self.servo.rest().map(Action::Steer));
             actions.extend(self.kernel.nothing().map(Action::Steer));
+        }
+        for source in &mut self.sources {
+            let SourceConfig { prefer, require, .. } = source.config;
+            source.peer.role = config.role(&source.config);
+            (source.peer.preferred, source.peer.required) = (prefer, require);
+        }
+        for refclock in &mut self.refclocks {
+            let RefClockConfig { prefer, require, .. } = refclock.config;
+            (refclock.peer.preferred, refclock.peer.required) = (prefer, require);
         }
         self.config = config;
         self.tell_intervals();

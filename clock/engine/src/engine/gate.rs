@@ -179,6 +179,12 @@ impl Engine {
         servers.chain(self.refclocks.iter().filter(|r| r.votes()).map(|r| &r.peer))
     }
 
+    /// Whether one of those that are required agrees with the time as it was just chosen, if any are.
+    fn is_required_there(&self) -> bool {
+        let mut required = self.peers().filter(|peer| peer.required).peekable();
+        required.peek().is_none() || required.any(|peer| agrees(&peer))
+    }
+
     /// How many of those agree with the time as it was just chosen.
     pub(super) fn agreeing(&self) -> usize {
         self.voting().filter(agrees).count()
@@ -282,6 +288,9 @@ impl Engine {
         }
         self.may_move((by, room, drift), agree, &stands).map_err(|bar| (bar, Some(by)))?;
         if by.abs() > room {
+            if !self.is_required_there() && !self.explained(by, &stands) {
+                return Err((Bar::Required, Some(by)));
+            }
             self.is_believed(by, &stands, at).map_err(|bar| (bar, Some(by)))?;
         }
         self.gate.moved += drift;
@@ -309,6 +318,9 @@ impl Engine {
         let (least, unix) = (self.least(), self.leaps.utc(time).unix);
         if agree < least {
             return Err(Bar::TooFew { agree, least });
+        }
+        if !self.is_required_there() {
+            return Err(Bar::Required);
         }
         if unix < self.gate.built {
             return Err(Bar::BeforeRelease(self.gate.built));

@@ -130,18 +130,22 @@ impl Engine {
     /// Believes the servers whose time moved, where others, a witness or what stands vouch for it.
     pub(super) fn hear_vouchers(&mut self, at: Count, actions: &mut Vec<Action>) {
         let Some((who, opinions)) = self.judge_hold_offs(at) else { return };
-        for (one, index) in who.into_iter().enumerate() {
+        for index in 0..self.sources.len() {
+            let one = who.iter().position(|voter| *voter == index);
             let Some(source) = self.sources.get(index) else { continue };
             let due = source.peer.trust.vouched.is_some_and(|then| at.at_or_after(then));
             let Some(hold_off) = source.hold_off(at).filter(|_| due) else { continue };
-            let home = self.comes_home(&hold_off, at) && !hold_off::vouched(one, &opinions);
+            // One without a vote is believed only there.
+            let moved = one.filter(|one| {
+                !self.comes_home(&hold_off, at) || hold_off::vouched(*one, &opinions)
+            });
             if let Some(source) = self.sources.get_mut(index)
                 && let Some(Accepted::Stepped(by)) = source.peer.believe()
             {
-                source.peer.trust.moved = Some(at).filter(|_| !home);
+                source.peer.trust.moved = moved.map(|_| at);
                 self.servo.interrupt();
                 self.gate.stepped = true;
-                let moved = if home { Moved::Home } else { Moved::of(one, &opinions) };
+                let moved = moved.map_or(Moved::Home, |one| Moved::of(one, &opinions));
                 let text = moved.told(by, opinions.len());
                 note(actions, Level::Warning, format!("{}: {text}", source.name()));
             }
@@ -187,6 +191,14 @@ impl Engine {
                 }
             }
         }
+        for index in 0..self.sources.len() {
+            let fenced = self.sources.get(index).filter(|source| source.peer.is_fenced());
+            let Some(hold_off) = fenced.and_then(|source| source.hold_off(at)) else { continue };
+            let then = Some(at).filter(|_| self.comes_home(&hold_off, at));
+            if let Some(source) = self.sources.get_mut(index) {
+                source.peer.trust.vouched = then;
+            }
+        }
         Some((who, opinions))
     }
 
@@ -199,7 +211,7 @@ impl Engine {
         if let Err(why) = self.admit(&chosen, at) {
             return self.hold(&chosen, why, at, actions);
         }
-        let Chosen { index, estimate, likely, disputed, others, patience } = chosen;
+        let Chosen { index, estimate, likely, disputed, others, patience, freshest } = chosen;
         let status = if patience.is_negative() { Status::Holdover } else { Status::Synchronised };
         let held = if status == Status::Holdover { self.held_off(at) } else { None };
         let smears = self.sources.get(index).is_some_and(Source::smears);
@@ -215,14 +227,17 @@ impl Engine {
             (Status::Synchronised, _) => write!(reason, "following {name} and {others} more"),
             (_, Some(held)) => write!(reason, "{}", held_against(&held)),
             (_, None) => {
-                let sample = match peer.kind {
+                let freshest = self.peers().nth(freshest).unwrap_or(peer);
+                let sample = match freshest.kind {
                     SourceKind::Server | SourceKind::Ptp => "reply",
                     SourceKind::Pulse => "edge",
                     _ => "sample",
                 };
-                let what = format!("no usable {sample} from {name} for");
-                let written = write!(reason, "{what} {}", peer.age(&estimate, at));
-                quiet = Some(Quiet { what, since: estimate.heard, smears });
+                let what = format!("no usable {sample} from {} for", freshest.name);
+                let heard = freshest.estimate(at).map_or(estimate.heard, |e| e.heard);
+                let age = estimate.period.span(at - heard);
+                let written = write!(reason, "{what} {age}");
+                quiet = Some(Quiet { what, since: heard, smears });
                 written
             }
         };
@@ -234,7 +249,7 @@ impl Engine {
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
-        let believed = |s: &&Source| s.peer.trust.agrees();
+        let believed = |s: &&Source| s.votes() && s.peer.trust.agrees();
         // A server that is left alone of many does not announce a leap second by itself.
         let enough = self.agreeing() >= self.least();
         let believed = self.sources.iter().filter(|_| enough).filter(believed);
@@ -331,6 +346,9 @@ impl Engine {
         let troubles =
             || servers().chain(trusted().filter_map(|r| Some((r.peer.name.as_str(), trouble(r)?))));
         match (troubles().next(), troubles().count()) {
+            (None, _) if self.sources.iter().any(|s| s.peer.is_fenced() && s.peer.is_proven()) => {
+                "no source that is authenticated or trusted has answered yet".into()
+            }
             (None, _) => "no source has answered yet".into(),
             (Some((name, trouble)), 1) => format!("no usable reply yet: {name}: {trouble}"),
             (Some((name, trouble)), n) => {
@@ -400,11 +418,13 @@ impl Engine {
             source.peer.trust.set(SourceStatus::Unreachable, Some(Cause::TimedOut(age)));
         }
         for source in &mut self.sources {
+            let is_heard = source.is_heard();
             let trust = &mut source.peer.trust;
             let same = trust.same_server().filter(|_| trust.cause().is_none()).map(str::to_owned);
             let (status, cause) = match same {
                 _ if trust.overruled => (SourceStatus::Falseticker, Cause::Overruled),
                 _ if source.config.no_select => (SourceStatus::Unselectable, Cause::NoSelect),
+                _ if !is_heard => (SourceStatus::Unselectable, Cause::Unauthenticated),
                 Some(of) => (SourceStatus::Unselectable, Cause::SameServer(of)),
                 None => continue,
             };
@@ -415,11 +435,11 @@ impl Engine {
 
     /// Chooses, where those that have no vote are taken for silent.
     fn chosen(&mut self, at: Count) -> Option<Chosen> {
-        let votes = self.votes(at);
+        let estimates = self.estimates(at);
         let to_come = self.to_come(at);
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.refclocks.len());
         let (single, doubt) = (self.follows_one(), self.config.likely_doubt);
-        let servers = self.sources.iter_mut().zip(votes);
+        let servers = self.sources.iter_mut().zip(estimates);
         let servers = servers.map(|(source, estimate)| Voter { peer: &mut source.peer, estimate });
         let refclocks = self.refclocks.iter_mut().map(|refclock| {
             let estimate = refclock.peer.estimate(at);
@@ -437,15 +457,20 @@ impl Engine {
                 voter.peer.trust.weigh(None, None);
             }
             let patience = voters.get(index)?.peer.left(&estimate, at);
-            let disputed = Span::ZERO;
-            return Some(Chosen { index, estimate, likely: None, disputed, others: 0, patience });
+            let (likely, disputed, others, freshest) = (None, Span::ZERO, 0, index);
+            let chosen = Chosen { index, estimate, likely, disputed, others, patience, freshest };
+            return Some(chosen);
         }
         let combination = (!single).then_some(&mut self.combination);
         let chosen = selection::choose(&mut voters, combination, to_come, doubt, at);
         drop(voters);
         let follows = chosen.as_ref().map(|chosen| chosen.index);
         let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
-        for source in self.sources.iter_mut().filter(|source| source.smears() && !follows) {
+        // What is fenced may lead where all that vote smear.
+        let votes = |source: &Source| source.votes() && source.peer.trust.agrees();
+        let fenced = self.sources.iter().any(|source| source.peer.is_fenced());
+        let smears = |source: &&mut Source| source.smears() && !(fenced && votes(source));
+        for source in self.sources.iter_mut().filter(smears).filter(|_| !follows) {
             source.peer.trust.set(SourceStatus::Unselectable, Some(Cause::LeapSmear));
         }
         chosen
@@ -495,10 +520,21 @@ impl Engine {
         self.sources.iter().map(|source| silent(source).filter(|_| anyone)).collect()
     }
 
-    /// Votes of the servers, in their order, and after them of the reference clocks that have one. Two
-    /// that turn out to be the same server have one vote, and one that has been silent for long has
-    /// none.
+    /// Votes of the servers, in their order, and after them of the reference clocks that have one.
     pub(super) fn votes(&mut self, at: Count) -> Few<Option<Estimate>> {
+        let mut votes = self.estimates(at);
+        for (source, vote) in self.sources.iter().zip(&mut votes) {
+            *vote = vote.filter(|_| source.votes());
+        }
+        let trusted = self.refclocks.iter().filter(|refclock| refclock.votes());
+        votes.extend(trusted.map(|refclock| refclock.peer.estimate(at)));
+        votes
+    }
+
+    /// Estimates of the servers that are heard, in their order. Two that turn out to be the same
+    /// server count once, as the one with a vote if there is one, and one that has been silent for
+    /// long does not.
+    fn estimates(&mut self, at: Count) -> Few<Option<Estimate>> {
         let timed_out = self.timed_out(at);
         // Those that smear are not mixed with those that do not.
         let plain = |(source, timed_out): (&Source, &Option<Span>)| {
@@ -507,7 +543,7 @@ impl Engine {
         };
         let unmixed = self.sources.iter().zip(&timed_out).any(plain);
         let vote = |(source, timed_out): (&Source, Option<Span>)| {
-            let heard = timed_out.is_none() && source.votes() && !source.peer.trust.overruled;
+            let heard = timed_out.is_none() && source.is_heard() && !source.peer.trust.overruled;
             let heard = heard && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
             Some((canonical(source.address()?), estimate))
@@ -515,10 +551,12 @@ impl Engine {
         let said: Few<_> = self.sources.iter().zip(timed_out).map(vote).collect();
         let mut votes = Few::new();
         for (index, one) in said.iter().enumerate() {
+            let rank = |index: usize| (self.sources.get(index).is_none_or(|s| !s.votes()), index);
             let same = |(address, _): &(SocketAddr, Estimate)| {
                 let is_there =
                     |other: &Option<_>| other.is_some_and(|(there, _)| there == *address);
-                said.iter().take(index).position(is_there)
+                let there = (0..said.len()).filter(|i| said.get(*i).is_some_and(is_there));
+                there.filter(|i| rank(*i) < rank(index)).min_by_key(|i| rank(*i))
             };
             let first = one.as_ref().and_then(same).and_then(|first| self.sources.get(first));
             let first = first.map(|first| first.name().to_owned());
@@ -530,8 +568,6 @@ impl Engine {
             }
             votes.push(one.filter(|_| first.is_none()).map(|(_, estimate)| estimate));
         }
-        let trusted = self.refclocks.iter().filter(|refclock| refclock.votes());
-        votes.extend(trusted.map(|refclock| refclock.peer.estimate(at)));
         votes
     }
 

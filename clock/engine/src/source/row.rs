@@ -68,7 +68,7 @@ impl Source {
         if self.schedule.is_refused() {
             Some(Cause::KissCode)
         } else if self.resolver.has_failed() && self.address().is_none() {
-            Some(if self.config.authenticated() { Cause::NoKeys } else { Cause::NoAddress })
+            Some(if self.config.is_authenticated() { Cause::NoKeys } else { Cause::NoAddress })
         } else {
             (self.schedule.silence > 0).then_some(Cause::NoReply)
         }

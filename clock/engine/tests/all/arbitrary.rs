@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, POLL_RANGE, RefClockConfig, RefClockKind, RtcReading,
-    Scale, Shown, SourceConfig, SourceId, Start, Steer, StepPolicy, SystemReading,
+    Action, Authentication, AuthenticationMode, Config, Engine, Event, HostCheck, POLL_RANGE,
+    RefClockConfig, RefClockKind, RtcReading, Scale, Shown, SourceConfig, SourceId, Start, Steer,
+    StepPolicy, SystemReading,
 };
 use truechimer_estimators::{Kind, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
@@ -59,12 +60,20 @@ fn signed() -> impl Strategy<Value = i64> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    let source =
-        (0usize..5, 0u32..12, any::<[bool; 3]>()).prop_map(|(n, poll, [burst, odd, no_select])| {
-            // Whoever makes a configuration by hand may ask for any poll interval.
-            let poll = if odd { [0, u32::MAX][n % 2] } else { 1 << poll };
-            SourceConfig { poll, burst, no_select, ..SourceConfig::new(format!("host{n}")) }
-        });
+    let source = (0usize..5, 0u32..12, any::<[bool; 7]>()).prop_map(|(n, poll, flags)| {
+        let [burst, odd, no_select, proven, trust, prefer, require] = flags;
+        // Every fourth only, or there would be hardly any time.
+        let require = require && n == 0;
+        // Whoever makes a configuration by hand may ask for any poll interval.
+        let poll = if odd { [0, u32::MAX][n % 2] } else { 1 << poll };
+        let host = SourceConfig::new(format!("host{n}"));
+        let authentication = match (proven, odd) {
+            (false, _) => Authentication::None,
+            (true, false) => Authentication::Nts,
+            (true, true) => Authentication::Key(7),
+        };
+        SourceConfig { poll, burst, no_select, authentication, trust, prefer, require, ..host }
+    });
     let refclock = (0usize..3, number(), signed(), 0u32..99, any::<bool>(), 0usize..12);
     let refclock = refclock.prop_map(|(n, error, offset, poll, trust, kind)| {
         use RefClockKind::{Phc, Pulse, Shm, Sock};
@@ -82,8 +91,11 @@ fn config() -> impl Strategy<Value = Config> {
     let steps = [StepPolicy::Start, StepPolicy::Never, StepPolicy::Always];
     let gate = (proptest::option::of(signed()), proptest::option::of(0u32..5));
     let step = prop::sample::select(steps.to_vec());
-    (sources, refclocks, signed(), any::<bool>(), step, gate).prop_map(
-        |(sources, refclocks, wander, discipline, step, (limit, least))| Config {
+    let proof = [AuthenticationMode::Mix, AuthenticationMode::Require, AuthenticationMode::Ignore];
+    let proof = prop::sample::select(proof.to_vec());
+    (sources, refclocks, signed(), any::<bool>(), step, gate, proof).prop_map(
+        |(sources, refclocks, wander, discipline, step, (limit, least), authentication)| Config {
+            authentication,
             max_step: limit.map(Span::from_nanos),
             min_sources: least,
             sources,

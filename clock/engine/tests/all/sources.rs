@@ -553,7 +553,7 @@ fn fetched_anew_with_patience(authentication: Authentication) {
     let mut world = World::new(&["s1"], start());
     let mut proven = config(&["s1"]);
     proven.sources[0].authentication = authentication;
-    assert!(proven.sources[0].authenticated());
+    assert!(proven.sources[0].is_authenticated());
     world.event(Event::Configure(proven));
     world.run(60);
     let source = *world.hosts.keys().last().unwrap();

@@ -11,6 +11,7 @@ mod accept;
 mod audit;
 mod bed;
 mod capture;
+mod choice;
 mod clockbound;
 mod compare;
 mod creep;

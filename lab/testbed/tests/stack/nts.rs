@@ -1,15 +1,17 @@
 //! Servers that prove who they are (NTS, RFC 8915): chronyd and ntpd (ntpsec) at the other end.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use truechimer::Status;
+use truechimer_testbed::binary;
 use truechimer_testbed::certificates::Certificates;
 use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{Daemon, SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
-use truechimer_testbed::namespace::{CLIENT, Pair};
-use truechimer_testbed::process::Signal;
+use truechimer_testbed::namespace::{CLIENT, Namespace, Pair};
+use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 
@@ -209,4 +211,92 @@ fn ntpd_and_we_prove_ourselves_to_one_another() {
     ends(&mut daemon);
     let tally = chain.ends();
     assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
+}
+
+/// Three servers without proof that say the same, so far off; whoever is asked at their ports.
+pub fn alike(network: &Namespace, dir: &temp::Dir, offset: &str) -> Vec<Process> {
+    let one = |port: &u16| {
+        let mut command = network.command(binary::truechimer());
+        let at = format!("192.0.2.1:{port}");
+        command.args(["serve", "--clock", "system", "--listen", &at]);
+        command.args(["--offset", offset]);
+        let mut process = Process::start(command, &dir.join(&format!("{port}{offset}.log")));
+        process.expect_output("serving on", SOON);
+        process
+    };
+    PORTS.iter().map(one).collect()
+}
+
+const PORTS: [u16; 3] = [1123, 1124, 1125];
+
+/// The words for the sources' statuses and reasons.
+pub fn words(daemon: &Daemon) -> Vec<(String, String)> {
+    let answer = daemon.ask(&["sources"]);
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let of = |source: &Value| (word(&source["status"]), word(&source["reason"]["kind"]));
+    // None as long as nobody answers.
+    answer.json.as_array().into_iter().flatten().map(of).collect()
+}
+
+/// Three plain servers that lie alike have no say beside one that proves itself: not when it is not
+/// there yet, not when it is, and not once they have been right.
+#[test]
+fn those_without_proof_are_held_within_what_one_with_proof_says() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let lines = served(&by, &dir.join("keys"), "");
+    let liars = alike(&net.server, &dir, "80ms");
+    let sections = proven("192.0.2.1", &by.authority);
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: PORTS.iter().map(|port| format!("192.0.2.1:{port}")).collect(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let clock = daemon.clock();
+    let word = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    let unvouched = [(); 3].map(|()| word("candidate", "unvouched"));
+    let end = Instant::now() + SOON;
+    while !words(&daemon).starts_with(&unvouched) {
+        assert!(Instant::now() < end, "{:?}", words(&daemon));
+        assert!(!clock.now().is_ok_and(|now| now.status.bound_holds()));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    // Readings are held against the truth, which chronyd serves.
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(Duration::from_secs(15));
+    println!("{}", watch.summary());
+    let outvoted = [(); 3].map(|()| word("falseticker", "outvoted"));
+    let found = words(&daemon);
+    assert!(found.starts_with(&outvoted) && found[3].0 == "selected", "{found:?}");
+    ends(&mut daemon);
+    drop(liars);
+    // Right at first, they have a part; then they turn, all together.
+    let honest = alike(&net.server, &dir, "0ms");
+    let mut daemon = setup.start();
+    let mut watch = daemon.watch(Truth::host());
+    let agrees = |words: &[(String, String)]| {
+        !words.is_empty()
+            && words
+                .iter()
+                .all(|(status, _)| matches!(&**status, "selected" | "combined" | "truechimer"))
+    };
+    let end = Instant::now() + SOON;
+    while !agrees(&words(&daemon)) {
+        assert!(Instant::now() < end, "{:?}", words(&daemon));
+        watch.run(Duration::from_secs(1));
+    }
+    drop(honest);
+    let _liars = alike(&net.server, &dir, "-80ms");
+    watch.run(Duration::from_secs(20));
+    println!("{}", watch.summary());
+    let found = words(&daemon);
+    assert!(found[..3].iter().all(|(status, _)| status == "falseticker"), "{found:?}");
+    assert!(agrees(&found[3..]), "{found:?}");
+    let last = watch.samples.last().expect("there are some");
+    assert_eq!(last.status, Status::Synchronised);
+    assert!(last.error_ns().abs() < 10_000_000, "{last:?}");
 }

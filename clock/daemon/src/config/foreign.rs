@@ -1,0 +1,82 @@
+//! Keys that other daemons have.
+
+use truechimer_config::{Reader, Table};
+
+/// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
+const FOREIGN: [(&[&str], &str); 22] = [
+    (
+        &["server", "servers", "pool", "pools", "peer", "NTP", "FallbackNTP", "Time"],
+        "a server is [[source]] with host = \"…\"",
+    ),
+    (&["address", "hostname"], "that is `host` in [[source]]"),
+    (&["mode", "count"], "every [[source]] is one server: leave it out"),
+    (
+        &["ntsport", "ntstrustedcerts", "certset"],
+        "with nts = true the port of the key exchange stands behind the host, and `ca` in [nts] names a \
+         file of authorities",
+    ),
+    (
+        &["key", "keys", "keyfile", "trustedkey", "autokey"],
+        "the file of symmetric keys is `key-file`, at the top, and `key` in [[source]] has a key's number",
+    ),
+    (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
+    (
+        &[
+            "minpoll",
+            "maxpoll",
+            "poll-interval-limits",
+            "initial-poll-interval",
+            "PollIntervalMinSec",
+            "PollIntervalMaxSec",
+        ],
+        "that is `poll` in [[source]], in seconds",
+    ),
+    (&["authselectmode"], "that is `authentication`"),
+    (&["true"], "that is `trust` in [[source]]"),
+    (&["xleave"], "servers are always asked in the basic mode: leave it out"),
+    (&["version", "extfield"], "the version is always 4: leave it out"),
+    (
+        &[
+            "maxdelay",
+            "maxdelayratio",
+            "maxdelaydevratio",
+            "maxdelayquant",
+            "minsamples",
+            "maxsamples",
+            "filter",
+            "polltarget",
+            "presend",
+            "RootDistanceMaxSec",
+        ],
+        "late packets are weighed by what their path does, not thrown away: leave it out",
+    ),
+    (&["refclock"], "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
+    (&["driftfile", "dumpdir"], "that is `state`, which is kept by itself"),
+    (&["makestep"], "that is `step` and `step-above` in [system-clock]"),
+    (&["maxchange"], "that is `max-step`"),
+    (&["maxclockerror"], "that is `max-wander-ppm`"),
+    (&["leapseclist", "leapsectz", "leapfile"], "that is `leap-file`"),
+    (&["rtcsync"], "the kernel does it where [system-clock] has discipline = true"),
+    (&["hwtimestamp", "interface"], "stamps are the kernel's, of any interface: leave it out"),
+    (&["log", "logdir", "statsdir", "statistics"], "that is `replay-log`"),
+    (
+        &["allow", "deny", "restrict", "local", "broadcast", "ratelimit"],
+        "who is served is an option of 'truechimer serve'",
+    ),
+];
+/// Where the port stands that somebody wants to set by itself.
+const PORTS: [(&str, &str); 2] = [
+    ("[[source]]", "it stands behind the host: host = \"ntp.example.org:123\""),
+    ("[metrics]", "it stands behind the address: listen = \"127.0.0.1:9924\""),
+];
+
+/// Complaint about a key that no table has here, with what stands for it.
+pub(super) fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: Table<'_>) {
+    let port = PORTS.iter().find(|(name, _)| key == "port" && *name == table.0);
+    let foreign = || FOREIGN.iter().find(|(keys, _)| keys.contains(&key));
+    let hint = port.map(|(_, hint)| *hint).or_else(|| foreign().map(|(_, hint)| *hint));
+    match hint {
+        Some(hint) => reader.problem(offset, format!("unknown key `{key}`; {hint}")),
+        None => reader.unknown(key, offset, table),
+    }
+}
