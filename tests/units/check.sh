@@ -137,6 +137,21 @@ ok "it starts with the right to set the clock" systemctl restart truechimer
 confined truechimer 0000000002000000
 ok "and synchronises" as nobody truechimer waitsync --timeout 60s
 rm -r $drop
+mkdir $drop
+# Ports of PTP, that nobody answers at.
+printf '[[source]]\nptp = "lo"\n[[source]]\nptp = "lo"\ntransport = "ethernet"\n' >>/etc/truechimer.toml
+systemctl daemon-reload
+systemctl restart truechimer
+ok "without more rights there is no port of PTP, and it says why" \
+    soon sh -c '[ "$(truechimer sources --json | grep -c truechimer-ptp.conf)" = 2 ]'
+cp /usr/local/share/truechimer/truechimer-ptp.conf $drop/ptp.conf
+systemctl daemon-reload
+systemctl restart truechimer
+ok "with them it listens by UDP and by Ethernet" \
+    soon sh -c '[ "$(truechimer sources --json | grep -c "no PTP master announces itself")" = 2 ]'
+confined truechimer 0000000000002400
+rm -r $drop
+cp /opt/bin/truechimer.toml /etc
 systemctl daemon-reload
 systemctl restart truechimer
 

@@ -243,10 +243,15 @@ fn unopened(interface: &str, transport: Transport, why: &io::Error) -> String {
                 (ports, "CAP_NET_BIND_SERVICE", "cap_net_bind_service")
             };
             format!(
-                "{what} a capability: add AmbientCapabilities={capability} to the unit, or run 'setcap {small}+ep' \
-                 on the program"
+                "{what} a capability, {capability}: give the unit truechimer-ptp.conf as a drop-in, or run 'setcap \
+                 {small}+ep' on the program"
             )
         }
+        Some(libc::EAFNOSUPPORT) => format!(
+            "PTP over {} is not to be had here: the unit needs truechimer-ptp.conf as a drop-in, or the kernel lacks \
+             that protocol",
+            transport.name()
+        ),
         Some(libc::EADDRINUSE) => format!(
             "another program has the UDP ports {EVENT} and {GENERAL} of PTP for itself: see 'ss -ulpn'"
         ),
