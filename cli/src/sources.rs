@@ -41,7 +41,7 @@ Columns:
              is no clock yet, the server in the middle takes its place, as the last line says
   floor      what the round trip takes at least just now, as far as is known
 Reference clocks stand behind the servers. Below the table stands what is wrong with a source,
-if anything is. In the JSON, kind is server, pulse, phc, shm or sock.
+if anything is. In the JSON, kind is server, ptp, pulse, phc, shm, sock or vmclock.
 
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
@@ -363,6 +363,7 @@ fn what(source: &SourceReport) -> &'static str {
         SourceKind::Phc => "PTP hardware clock",
         SourceKind::Shm => "shared memory",
         SourceKind::Sock => "socket",
+        SourceKind::Vmclock => "hypervisor",
     }
 }
 

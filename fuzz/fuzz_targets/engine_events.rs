@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Shown, SourceConfig,
+    Action, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale, Shown, SourceConfig,
     SourceId,
     Start, Steer, SystemReading,
 };
@@ -60,7 +60,7 @@ fn config(sources: u8) -> Config {
             SourceConfig { poll: 1 << u32::from(n), nts, prefer, require, ..host }
         };
     let refclocks = (0..sources >> 4 & 1).map(|n| RefClockConfig::new(
-        [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Shm, RefClockKind::Sock][usize::from(sources >> 6)],
+        [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Vmclock, RefClockKind::Sock][usize::from(sources >> 6)],
         format!("{n}"),
         Span::from_micros(10),
     )).collect();
@@ -243,6 +243,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                     pulse: input.byte() & 1 == 0,
                     error: Span::from_nanos((input.number() >> 1) as i64),
                     leap: input.byte() & 7,
+                    scale: [Scale::Auto, Scale::Utc, Scale::Tai][usize::from(input.byte() % 3)],
                 };
                 world.happens(Event::Sample { source, sequence, stamp, shown });
             }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use truechimer_counter::vmclock::Vmclock;
 use truechimer_engine::RefClockKind;
 use truechimer_stamp::phc;
 use truechimer_stamp::pps::Pps;
@@ -65,6 +66,7 @@ impl Options {
                 // It would be made.
                 RefClockKind::Shm => return None,
                 RefClockKind::Sock => no_folder(path)?,
+                RefClockKind::Vmclock => Vmclock::open(path).err()?.to_string(),
             };
             let what = refclock.kind.name();
             Some(format!("the daemon would wait for the {what} `{}`: {why}", refclock.name))

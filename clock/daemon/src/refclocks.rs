@@ -1,5 +1,6 @@
 //! The reference clocks: looked at when a sample is due, never waited for.
 
+mod hypervisor;
 mod reader;
 
 use std::os::fd::RawFd;

@@ -101,6 +101,15 @@ pub(crate) fn rules<'a>(
             }
             // Shared memory is no file.
             RefClockKind::Shm => continue,
+            // A device, or for trials a file.
+            RefClockKind::Vmclock if path.starts_with(DEVICES) => {
+                rules.device(DEVICES.as_ref());
+                continue;
+            }
+            RefClockKind::Vmclock => {
+                rules.read_folder_of(path);
+                continue;
+            }
             RefClockKind::Sock => {
                 rules.write_folder_of(path);
                 continue;

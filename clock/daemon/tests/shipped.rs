@@ -31,6 +31,7 @@ fn the_documented_file_is_right_and_complete() {
             ..of(RefClockKind::Shm, "0", Span::from_millis(100))
         },
         of(RefClockKind::Sock, "/run/truechimer/gps.sock", Span::from_micros(10)),
+        of(RefClockKind::Vmclock, "/dev/vmclock0", Span::ZERO),
     ];
     let asymmetry = full.engine.sources.first().and_then(|source| source.asymmetry);
     let asymmetry = asymmetry.expect("the first server's is spelt out");

@@ -206,6 +206,8 @@ pub enum RefClockKind {
     Shm,
     /// A socket that a program sends samples to, as chrony's SOCK.
     Sock,
+    /// The hypervisor's time in a vmclock page, for the machine's own counter. It says its scale.
+    Vmclock,
 }
 
 /// Time scale of what a reference clock shows.
@@ -237,11 +239,12 @@ impl RefClockConfig {
         RefClockConfig::new(RefClockKind::Pulse, path, DEFAULT_LATENCY)
     }
 
-    /// A reference clock that is called by its path, without a vote; a card's scale is found out.
+    /// A reference clock that is called by its path, without a vote; the scale of a card and of a vmclock is found out.
     #[must_use]
     pub fn new(kind: RefClockKind, path: impl Into<String>, error: Span) -> RefClockConfig {
         let path = path.into();
-        let scale = if kind == RefClockKind::Phc { Scale::Auto } else { Scale::Utc };
+        let found_out = matches!(kind, RefClockKind::Phc | RefClockKind::Vmclock);
+        let scale = if found_out { Scale::Auto } else { Scale::Utc };
         RefClockConfig {
             kind,
             name: path.clone(),
@@ -272,6 +275,7 @@ impl RefClockKind {
             RefClockKind::Phc => "phc",
             RefClockKind::Shm => "shm",
             RefClockKind::Sock => "sock",
+            RefClockKind::Vmclock => "vmclock",
         }
     }
 }

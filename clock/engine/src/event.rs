@@ -13,7 +13,7 @@ use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, St
 use truechimer_timehands::Hand;
 
 use crate::authentication::Authentication;
-use crate::config::{Config, RefClockKind};
+use crate::config::{Config, RefClockKind, Scale};
 use crate::hold_off::{Agreed, Held};
 use crate::ptp::{PtpAction, PtpEvent};
 
@@ -215,11 +215,24 @@ pub struct Shown {
     pub error: Span,
     /// Leap indicator (0 none, 1 insert, 2 delete, 3 unsynchronised).
     pub leap: u8,
+    /// Time scale by its own word; `Auto` where it has none.
+    #[serde(default = "unsaid", skip_serializing_if = "is_unsaid")]
+    pub scale: Scale,
+}
+
+fn unsaid() -> Scale {
+    Scale::Auto
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_unsaid(scale: &Scale) -> bool {
+    *scale == Scale::Auto
 }
 
 impl Shown {
     /// The beginning of a second, whichever.
-    pub const PULSE: Shown = Shown { unix_ns: 0, pulse: true, error: Span::ZERO, leap: 0 };
+    pub const PULSE: Shown =
+        Shown { unix_ns: 0, pulse: true, error: Span::ZERO, leap: 0, scale: Scale::Auto };
 }
 
 impl Default for Shown {

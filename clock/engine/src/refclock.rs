@@ -213,6 +213,7 @@ impl RefClock {
                         ("no edges: receiver without a fix, or wire or driver at fault", "edge")
                     }
                     RefClockKind::Phc => ("no readings of the card's clock", "reading"),
+                    RefClockKind::Vmclock => ("no readings of the hypervisor's page", "reading"),
                     RefClockKind::Shm => (
                         "no samples: nobody writes the segment, or the receiver has no fix",
                         "sample",
@@ -326,8 +327,9 @@ impl RefClock {
         known: &Known<'_>,
     ) -> Result<Instant, Refusal> {
         let clock = known.clock.or_else(|| self.numbers_itself(stamp.count));
+        let word = self.scale(shown)?;
         let time = |scale| Some(on_scale(shown, scale, known, clock)? + self.config.offset);
-        let stated = match self.config.scale {
+        let stated = match word {
             Scale::Auto => self.found,
             stated => Some(stated),
         };
@@ -345,7 +347,7 @@ impl RefClock {
         let off = |scale| time(scale).map(|time| time - clock.time);
         let fits = |scale: &Scale| off(*scale).is_some_and(|off| off.abs() <= allowed);
         let either = [Scale::Utc, Scale::Tai];
-        let scale = match self.config.scale {
+        let scale = match word {
             // It may be told by now to show the other one.
             Scale::Auto => stated.filter(fits).or_else(|| either.into_iter().find(fits)),
             stated => Some(stated).filter(fits),
@@ -361,7 +363,7 @@ impl RefClock {
             };
             return Err(("off-time", text + hint));
         };
-        if self.config.scale == Scale::Auto && self.found.replace(scale) != Some(scale) {
+        if word == Scale::Auto && self.found.replace(scale) != Some(scale) {
             self.news = Some(match scale {
                 Scale::Tai => {
                     let ahead = known.leaps.offset_at(clock.time);
@@ -371,6 +373,25 @@ impl RefClock {
             });
         }
         time(scale).ok_or_else(no_tai)
+    }
+
+    /// Time scale by the word of the sample and of the user, which may not differ; `Auto` if neither has one.
+    fn scale(&mut self, shown: &Shown) -> Result<Scale, Refusal> {
+        match (shown.scale, self.config.scale) {
+            (Scale::Auto, configured) => Ok(configured),
+            (told, configured) if configured == Scale::Auto || configured == told => {
+                self.found = Some(told);
+                Ok(told)
+            }
+            (told, _) => {
+                let [shows, stated] =
+                    if told == Scale::Tai { ["TAI", "utc"] } else { ["UTC", "tai"] };
+                let text = format!(
+                    "it says that it shows {shows}, and the configuration has scale = \"{stated}\""
+                );
+                Err(("scale", text))
+            }
+        }
     }
 
     /// How far a sample may be off, by its stamp and by its own error.
@@ -496,6 +517,8 @@ impl RefClock {
             (RefClockKind::Phc, _) => "PHC",
             (RefClockKind::Shm, _) => "SHM",
             (RefClockKind::Sock, _) => "SOCK",
+            (RefClockKind::Vmclock, Scale::Tai) => "vmclock on TAI",
+            (RefClockKind::Vmclock, _) => "vmclock",
         };
         SourceReport {
             stratum: is_used.then_some(0),

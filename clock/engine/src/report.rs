@@ -52,6 +52,8 @@ pub enum SourceKind {
     Shm,
     /// A socket that samples come from.
     Sock,
+    /// The hypervisor's time in a vmclock page.
+    Vmclock,
 }
 
 impl SourceKind {
@@ -71,6 +73,7 @@ impl SourceKind {
             SourceKind::Phc => "phc",
             SourceKind::Shm => "shm",
             SourceKind::Sock => "sock",
+            SourceKind::Vmclock => "vmclock",
         }
     }
 }
@@ -82,6 +85,7 @@ impl From<RefClockKind> for SourceKind {
             RefClockKind::Phc => SourceKind::Phc,
             RefClockKind::Shm => SourceKind::Shm,
             RefClockKind::Sock => SourceKind::Sock,
+            RefClockKind::Vmclock => SourceKind::Vmclock,
         }
     }
 }

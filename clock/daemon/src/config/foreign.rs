@@ -50,7 +50,7 @@ const FOREIGN: [(&[&str], &str); 22] = [
         ],
         "late packets are weighed by what their path does, not thrown away: leave it out",
     ),
-    (&["refclock"], "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
+    (&["refclock"], "that is [[source]] with `pps`, `phc`, `shm`, `sock` or `vmclock`"),
     (&["driftfile", "dumpdir"], "that is `state`, which is kept by itself"),
     (&["makestep"], "that is `step` and `step-above` in [system-clock]"),
     (&["maxchange"], "that is `max-step`"),

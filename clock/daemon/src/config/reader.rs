@@ -72,6 +72,7 @@ const SOURCE: &[&str] = &[
     "phc",
     "shm",
     "sock",
+    "vmclock",
     "latency",
     "error",
     "offset",

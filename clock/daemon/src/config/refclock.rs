@@ -9,15 +9,16 @@ use super::foreign::unknown;
 use super::reader::{OF_SERVER, TABLES, span};
 
 /// The keys that say what kind of reference clock a source is, and what each is called.
-pub(super) const KINDS: [(&str, RefClockKind, &str); 4] = [
+pub(super) const KINDS: [(&str, RefClockKind, &str); 5] = [
     ("pps", RefClockKind::Pulse, "a pulse"),
     ("phc", RefClockKind::Phc, "a card's clock"),
     ("shm", RefClockKind::Shm, "a segment of shared memory"),
     ("sock", RefClockKind::Sock, "a socket for samples"),
+    ("vmclock", RefClockKind::Vmclock, "the hypervisor's time"),
 ];
 /// The keys of reference clocks alone.
 pub(super) const OF_REFCLOCK: &[&str] =
-    &["pps", "phc", "shm", "sock", "latency", "error", "offset", "scale", "name"];
+    &["pps", "phc", "shm", "sock", "vmclock", "latency", "error", "offset", "scale", "name"];
 
 /// A source that is a reference clock, by the first of the keys that say so.
 pub(super) fn refclock(
@@ -96,7 +97,7 @@ pub(super) fn refclock(
             "this source has no `error`: add error = \"10us\", the most by which it may be off";
         reader.problem(at, text);
     }
-    if config.trust && config.scale == Scale::Auto {
+    if config.trust && config.scale == Scale::Auto && kind != RefClockKind::Vmclock {
         let text = "`trust` needs `scale`: add scale = \"utc\" or \"tai\", as nobody else may be there \
                     to tell";
         reader.problem(at, text);
@@ -118,6 +119,7 @@ fn place(
         RefClockKind::Pulse => reader.text_of(key, value, path),
         RefClockKind::Phc => reader.text_of(key, value, card),
         RefClockKind::Sock => reader.text_of(key, value, socket),
+        RefClockKind::Vmclock => reader.text_of(key, value, device),
         RefClockKind::Shm => match whole(value).map(u8::try_from) {
             Some(Ok(unit)) if shm::UNITS.contains(&unit) => Some(unit.to_string()),
             Some(_) => {
@@ -137,6 +139,14 @@ fn card(text: &str) -> Result<String, String> {
         return Err("must be a device, a clock's name or an interface, as \"/dev/ptp0\", \
                     \"KVM virtual PTP\" or \"eth0\""
             .into());
+    }
+    Ok(text.to_owned())
+}
+
+/// The path of a vmclock.
+fn device(text: &str) -> Result<String, String> {
+    if !text.starts_with('/') || text.chars().any(char::is_control) {
+        return Err("must be a path from / on, as \"/dev/vmclock0\"".into());
     }
     Ok(text.to_owned())
 }

@@ -400,7 +400,10 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nphc = \"/p\"\ntrust = true", "t:1: `trust` needs `scale`: add scale"),
         ("[[source]]\nphc = \" \"", "must be a device, a clock's name or an interface"),
         ("[[source]]\nhost = \"a\"\ntrust = 1", "t:3: `trust` must be true or false"),
-        ("refclock = \"SHM 0\"", "that is [[source]] with `pps`, `phc`, `shm` or `sock`"),
+        (
+            "refclock = \"SHM 0\"",
+            "that is [[source]] with `pps`, `phc`, `shm`, `sock` or `vmclock`",
+        ),
         ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
         ("source = [1]", "t:1: each `source` must be a table"),
         ("system-clock = true", "t:1: `system-clock` must be a table: write [system-clock]"),

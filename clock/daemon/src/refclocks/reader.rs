@@ -7,17 +7,22 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use truechimer_counter::Counter;
-use truechimer_engine::{RefClockKind, Shown};
+use truechimer_counter::vmclock::Vmclock;
+use truechimer_engine::{RefClockKind, Scale, Shown};
 use truechimer_files::Bound;
 use truechimer_stamp::phc::{self, DeviceClock};
 use truechimer_stamp::pps::{Edge, EdgeLog, Pps, PpsError};
 use truechimer_stamp::shm::{self, Shm};
 use truechimer_stamp::sock;
-use truechimer_time::{Count, CountSpan, Period, Span, Stamp};
+use truechimer_time::{Count, CountSpan, Period, Span, Stamp, StampMethod};
+
+use super::hypervisor;
 
 /// The leap indicator of a clock that is not synchronised.
 const UNSYNCHRONISED: u8 = 3;
 
+/// Those that say nothing of their time scale.
+const UNSAID: Scale = Scale::Auto;
 /// Programs show a sample so much later than they took it, at the most.
 const SHOWN: Span = Span::from_secs(2);
 /// Only the owner may send: whoever can, tells what time it is.
@@ -32,6 +37,7 @@ pub(super) enum Reader {
     /// The name goes with the socket.
     Sock(UnixDatagram, #[expect(dead_code, reason = "held for its end")] Bound, EdgeLog),
     Phc(PathBuf, DeviceClock, CountSpan),
+    Vmclock(Vmclock, Counter, CountSpan),
 }
 
 /// A sample.
@@ -87,6 +93,10 @@ impl Reader {
                 let clock = clock.map_err(|why| unreadable(&device, &why))?;
                 Ok(Reader::Phc(device, clock, resolution))
             }
+            RefClockKind::Vmclock => {
+                let page = Vmclock::open(path).map_err(|why| why.to_string())?;
+                Ok(Reader::Vmclock(page, counter, resolution))
+            }
         }
     }
 
@@ -94,7 +104,7 @@ impl Reader {
     pub(super) fn prepare(&mut self, counter: Counter) -> Count {
         match self {
             Reader::Pulse(_, log) | Reader::Shm(_, log) | Reader::Sock(_, _, log) => log.look().end,
-            Reader::Phc(..) => counter.read(),
+            Reader::Phc(..) | Reader::Vmclock(..) => counter.read(),
         }
     }
 
@@ -117,7 +127,9 @@ impl Reader {
                 let sample = shm.fetch().map_err(|why| Trouble::new(why, true))?;
                 Ok(sample.map(|sample| {
                     let shm::ShmSample { unix_ns, true_ns, leap, precision } = sample;
-                    let shown = Shown { unix_ns: true_ns, pulse: false, error: precision, leap };
+                    let error = precision;
+                    let shown =
+                        Shown { unix_ns: true_ns, pulse: false, error, leap, scale: UNSAID };
                     Sample { sequence: None, stamp: stamped(log, unix_ns), shown }
                 }))
             }
@@ -125,7 +137,8 @@ impl Reader {
                 let sample = newest(socket).map_err(|why| Trouble::new(why, false))?;
                 Ok(sample.map(|sample| {
                     let sock::SockSample { unix_ns, true_ns, pulse, leap } = sample;
-                    let shown = Shown { unix_ns: true_ns, pulse, error: Span::ZERO, leap };
+                    let error = Span::ZERO;
+                    let shown = Shown { unix_ns: true_ns, pulse, error, leap, scale: UNSAID };
                     Sample { sequence: None, stamp: stamped(log, unix_ns), shown }
                 }))
             }
@@ -135,15 +148,25 @@ impl Reader {
                 let stated = phc::stated_error(device);
                 let leap = if stated == Some(Span::ZERO) { UNSYNCHRONISED } else { 0 };
                 let error = stated.unwrap_or(Span::ZERO);
-                let shown = Shown { unix_ns: pair.device_ns, pulse: false, error, leap };
+                let unix_ns = pair.device_ns;
+                let shown = Shown { unix_ns, pulse: false, error, leap, scale: UNSAID };
                 Ok(Some(Sample { sequence: None, stamp: Ok(pair.stamp(*resolution)), shown }))
+            }
+            Reader::Vmclock(page, counter, resolution) => {
+                let at = page.path().display();
+                let reading = hypervisor::read(page, *counter)
+                    .map_err(|why| Trouble::new(format!("{at}: {why}"), false))?;
+                Ok(reading.map(|(count, shown)| {
+                    let (error, method) = (*resolution, StampMethod::User);
+                    Sample { sequence: None, stamp: Ok(Stamp { count, error, method }), shown }
+                }))
             }
         }
     }
 
     /// Whether it shows the time whenever it is asked.
     pub(super) fn is_asked(&self) -> bool {
-        matches!(self, Reader::Phc(..))
+        matches!(self, Reader::Phc(..) | Reader::Vmclock(..))
     }
 
     /// Socket that samples come from.
@@ -158,7 +181,7 @@ impl Reader {
     pub(super) fn forget(&mut self) {
         match self {
             Reader::Pulse(_, log) | Reader::Shm(_, log) | Reader::Sock(_, _, log) => log.clear(),
-            Reader::Phc(..) => {}
+            Reader::Phc(..) | Reader::Vmclock(..) => {}
         }
     }
 }
@@ -170,6 +193,7 @@ impl fmt::Debug for Reader {
             Reader::Shm(..) => "Shm",
             Reader::Sock(..) => "Sock",
             Reader::Phc(..) => "Phc",
+            Reader::Vmclock(..) => "Vmclock",
         })
     }
 }

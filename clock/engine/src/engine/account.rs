@@ -174,6 +174,7 @@ impl Engine {
             SourceKind::Phc => Some(*b"PHC\0"),
             SourceKind::Shm => Some(*b"SHM\0"),
             SourceKind::Sock => Some(*b"SOCK"),
+            SourceKind::Vmclock => Some(*b"VMCL"),
         };
         if let Some(id) = id {
             return Some(Reference { stratum: 0, id, port: 0, ipv6: false });

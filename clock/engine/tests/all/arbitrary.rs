@@ -76,8 +76,8 @@ fn config() -> impl Strategy<Value = Config> {
     });
     let refclock = (0usize..3, number(), signed(), 0u32..99, any::<bool>(), 0usize..12);
     let refclock = refclock.prop_map(|(n, error, offset, poll, trust, kind)| {
-        use RefClockKind::{Phc, Pulse, Shm, Sock};
-        let (kind, scale) = ([Pulse, Phc, Shm, Sock][kind % 4], kind / 4);
+        use RefClockKind::{Phc, Pulse, Shm, Vmclock};
+        let (kind, scale) = ([Pulse, Phc, Shm, Vmclock][kind % 4], kind / 4);
         RefClockConfig {
             offset: Span::from_nanos(offset),
             poll,
@@ -121,12 +121,16 @@ fn leaps() -> impl Strategy<Value = Leaps> {
 /// A time that a reference clock shows, added to the true one where it is sent by the world.
 fn shown() -> impl Strategy<Value = Shown> {
     let unix_ns = prop_oneof![Just(0i64), Just(37 * SECOND), signed()];
-    (unix_ns, any::<bool>(), signed(), 0u8..5).prop_map(|(unix_ns, pulse, error, leap)| Shown {
-        unix_ns,
-        pulse,
-        error: Span::from_nanos(error),
-        leap,
-    })
+    let scale = prop::sample::select(vec![Scale::Auto, Scale::Utc, Scale::Tai]);
+    (unix_ns, any::<bool>(), signed(), 0u8..5, scale).prop_map(
+        |(unix_ns, pulse, error, leap, scale)| Shown {
+            unix_ns,
+            pulse,
+            error: Span::from_nanos(error),
+            leap,
+            scale,
+        },
+    )
 }
 
 fn other() -> impl Strategy<Value = Event> {

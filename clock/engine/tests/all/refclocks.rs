@@ -32,6 +32,8 @@ struct Bench {
     jitter: i64,
     error: Span,
     leap: u8,
+    /// Scale by the clock's own word.
+    word: Scale,
 }
 
 /// A number without order, not negative.
@@ -55,7 +57,8 @@ impl Bench {
         world.event(Event::Configure(config));
         let id = *world.watched.keys().next().expect("it is opened");
         let (sequence, ahead, jitter) = (0, 0, 0);
-        Bench { world, id, poll, sequence, ahead, jitter, error: Span::ZERO, leap: 0 }
+        let (error, word) = (Span::ZERO, Scale::Auto);
+        Bench { world, id, poll, sequence, ahead, jitter, error, leap: 0, word }
     }
 
     /// Runs for so many samples.
@@ -73,7 +76,8 @@ impl Bench {
         let error = CountSpan(STAMP);
         let count = now + CountSpan(self.jitter - STAMP);
         let unix_ns = self.world.leaps.utc(truth(now)).unix_nanos() as i64 + self.ahead;
-        let shown = Shown { unix_ns, pulse: false, error: self.error, leap: self.leap };
+        let shown =
+            Shown { unix_ns, pulse: false, error: self.error, leap: self.leap, scale: self.word };
         let (source, sequence) = (self.id, self.sequence);
         let stamp = Ok(Stamp { count, error, method: StampMethod::Kernel });
         // Counts are read before the engine hears of them.
@@ -179,6 +183,31 @@ fn a_card_that_somebody_steps_does_not_move_the_clock() {
         bench.run(20);
         assert_eq!(bench.report().status, SourceStatus::Selected, "{:?}", bench.report());
     }
+}
+
+/// A vmclock's page has its scale in it.
+#[test]
+fn who_says_its_scale_needs_nobody_to_find_it_out() {
+    let vmclock = |trust, scale| {
+        let path = "/dev/vmclock0";
+        let new = RefClockConfig::new(RefClockKind::Vmclock, path, Span::from_micros(2));
+        RefClockConfig { trust, scale, ..new }
+    };
+    let mut bench = Bench::knowing(&[], vmclock(true, Scale::Auto), known());
+    (bench.ahead, bench.word) = (i64::from(TAI) * 1_000_000_000, Scale::Tai);
+    bench.run(30);
+    bench.world.assert_true();
+    let report = bench.report();
+    assert_eq!((report.kind, report.accepted), (SourceKind::Vmclock, 30), "{report:?}");
+    assert_eq!(report.status, SourceStatus::Selected);
+    assert_eq!(report.reference.as_deref(), Some("vmclock on TAI"));
+    // The user says otherwise: neither is believed.
+    let mut bench = Bench::knowing(&["s1"], vmclock(false, Scale::Utc), known());
+    (bench.ahead, bench.word) = (i64::from(TAI) * 1_000_000_000, Scale::Tai);
+    bench.run(5);
+    assert_eq!(bench.refused("scale"), 5);
+    let trouble = bench.report().trouble.unwrap();
+    assert!(trouble.contains("shows TAI") && trouble.contains("scale = \"utc\""), "{trouble}");
 }
 
 #[test]

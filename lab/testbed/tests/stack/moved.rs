@@ -5,11 +5,12 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use truechimer::{Clock, Status};
+use truechimer::{Clock, CounterKind, Status};
 use truechimer_testbed::daemon::{SOON, Server, Setup};
 use truechimer_testbed::temp;
+use truechimer_testbed::truth::Truth;
 
 /// Page of a device with this marker, and nothing else to say.
 fn page(marker: u64) -> Vec<u8> {
@@ -18,6 +19,85 @@ fn page(marker: u64) -> Vec<u8> {
     page.extend(marker.to_le_bytes());
     page.resize(65536, 0);
     page
+}
+
+/// Error that the hypervisor below states: of its time at the page's count, ns, and of the counter's period,
+/// 2⁻³² of it.
+const STATED: (u64, u64) = (20_000, 1 << 13);
+
+/// A hypervisor that writes the time of this host into the page now, by the counter and the period that a
+/// clock page has.
+fn write_time(file: &fs::File, clock: &Clock) {
+    let (mut narrowest, mut best) = (u64::MAX, (0, 0));
+    for _ in 0..20 {
+        let before = clock.moment().unwrap().count.0;
+        let unix_ns = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+        let after = clock.moment().unwrap().count.0;
+        if after - before < narrowest {
+            (narrowest, best) = (after - before, (before + (after - before) / 2, unix_ns));
+        }
+    }
+    let (count, unix_ns) = best;
+    let period = clock.view().unwrap().hand.period;
+    let mantissa = period.mantissa();
+    let fraction = (u128::from(unix_ns % 1_000_000_000) << 64) / 1_000_000_000;
+    let words = |at: usize, words: &[u64]| {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        file.write_all_at(&bytes, at as u64 * 8).unwrap();
+    };
+    // The sequence is odd while it is written; version 1, counter TSC, scale UTC.
+    let sequence = |n: u64| [n << 32 | 1 << 16 | 1];
+    words(1, &sequence(1));
+    // All stated; synchronised.
+    words(3, &[1 << 3 | 1 << 4 | 1 << 5 | 1 << 6, 2 << 16 | u64::from(period.shift()) << 56]);
+    let relative = (u128::from(mantissa) * u128::from(STATED.1)) >> 32;
+    let (error, deviation) = (STATED.0, STATED.0 / 3);
+    words(5, &[count, mantissa, 0, relative as u64]);
+    words(9, &[unix_ns / 1_000_000_000, fraction as u64, deviation, error]);
+    words(1, &sequence(2));
+}
+
+#[test]
+fn the_hypervisor_s_time_is_followed_without_any_server() {
+    let dir = temp::Dir::new();
+    let server = Server::start(&dir, &["--listen", "127.0.0.1:0"]);
+    // Another daemon's page has the count and the period for the hypervisor to write of.
+    let mut other = Setup { name: "other", ..Setup::new(&dir, &server.address) }.start();
+    other.source_when(|source| source["status"] == "selected");
+    let host = other.clock();
+    if host.view().unwrap().hand.counter.kind != CounterKind::Tsc {
+        println!("SKIPPED the hypervisor's time: no time stamp counter here");
+        return;
+    }
+    let device = dir.join("vmclock");
+    fs::write(&device, page(100)).unwrap();
+    let file = OpenOptions::new().write(true).open(&device).unwrap();
+    let sections = format!("[[source]]\nvmclock = {device:?}\ntrust = true\n");
+    let settings = format!("vmclock = {device:?}\n");
+    let setup = Setup {
+        settings: &settings,
+        sections: &sections,
+        servers: Vec::new(),
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let silent = daemon.source_when(|source| !source["trouble"].is_null());
+    assert!(silent["trouble"].as_str().unwrap().contains("gives no time"), "{silent:#}");
+    write_time(&file, &host);
+    let source = daemon.source_when(|source| source["status"] == "selected");
+    assert_eq!((&source["kind"], &source["reference"]), (&"vmclock".into(), &"vmclock".into()));
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(Duration::from_secs(5));
+    println!("{}", watch.summary());
+    let bound = watch.samples.last().unwrap().bound_ns();
+    // As stated: 20 µs, and 2 ppm of the seconds since.
+    assert!((20_000..80_000).contains(&bound), "{bound}");
+    // Moved to another host, whose hypervisor tells the time at once: so do we.
+    write_time(&file, &host);
+    file.write_all_at(&101u64.to_le_bytes(), 16).unwrap();
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(3));
+    println!("{}", watch.summary());
 }
 
 #[test]
