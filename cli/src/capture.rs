@@ -72,11 +72,12 @@ Examples:
   truechimer capture -i eth0                            a line for each packet
   truechimer capture -i eth0 -w day.pcapng udp port 123
   truechimer capture -i any -c 100 -f 'vlan 7 and tcp'
-  truechimer capture -i eth0 -w - | wireshark -k -i -
+  truechimer capture -i eth0 --comments -w - | wireshark -k -i -
   truechimer capture -i eth0 -w ring.pcapng --rotate-size 100M --files 10
   truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
   truechimer capture -D                                 interfaces that there are
-  truechimer extcap --install                           puts them into Wireshark's own list
+  truechimer extcap --install                           puts them into Wireshark's own list, and
+                                                        bounds among its fields
 
 Signals: INT, TERM and HUP end it; what the ring holds is still written. A second INT or TERM ends
 it at once.
@@ -91,6 +92,10 @@ pub struct Capture {
     /// Write the packets to FILE in pcapng; '-' is standard output
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Say each packet's bound, clock, method and count in a comment as well: fields of Wireshark
+    /// with 'truechimer extcap --install'; some 120 bytes a packet
+    #[arg(long, requires = "write")]
+    comments: bool,
     /// Which packets: a filter as of tcpdump, pcap-filter(7); it may also stand at the end, in
     /// words
     #[arg(short, long = "filter", value_name = "FILTER", conflicts_with = "words")]
@@ -412,6 +417,7 @@ fn sink(
             format!("method {}: {why}", live::described(facts)),
             format!("clock at the start: {worth}"),
         ],
+        packet_comments: args.comments,
     };
     Ok(Box::new(CaptureFile::create(facts, options).map_err(said)?))
 }

@@ -10,7 +10,7 @@ use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use truechimer::Clock;
-use truechimer_pcapng::{Blocks, Content, Section, Torn};
+use truechimer_pcapng::{Blocks, Content, Section, Torn, comment};
 
 use truechimer_command::show;
 use truechimer_command::{Ended, Failure, Outcome};
@@ -41,10 +41,13 @@ is promised); what that is worth, and how it was captured; 'moved': by how much 
 (+) or earlier (-) than in the file, '=' the same; the raw count, the counter's epoch, and the
 number of the hand (the state of the clock) that the time is by.
 
+--comments makes bounds fields of Wireshark (truechimer.bound, see 'truechimer extcap --help').
+
 Examples:
   truechimer restamp --list day.pcapng
   truechimer restamp --log day.log -o better.pcapng day.pcapng
   truechimer restamp --page /run/truechimer/clock -o better.pcapng now.pcapng
+  truechimer restamp --by recorded --comments -o shown.pcapng day.pcapng
 
 Exit status: 0, or 2 on an error.")]
 pub struct Restamp {
@@ -64,6 +67,10 @@ pub struct Restamp {
     /// By which hands [default: best]
     #[arg(long, value_name = "HOW", value_enum)]
     pub by: Option<How>,
+    /// Say each packet's bound, clock, method and count in a comment, for Wireshark; those that the
+    /// file has are always kept true
+    #[arg(long, requires = "output")]
+    pub comments: bool,
     /// Print a line for each packet; without --by, --log and --page with the times in the file
     #[arg(long)]
     pub list: bool,
@@ -111,7 +118,7 @@ pub fn run(args: &Restamp, out: &mut dyn Write) -> Ended {
     let mut written = args.output.as_deref().map(Rewritten::create).transpose()?;
     let mut out = BufWriter::new(out);
     let mut list = args.list.then(|| List::new(args.json));
-    let job = Job { name: &name, scanned: &scanned };
+    let job = Job { name: &name, scanned: &scanned, comments: args.comments };
     let torn = job.go(open(&args.file)?, &mut stampers, written.as_mut(), &mut list, &mut out)?;
     let output = written.map(Rewritten::finish).transpose()?;
     let summary = list::Summary::new(&stampers, &scanned, torn, output);
@@ -144,6 +151,8 @@ fn open(path: &Path) -> Result<BufReader<File>, Failure> {
 struct Job<'a> {
     name: &'a str,
     scanned: &'a Scanned,
+    /// Whether packets get comments that have none.
+    comments: bool,
 }
 
 impl Job<'_> {
@@ -188,6 +197,10 @@ impl Job<'_> {
                                 "the new time cannot be written in the units of its interface";
                             return Err(failed(block.damaged(why)));
                         }
+                        let text = comment::text(&anew.record, stampers.clock(place).as_deref());
+                        let (order, options) = (block.order, packet.options);
+                        comment::put(&mut copy, order, options, &text, self.comments)
+                            .map_err(|what| failed(block.damaged(what)))?;
                     } else {
                         stampers.foreign();
                     }

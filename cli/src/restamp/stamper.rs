@@ -9,7 +9,7 @@ use truechimer::Clock;
 use truechimer_capture::convert::Change;
 use truechimer_capture::pipeline::Spread;
 use truechimer_capture::restamp::{Hands, Recorded, RestampError, Restamper};
-use truechimer_capture::{Counted, Quality, Stamped};
+use truechimer_capture::{Counted, Quality, Stamped, sink};
 use truechimer_pcapng::records::{self, PacketRecord};
 
 use truechimer_command::Failure;
@@ -133,6 +133,11 @@ impl Stampers {
         }
     }
 
+    /// Status of the clock as packets of an interface were captured, for their comments.
+    pub fn clock(&self, place: Place) -> Option<String> {
+        self.told.get(&place).map(|change| sink::clock(change.status))
+    }
+
     /// A packet without a record.
     pub fn foreign(&mut self) {
         self.foreign += 1;
@@ -209,7 +214,7 @@ fn renew(
     if by == By::Recorded && lost {
         return Anew { unix_ns, record: *old };
     }
-    let bound_ns = stamped.bound.and_then(truechimer_capture::sink::bound_ns);
+    let bound_ns = stamped.bound.and_then(sink::bound_ns);
     let quality = match stamped.quality {
         // A bound too large for a record promises nothing.
         Quality::Bounded if bound_ns.is_none() => records::Quality::Unsynchronised,

@@ -230,6 +230,56 @@ fn by_all_hands_times_get_better() {
     assert_eq!(again["changed"], 0);
 }
 
+/// Comments of a file's packets, in order.
+fn comments(path: &str) -> Vec<String> {
+    let bytes = std::fs::read(path).unwrap();
+    let (mut blocks, mut section) = (Blocks::new(bytes.as_slice()), Section::new());
+    let mut all = Vec::new();
+    while let Some(block) = blocks.next_block().unwrap() {
+        if let truechimer_pcapng::Content::Packet(packet) = section.take(&block).unwrap() {
+            let ours = packet.options.flatten().filter(|option| option.code == 1);
+            let texts = ours.map(|option| String::from_utf8(option.value.to_vec()).unwrap());
+            all.extend(texts.filter(|text| text.starts_with(comment::BEGINNING)));
+        }
+    }
+    all
+}
+
+#[test]
+fn comments_are_added_if_asked_for_and_always_kept_true() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    assert!(comments(from).is_empty());
+    json(&["--by", "recorded", "--comments", "--json", "-o", to, from]);
+    let recorded = comments(to);
+    // Of 501 packets one is of others.
+    assert_eq!(recorded.len(), 500);
+    assert_eq!(
+        recorded[0],
+        "Truechimer: ± 23047 ns, bounded, clock synchronised, method packet, stamped realtime, \
+         count 1009000001 ± 40, epoch 3"
+    );
+    assert_eq!(
+        recorded[200],
+        "Truechimer: ± ?, unsynchronised, clock none, method packet, stamped realtime, \
+         count 3009000001 ± 40, epoch 3"
+    );
+    // Done again it is the same file, and better times have their own bounds without being asked.
+    let before = std::fs::read(to).unwrap();
+    json(&["--by", "recorded", "--json", "-o", to, to]);
+    assert!(std::fs::read(to).unwrap() == before);
+    json(&["--json", "-o", to, to]);
+    let list = restamp(&["--list", "--json", to]).unwrap();
+    let rows = list.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let bounds = rows.filter_map(|row| row["bound_ns"].as_u64());
+    let said: Vec<u64> = comments(to)
+        .iter()
+        .map(|text| text[comment::BEGINNING.len()..].split_once(" ns").unwrap().0.parse().unwrap())
+        .collect();
+    assert_eq!(said, bounds.collect::<Vec<_>>());
+    assert_eq!(said.len(), 500);
+}
+
 #[test]
 fn it_is_listed_as_it_stands() {
     let files = Files::new();

@@ -5,7 +5,8 @@
 //!   can be copied byte for byte but for what is to change. [`Section`] tells what a block says.
 //! * [`write`](mod@write) makes blocks.
 //! * [`Frames`] reads the packets of a file of either format with their times.
-//! * [`records`] are ours: each packet's raw count, and what it takes to turn it into time again.
+//! * [`records`] are ours: each packet's raw count, and what it takes to turn it into time again;
+//!   [`comment`] says a packet's in words.
 //!
 //! Files are taken for hostile: every length is checked, memory is bounded by [`MOST_BYTES`], and
 //! errors say at which block and byte what is wrong. A file that ends in the midst of a block, as
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+pub mod comment;
 mod error;
 mod frames;
 mod options;

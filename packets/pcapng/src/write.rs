@@ -1,6 +1,6 @@
 //! Making blocks. All are little-endian.
 
-use crate::order::padding;
+use crate::order::filler;
 use crate::records::ENTERPRISE;
 use crate::{code, kind};
 
@@ -82,7 +82,7 @@ impl<'v> Building<'v> {
     }
 
     fn pad(&mut self, length: usize) {
-        self.out.extend_from_slice([0; 3].get(..padding(length)).unwrap_or_default());
+        self.out.extend_from_slice(filler(length));
     }
 
     /// Completes the block; its length in bytes.
