@@ -19,8 +19,8 @@ end
 
 local QUALITIES = set("bounded unsynchronised uncounted")
 local CLOCKS = set("synchronised holdover unknown disrupted none")
-local METHODS = set("packet hw xdp xdp-copy unknown")
-local STAMPS = set("counter realtime monotonic device nothing")
+local METHODS = set("packet hw xdp xdp-copy restamp unknown")
+local STAMPS = set("counter realtime monotonic device unknown nothing")
 
 local truechimer = Proto("truechimer", "Truechimer")
 local fields = {

@@ -2,7 +2,9 @@
 //! fault, and blocks are copied byte for byte, or with a comment.
 #![no_main]
 
-use truechimer_pcapng::{Blocks, Content, Frames, ReadError, Section, code, comment, records, write};
+use truechimer_pcapng::{
+    Blocks, Content, Frames, ReadError, Section, code, comment, edit, records, write,
+};
 
 fn told(error: &ReadError) {
     assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
@@ -30,7 +32,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                         assert!(packet.data.len() <= block.bytes.len());
                         let mut anew = block.bytes.to_vec();
                         let text = "Truechimer: ± ?, uncounted";
-                        let _ = comment::put(&mut anew, block.order, packet.options, text, true);
+                        let begin = packet.options.begin();
+                        let _ = comment::put(&mut anew, block.order, begin, text, true);
+                        let _ = edit::put_record(&mut anew, block.order, begin, &[0; 36]);
                         for option in packet.options.flatten() {
                             // Where it is said to be, there it is.
                             let end = option.at + option.value.len();

@@ -4,10 +4,10 @@
 
 use std::fmt::Write as _;
 
-use crate::block::MOST_BYTES;
-use crate::order::{Order, filler};
+use crate::edit::replace;
+use crate::order::Order;
 use crate::records::{PacketRecord, Quality, StampedBy, method_name};
-use crate::{Options, code};
+use crate::{Opt, code};
 
 /// Beginning of every such comment.
 pub const BEGINNING: &str = "Truechimer: ± ";
@@ -34,6 +34,7 @@ pub fn text(record: &PacketRecord, clock: Option<&str>) -> String {
         StampedBy::Realtime => "realtime",
         StampedBy::Monotonic => "monotonic",
         StampedBy::Device => "device",
+        StampedBy::Unknown => "unknown",
         StampedBy::Nothing => "nothing",
     };
     // Writing to a string cannot fail.
@@ -50,54 +51,20 @@ pub fn text(record: &PacketRecord, clock: Option<&str>) -> String {
     text
 }
 
-/// Puts `text` in place of the comments of this kind in `copy`, a packet's block whose `options`
-/// are given; a packet that has none gets it only if `add`.
+/// Puts `text` in place of the comments of this kind in `copy`, a packet's block whose options begin
+/// at `begin`; a packet that has none gets it only if `add`.
 ///
 /// # Errors
-/// If the options are damaged, or the block would be longer than one may be.
+/// As [`replace`].
 pub fn put(
     copy: &mut Vec<u8>,
     order: Order,
-    options: Options<'_>,
+    begin: usize,
     text: &str,
     add: bool,
 ) -> Result<(), String> {
-    let mut new = copy.get(..options.begin()).ok_or("options beyond the block")?.to_vec();
-    let mut placed = false;
-    for option in options {
-        let option = option?;
-        if option.code == code::COMMENT && option.value.starts_with(BEGINNING.as_bytes()) {
-            if !placed {
-                append(&mut new, order, text.as_bytes())?;
-            }
-            placed = true;
-            continue;
-        }
-        let value = copy.get(option.at - 4..option.at + option.value.len());
-        new.extend_from_slice(value.ok_or("an option beyond the block")?);
-        new.extend_from_slice(filler(option.value.len()));
-    }
-    if !placed && !add {
-        return Ok(());
-    }
-    if !placed {
-        append(&mut new, order, text.as_bytes())?;
-    }
-    new.extend_from_slice(&[0; 4]);
-    let length = u32::try_from(new.len() + 4).ok().filter(|length| *length <= MOST_BYTES);
-    let length = order.bytes(length.ok_or("no room for a comment in its block")?);
-    new.extend_from_slice(&length);
-    new.get_mut(4..8).ok_or("no block")?.copy_from_slice(&length);
-    *copy = new;
-    Ok(())
-}
-
-/// Appends a comment as an option.
-fn append(block: &mut Vec<u8>, order: Order, text: &[u8]) -> Result<(), String> {
-    let length = u16::try_from(text.len()).map_err(|_| "a comment beyond 65 535 bytes")?;
-    block.extend_from_slice(&order.short(code::COMMENT));
-    block.extend_from_slice(&order.short(length));
-    block.extend_from_slice(text);
-    block.extend_from_slice(filler(text.len()));
-    Ok(())
+    let is_ours = |option: &Opt<'_>| {
+        option.code == code::COMMENT && option.value.starts_with(BEGINNING.as_bytes())
+    };
+    replace(copy, (order, begin), is_ours, (code::COMMENT, text.as_bytes()), add)
 }

@@ -114,9 +114,22 @@ pub fn section(out: &mut Vec<u8>) -> Building<'_> {
 /// An interface whose times are in nanoseconds.
 #[must_use]
 pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_length: u32) -> Building<'_> {
+    interface_in(out, link_type, snap_length, 9)
+}
+
+/// An interface whose times are in units of 10 to the power of −`digits` s: where
+/// [`packet`] takes ns, these are to be given.
+#[must_use]
+pub fn interface_in(
+    out: &mut Vec<u8>,
+    link_type: u16,
+    snap_length: u32,
+    digits: u8,
+) -> Building<'_> {
     let [a, b] = link_type.to_le_bytes();
     let [e, f, g, h] = snap_length.to_le_bytes();
-    Building::new(out, kind::INTERFACE, &[a, b, 0, 0, e, f, g, h]).option(code::RESOLUTION, &[9])
+    Building::new(out, kind::INTERFACE, &[a, b, 0, 0, e, f, g, h])
+        .option(code::RESOLUTION, &[digits])
 }
 
 /// A packet: its interface, Unix time in ns (0 if before 1970), bytes in parts, and length on the

@@ -21,13 +21,14 @@ fn stamped_by() -> impl Strategy<Value = StampedBy> {
         Just(StampedBy::Realtime),
         Just(StampedBy::Monotonic),
         Just(StampedBy::Device),
+        Just(StampedBy::Unknown),
         Just(StampedBy::Nothing),
     ]
 }
 
 prop_compose! {
     fn record()(
-        method in 1..5u8,
+        method in 1..6u8,
         stamped_by in stamped_by(),
         quality in quality(),
         counted: Option<(u64, u32, u32)>,
@@ -131,7 +132,7 @@ fn commented(bytes: &[u8], text: &str, add: bool) -> Result<Vec<u8>, String> {
     while let Some(block) = blocks.next_block().map_err(|why| why.to_string())? {
         let mut copy = block.bytes.to_vec();
         if let Content::Packet(packet) = section.take(&block).map_err(|why| why.to_string())? {
-            comment::put(&mut copy, block.order, packet.options, text, add)?;
+            comment::put(&mut copy, block.order, packet.options.begin(), text, add)?;
         }
         out.extend(copy);
     }

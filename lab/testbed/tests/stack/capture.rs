@@ -4,6 +4,7 @@ mod broken;
 mod clock;
 mod extcap;
 mod life;
+mod scales;
 pub mod tools;
 pub mod traffic;
 
