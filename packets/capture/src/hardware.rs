@@ -9,5 +9,5 @@
 mod card;
 mod clock;
 
-pub use card::Stamping;
+pub use card::{Claims, Stamping, claims};
 pub use clock::{DeviceClock, open_clock};

@@ -1,6 +1,7 @@
 //! `truechimer capture` beside tcpdump, tshark and everything that can go wrong.
 
 mod broken;
+mod check;
 mod clock;
 mod extcap;
 mod life;
