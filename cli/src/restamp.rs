@@ -22,7 +22,7 @@ use truechimer_command::{parse, show};
 
 use files::Rewritten;
 use list::List;
-use others::{Conditions, Looks, Others};
+use others::{ClockLog, Conditions, Looks, Others};
 use scan::{Found, Scanned};
 use stamper::{Anew, By, Stampers};
 
@@ -38,7 +38,8 @@ without a count keep their times.
 Packets of others (tcpdump, dumpcap, a card with a recorder of its own, in pcapng or pcap) have
 stamps of some clock: UTC, TAI (37 s ahead), or a card's that runs freely. The file itself may tell
 what true time was: by NTP exchanges that passed the interface, within the root distance that their
-servers claim, and with --apart by packets that an interface of a known time saw as well. From these
+servers claim, and with --apart by packets that an interface of a known time saw as well; or a log
+of the clock that stamped does (--clock, kept by 'truechimer capture check --clock-log'). From these
 and the limits of the clock's rate each packet gets its time in UTC and a bound, and a record that
 keeps its first stamp. Interfaces of which nothing tells keep their times: the summary says which,
 and what would. Whoever can put packets into the capture can put any time there. A capture on an
@@ -90,6 +91,10 @@ pub struct Restamp {
     /// that one of a known time tells the other's
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, help_heading = OTHERS)]
     pub apart: Option<Span>,
+    /// The clock that stamped an interface's packets is the system clock or the card's in this clock
+    /// log, which 'truechimer capture check --clock-log' wrote meanwhile; NAME may be its number
+    #[arg(long, value_name = "NAME=system|card:FILE", help_heading = OTHERS)]
+    pub clock: Vec<ClockLog>,
     /// The clock that stamped them is within so many ppm of its nominal rate [default: 500]
     #[arg(long, value_name = "PPM", value_parser = parse::positive_rate, help_heading = OTHERS)]
     pub max_rate_ppm: Option<Rate>,
@@ -138,6 +143,7 @@ pub fn run(args: &Restamp, out: &mut dyn Write) -> Ended {
         Conditions { apart: args.apart, rate: args.max_rate_ppm, wander: args.max_wander_ppm };
     let mut looks = Looks::new(conditions);
     let scanned = scan::scan(open(&args.file)?, &name, &mut looks)?;
+    args.clock.iter().try_for_each(|log| looks.log(log))?;
     let others = looks.solve();
     if let (Some(why), true) = (scan::nothing(&scanned, &others), by != By::Nothing) {
         return Err(Failure::new(name, why));

@@ -1,4 +1,4 @@
-//! Clocks of interfaces, told from packets of any content: no panic, and no time whose two sides
+//! Clocks of interfaces, told from packets of any content, and clock logs of any bytes: no panic, and no time whose two sides
 //! exclude each other.
 #![no_main]
 
@@ -7,6 +7,9 @@ use truechimer_scale::{Limits, Scales, Sighting};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some((&[flags, rate, wander], mut rest)) = bytes.split_first_chunk() else { return };
+    for kind in ["system", "card"] {
+        let _ = truechimer_scale::log::read(rest, kind);
+    }
     let mut scales = Scales::new((flags & 1 == 1).then_some(u64::from(flags) << 12));
     let mut stamps = Vec::new();
     // Interface, link type, stamp, length, and so many bytes.

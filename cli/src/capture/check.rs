@@ -2,18 +2,21 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::Serialize;
 use truechimer_capture::check::{self, Measured, Plan};
-use truechimer_report::{Chart, Histogram, Page, Section, Unit};
+use truechimer_report::{Chart, Histogram, Section, Unit};
 use truechimer_time::Span;
 
+use truechimer_command::clock::Page;
 use truechimer_command::output::{ready, save};
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Outcome, parse, program, show, signals};
 
 mod compare;
+mod log;
 
 use compare::{Comparison, Finding, Tally, comparisons, findings, tallies};
 
@@ -39,6 +42,7 @@ Examples:
   sudo truechimer capture check eth0
   sudo truechimer capture check eth0 --duration 60s --html eth0.html
   sudo truechimer capture check eth0 --silent                sends nothing
+  sudo truechimer capture check eth0 --silent --duration 3600s --clock-log day.clocks
 
 Exit status: 0 all stamps that the driver claims came, in their order; 1 not so, or nothing could be
 seen; 2 error.")]
@@ -58,9 +62,15 @@ pub struct Check {
     /// Write a page with pictures to FILE
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write what the system clock and the card's show beside true time to FILE, ten times a second:
+    /// 'truechimer restamp --clock' gives captures by them true time
+    #[arg(long, value_name = "FILE")]
+    clock_log: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    page: Page,
 }
 
 /// Outcome.
@@ -89,7 +99,23 @@ pub fn run(args: &Check, out: &mut dyn Write) -> Ended {
         every: (!args.silent).then(|| span(args.interval).max(Duration::from_micros(50))),
     };
     let stop = signals::interrupted()?;
-    let measured = check::measure(&plan, &stop).map_err(super::said)?;
+    let mut log = match &args.clock_log {
+        Some(file) => Some(log::Log::create(file, &args.page, &args.interface)?),
+        None => None,
+    };
+    let over = AtomicBool::new(false);
+    let (measured, logged) = std::thread::scope(|scope| {
+        let keeper = log.as_mut().map(|log| scope.spawn(|| log.keep(&over)));
+        let measured = check::measure(&plan, &stop).map_err(super::said);
+        over.store(true, Ordering::Relaxed);
+        let logged = keeper.map(std::thread::ScopedJoinHandle::join);
+        (measured, logged)
+    });
+    let mut measured = measured?;
+    if let Some(logged) = logged {
+        let lines = logged.map_err(|_| super::said("the thread of the clock log has failed"))??;
+        measured.notes.push(lines);
+    }
     let (stamps, comparisons) = (tallies(&measured), comparisons(&measured));
     let findings = findings(&measured, &stamps, &comparisons);
     let report = Report {
@@ -162,9 +188,9 @@ impl Report<'_> {
     }
 
     /// Page with the differences over time and their distributions.
-    fn page(&self, measured: &Measured) -> Page {
+    fn page(&self, measured: &Measured) -> truechimer_report::Page {
         let verdict = if self.good { "as claimed" } else { "not as claimed" };
-        let mut page = Page::new(&format!("Stamps of {}", self.interface))
+        let mut page = truechimer_report::Page::new(&format!("Stamps of {}", self.interface))
             .about("Stamps of one frame against each other, frame by frame.")
             .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
             .command(&program::line())

@@ -1,6 +1,10 @@
 //! Packets of others: their times on the scale of UTC, as far as the file itself tells it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::str::FromStr;
 
 use serde::Serialize;
 use truechimer_pcapng::records::{PacketRecord, Quality, RESTAMPED, StampedBy};
@@ -11,8 +15,38 @@ use truechimer_time::{Count, CountSpan, Rate, Span};
 
 use truechimer_capture::Counted;
 
+use truechimer_command::Failure;
+
 use super::scan::Place;
 use super::stamper::Anew;
+
+/// Log of the clock that stamped an interface's packets: `NAME=KIND:FILE`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClockLog {
+    interface: String,
+    kind: String,
+    path: PathBuf,
+}
+
+impl FromStr for ClockLog {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ClockLog, String> {
+        let parts = text.rsplit_once('=').and_then(|(name, rest)| {
+            let (kind, path) = rest.split_once(':')?;
+            (!name.is_empty() && !path.is_empty()).then_some((name, kind, path))
+        });
+        let parts = parts.filter(|(_, kind, _)| matches!(*kind, "system" | "card"));
+        let (interface, kind, path) =
+            parts.ok_or("must be NAME=system:FILE or NAME=card:FILE, as eth0=card:day.clocks")?;
+        Ok(ClockLog { interface: interface.into(), kind: kind.into(), path: path.into() })
+    }
+}
+
+/// Name of an interface for people.
+fn named_or_numbered(name: &str, number: u32) -> String {
+    if name.is_empty() { format!("interface {number}") } else { name.to_owned() }
+}
 
 /// Conditions that nobody but the user can know.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,6 +119,30 @@ impl Looks {
         }
         let parsed = parse(interface.link_type, packet.data);
         self.scales.packet(Sighting { place, at, bound_ns }, &parsed);
+    }
+
+    /// Takes the log of a clock.
+    pub fn log(&mut self, log: &ClockLog) -> Result<(), Failure> {
+        let name = log.path.display();
+        let file = File::open(&log.path).map_err(|why| Failure::new(&name, why))?;
+        let anchors = truechimer_scale::log::read(BufReader::new(file), &log.kind)
+            .map_err(|why| Failure::new(&name, why))?;
+        let is_it = |((_, number), facts): &(&Place, &Facts)| {
+            facts.name == log.interface || number.to_string() == log.interface
+        };
+        let places: Vec<Place> = self.interfaces.iter().filter(is_it).map(|(p, _)| *p).collect();
+        if places.is_empty() {
+            let of = |(place, facts): (&Place, &Facts)| named_or_numbered(&facts.name, place.1);
+            let there: Vec<String> = self.interfaces.iter().map(of).collect();
+            return Err(Failure::Said(format!(
+                "--clock {}: no packets of others on an interface of that name or number; there \
+                 are {}",
+                log.interface,
+                if there.is_empty() { "none".to_owned() } else { there.join(", ") }
+            )));
+        }
+        places.iter().for_each(|place| self.scales.log(*place, &anchors));
+        Ok(())
     }
 
     /// Works out the clocks of the interfaces.
@@ -233,6 +291,7 @@ impl Account {
                 By::Nothing => "nothing",
                 By::Ntp => "ntp",
                 By::Shared => "shared",
+                By::Log => "log",
                 By::Known => "records",
             },
             anchors: scale.anchors(),
@@ -245,10 +304,7 @@ impl Account {
 
     /// Name for people.
     pub fn name(&self) -> String {
-        match self.name.as_str() {
-            "" => format!("interface {}", self.interface),
-            name => name.to_owned(),
-        }
+        named_or_numbered(&self.name, self.interface)
     }
 
     /// Account in words.
@@ -256,6 +312,7 @@ impl Account {
         let by = match self.by {
             "ntp" => "NTP exchanges that passed",
             "shared" => "packets that another interface saw as well",
+            "log" => "the log of its clock",
             "records" => "records of ours",
             _ => "nothing",
         };
@@ -311,6 +368,11 @@ fn lacking(scale: &Scale, asked_apart: bool) -> Option<String> {
     }
     if scale.by() == By::Known {
         return Some("those without one keep their times".to_owned());
+    }
+    if scale.by() == By::Log {
+        let why = "its clock was set back in the midst, and the log may be of either part: split \
+                   the capture there; its packets keep their times";
+        return Some(why.to_owned());
     }
     let one_sided = match (scale.by(), scale.anchors()) {
         (By::Ntp, anchors) if anchors > 0 => {

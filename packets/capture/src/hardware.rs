@@ -11,3 +11,4 @@ mod clock;
 
 pub use card::{Claims, Stamping, claims};
 pub use clock::{DeviceClock, open_clock};
+pub use truechimer_stamp::ptp::read as read_clock;

@@ -9,6 +9,8 @@
 //! * Packets that another interface saw as well, whose times are known: with the longest time that
 //!   the two sightings can be apart, which only the user can know ([`Scales::solve`]).
 //!
+//! * A [`log`] of the clock that somebody kept beside a clock that knows its bound.
+//!
 //! Between anchors a clock's rate is within [`Limits`]; a [`Line`] is all that both leave open.
 //! Nothing is guessed: where a side is open, or anchors contradict each other, it says so.
 //!
@@ -19,7 +21,7 @@
 //! use truechimer_scale::{Anchor, Limits, Line};
 //!
 //! // A clock 37 s ahead, seen twice, a second apart.
-//! let anchor = |at, true_ns| Anchor::between(at, true_ns - 1_000, true_ns + 1_000);
+//! let anchor = |at: i64, true_ns: i64| Anchor::between(at, true_ns - 1_000, true_ns + 1_000);
 //! let anchors = vec![anchor(37_000_000_000, 0), anchor(38_000_000_000, 1_000_000_000)];
 //! let line = Line::new(anchors, Limits::default());
 //! let told = line.at(37_500_000_000);
@@ -29,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod line;
+pub mod log;
 mod ntp;
 mod scales;
 

@@ -13,10 +13,10 @@ type Place = (u64, u32);
 /// Sightings that are kept; later ones are passed over.
 const SIGHTINGS: usize = 1 << 21;
 /// Anchors that are kept of an interface; later ones are passed over.
-const ANCHORS: usize = 1 << 21;
+pub(crate) const ANCHORS: usize = 1 << 21;
 /// Stamps that go back by more, ns, are of a clock that was stepped; by less, of packets that the
 /// file has in another order.
-const DISORDER: i64 = 1_000_000_000;
+pub(crate) const DISORDER: i64 = 1_000_000_000;
 /// Bytes of a payload that tell packets apart.
 const PAYLOAD: usize = 64;
 
@@ -40,6 +40,8 @@ pub enum By {
     Ntp,
     /// Packets that an interface with known times saw as well.
     Shared,
+    /// A log of its clock.
+    Log,
     /// The file has the times already.
     Known,
 }
@@ -71,6 +73,7 @@ struct Watched {
     stretch: Stretch,
     ntp: Ntp,
     anchors: Vec<(usize, Anchor)>,
+    log: Vec<Anchor>,
     is_known: bool,
 }
 
@@ -122,6 +125,11 @@ impl Scales {
         self.seen.push(Seen { identity: whole(parsed), place, stretch, at, bound_ns });
     }
 
+    /// Takes a log of an interface's clock, which then tells its time instead of its packets.
+    pub fn log(&mut self, place: Place, anchors: &[Anchor]) {
+        self.watched.entry(place).or_default().log.extend_from_slice(anchors);
+    }
+
     /// Whether packets were passed over for want of room: those that two interfaces saw.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -133,11 +141,15 @@ impl Scales {
     pub fn solve(mut self, limits: Limits) -> BTreeMap<Place, Scale> {
         let mut solved: BTreeMap<Place, Scale> = BTreeMap::new();
         for (place, watched) in &mut self.watched {
-            let anchors = match watched.is_known {
-                true => Vec::new(),
-                false => std::mem::take(&mut watched.anchors),
+            let log = std::mem::take(&mut watched.log);
+            let (by, anchors) = match (watched.is_known, log.is_empty()) {
+                (true, _) => (By::Known, Vec::new()),
+                (false, true) => (By::Ntp, std::mem::take(&mut watched.anchors)),
+                // It could be of either part of a capture whose clock was set back.
+                (false, false) if watched.stretch.number > 0 => (By::Log, Vec::new()),
+                (false, false) => (By::Log, log.into_iter().map(|anchor| (0, anchor)).collect()),
             };
-            solved.insert(*place, Scale::new(By::Ntp, anchors, limits, watched.is_known));
+            solved.insert(*place, Scale::new(by, anchors, limits));
         }
         let pairs = self.pairs();
         let apart = self.apart_ns.unwrap_or(0);
@@ -146,9 +158,11 @@ impl Scales {
             let mut new: BTreeMap<Place, Vec<(usize, Anchor)>> = BTreeMap::new();
             for (from, to) in &pairs {
                 let is_told = |place: &Place| solved.get(place).is_some_and(|s| s.is_told);
+                let is_logged = |place: &Place| solved.get(place).is_some_and(|s| s.by == By::Log);
                 let is_known = |place: &Place| solved.get(place).is_some_and(|s| s.by == By::Known);
                 if is_told(&to.place)
                     || is_known(&to.place)
+                    || is_logged(&to.place)
                     || !(from.bound_ns.is_some() || is_told(&from.place))
                 {
                     continue;
@@ -166,7 +180,7 @@ impl Scales {
                 return solved;
             }
             for (place, anchors) in new {
-                solved.insert(place, Scale::new(By::Shared, anchors, limits, false));
+                solved.insert(place, Scale::new(By::Shared, anchors, limits));
             }
         }
     }
@@ -219,7 +233,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    fn new(by: By, anchors: Vec<(usize, Anchor)>, limits: Limits, is_known: bool) -> Scale {
+    fn new(by: By, anchors: Vec<(usize, Anchor)>, limits: Limits) -> Scale {
         let stretches = anchors.iter().map(|(stretch, _)| stretch + 1).max().unwrap_or(0);
         let mut sorted = vec![Vec::new(); stretches];
         for (stretch, anchor) in anchors {
@@ -233,11 +247,7 @@ impl Scale {
                 [first, last].iter().any(|at| line.at(*at).middle().is_some())
             })
         });
-        let by = match (is_known, lines.is_empty()) {
-            (true, _) => By::Known,
-            (false, true) => By::Nothing,
-            (false, false) => by,
-        };
+        let by = if by == By::Ntp && lines.is_empty() { By::Nothing } else { by };
         Scale { by, lines, is_told, stretch: Stretch::default() }
     }
 

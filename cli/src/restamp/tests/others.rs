@@ -214,3 +214,74 @@ fn pcap_becomes_pcapng_on_the_scale_of_utc() {
         assert!(summary["torn"].as_str().unwrap().contains("readable up to there"));
     }
 }
+
+#[test]
+fn a_log_of_the_clock_tells_its_time() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    let truth = pcapng(&interfaces()[1..], from);
+    let log = format!("{to}.clocks");
+    let lines = (0..130).step_by(10).map(|n| {
+        let true_ns = START + n * SECOND;
+        let line = |kind, at| format!("{kind} {at} {} {}\n", true_ns - 300, true_ns + 200);
+        line("system", true_ns) + &line("card", tai(true_ns))
+    });
+    let text: String = lines.collect();
+    std::fs::write(&log, format!("truechimer clock log 1\n{text}")).unwrap();
+    let clock = format!("eth1=card:{log}");
+    let summary = json(&["--json", "--clock", &clock, "--apart", "50us", "-o", to, from]);
+    assert_eq!(others(&summary), ["eth1 log 120", "card shared 120"]);
+    for ((_, unix_ns, bound), true_ns) in times(to).into_iter().zip(&truth) {
+        assert!(unix_ns.abs_diff(*true_ns) <= bound.unwrap().into());
+        assert!(bound.unwrap() < 6_000_000);
+    }
+    // Of a clock that it does not name, an interface that is not there, a line that is none.
+    for (clock, part) in [
+        (format!("eth7=card:{log}"), "there are eth1, card"),
+        (format!("0=card:{from}"), "no clock log"),
+    ] {
+        let why = restamp(&["--clock", &clock, from]).unwrap_err();
+        assert!(why.contains(part), "{why}");
+    }
+    std::fs::write(&log, "truechimer clock log 1\ncard 1 2\n").unwrap();
+    let why = restamp(&["--clock", &clock, from]).unwrap_err();
+    assert!(why.contains(".clocks: line 2: must be"), "{why}");
+}
+
+#[test]
+fn packets_of_ours_tell_the_time_of_others() {
+    use truechimer_pcapng::records::{PacketRecord, Quality, StampedBy};
+    use truechimer_time::{Count, CountSpan, Epoch};
+    let files = Files::new();
+    let (from, to) = files.names();
+    let mut bytes = Vec::new();
+    write::section(&mut bytes).end();
+    write::interface(&mut bytes, 1, 0).text(2, "ours").end();
+    write::interface(&mut bytes, 1, 0).text(2, "theirs").end();
+    let mut truth = Vec::new();
+    for n in 0..20 {
+        let true_ns = START + n * SECOND;
+        let data = ethernet(1, 3, [7, 8], &n.to_le_bytes());
+        let record = PacketRecord {
+            method: 1,
+            stamped_by: StampedBy::Realtime,
+            quality: Quality::Bounded,
+            counted: Some((Count(n as u64), CountSpan(1), Epoch(1))),
+            generation: 5,
+            bound_ns: Some(1_000),
+        };
+        let length = data.len() as u32;
+        let ours = write::packet(&mut bytes, 0, true_ns + 900, &[&data], length);
+        ours.record(&record.encode()).end();
+        write::packet(&mut bytes, 1, tai(true_ns + 5_000), &[&data], length).end();
+        truth.extend([true_ns, true_ns + 5_000]);
+    }
+    std::fs::write(from, bytes).unwrap();
+    let summary = json(&["--json", "--apart", "10us", "-o", to, from]);
+    assert_eq!(others(&summary), ["theirs shared 20"]);
+    for ((interface, unix_ns, bound), true_ns) in times(to).into_iter().zip(&truth) {
+        let bound = if interface == 0 { 1_000 } else { bound.unwrap() };
+        assert!(unix_ns.abs_diff(*true_ns) <= bound.into(), "{interface} {unix_ns} {true_ns}");
+        assert!(bound < 600_000);
+    }
+}

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+use truechimer::Status;
 use truechimer_testbed::binary;
 use truechimer_testbed::chrony::{self, Chronyd};
-use truechimer_testbed::daemon::SOON;
+use truechimer_testbed::daemon::{SOON, Server, Setup};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::process::{Process, Signal};
 
-use super::traffic::{LAST_WORDS, inject, last};
+use super::traffic::{LAST_WORDS, OURS, inject, last, numbered};
 use super::{bed, tools};
 
 /// Runs a program, and gives what it prints.
@@ -77,5 +78,50 @@ fn a_capture_in_tai_is_put_on_utc_by_chronys_packets() {
         let mut tshark = Command::new(binary::system("tshark"));
         let words = ran(tshark.args(["-n", "-T", "fields", "-e", "frame.comment", "-r"]).arg(&put));
         assert!(words.lines().all(|line| line.contains("bounded, method restamp")), "{words}");
+    }
+}
+
+#[test]
+fn a_capture_by_the_system_clock_is_put_on_true_time_by_a_log_of_it() {
+    const AHEAD_NS: i64 = 1_500_000_000;
+    let Some((net, dir)) = bed() else { return };
+    // True time is 1.5 s ahead of the system clock, by which tcpdump stamps.
+    let server = Server::start(&dir, &["--listen", "127.0.0.1:0", "--offset", "1.5s"]);
+    let mut daemon = Setup::new(&dir, &server.address).start();
+    daemon.watch(server.truth).run_until_status(Status::Synchronised, SOON);
+    let mut theirs = tools::theirs(&net.client, &dir, "logged", OURS);
+    let log = dir.join("day.clocks");
+    let mut check = net.client.command(binary::truechimer());
+    check.args(["capture", "check", "wire", "--silent", "--duration", "4s", "--clock-log"]);
+    check.arg(&log).arg("--page").arg(dir.join("clock"));
+    let mut check = Process::start(check, &dir.join("check.log"));
+    for from in (0..100).step_by(5) {
+        let frames: Vec<_> = (from..from + 5).map(|n| numbered(n, 20)).collect();
+        inject(&net.server, &frames);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+    }
+    assert!(check.wait(SOON).is_some(), "{}", check.output());
+    assert!(check.output().contains("readings of the system"), "{}", check.output());
+    inject(&net.server, &[last()]);
+    while !theirs.has(LAST_WORDS) {
+        inject(&net.server, &[last()]);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    theirs.process.signal(Signal::Term);
+    theirs.ended();
+
+    let put = dir.join("put.pcapng");
+    let mut command = Command::new(binary::truechimer());
+    command.args(["restamp", "--json", "--clock", &format!("0=system:{}", log.display()), "-o"]);
+    let summary: Value = serde_json::from_str(&ran(command.args([&put, &theirs.file]))).unwrap();
+    assert_eq!(summary["others"][0]["by"], "log", "{summary:#}");
+    let (before, after) = (tools::packets(&theirs.file), tools::packets(&put));
+    assert_eq!((before.len(), &summary["restamped"]), (after.len(), &before.len().into()));
+    assert!(before.len() > 100);
+    for (then, now) in before.iter().zip(&after) {
+        let bound = now.record.unwrap().bound_ns.unwrap();
+        let off = (now.unix_ns - then.unix_ns - AHEAD_NS).unsigned_abs();
+        assert!(off <= bound.into(), "{off} ns, ± {bound}");
+        assert!(bound < 20_000_000, "± {bound}");
     }
 }
