@@ -1,5 +1,6 @@
 //! `truechimer capture`: packets with the time at which they passed.
 
+mod check;
 pub mod interfaces;
 mod lines;
 mod live;
@@ -33,6 +34,7 @@ use truechimer_command::{show, signals};
 
 /// Options of `truechimer capture`.
 #[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
 Every packet keeps its raw count, the reading of the machine's counter at the moment when it was
 stamped, beside its time, in pcapng (nanoseconds) that Wireshark, tshark and tcpdump read. The time
@@ -72,11 +74,13 @@ Examples:
   truechimer capture -i eth0                            a line for each packet
   truechimer capture -i eth0 -w day.pcapng udp port 123
   truechimer capture -i any -c 100 -f 'vlan 7 and tcp'
-  truechimer capture -i eth0 -w - | wireshark -k -i -
+  truechimer capture -i eth0 --comments -w - | wireshark -k -i -
   truechimer capture -i eth0 -w ring.pcapng --rotate-size 100M --files 10
   truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
   truechimer capture -D                                 interfaces that there are
-  truechimer extcap --install                           puts them into Wireshark's own list
+  truechimer capture check eth0                         its stamps against each other
+  truechimer extcap --install                           puts them into Wireshark's own list, and
+                                                        bounds among its fields
 
 Signals: INT, TERM and HUP end it; what the ring holds is still written. A second INT or TERM ends
 it at once.
@@ -85,12 +89,19 @@ Exit status: 0 ended by --count, --duration, a signal, or a reader of -w - that 
 interface has vanished, or the disk was full for some packets (the file is whole up to there); 2
 error.")]
 pub struct Capture {
+    /// Instead of capturing.
+    #[command(subcommand)]
+    what: Option<What>,
     /// The interface to capture from; 'any' for all of them
     #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
     interface: Option<String>,
     /// Write the packets to FILE in pcapng; '-' is standard output
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Say each packet's bound, clock, method and count in a comment as well: fields of Wireshark
+    /// with 'truechimer extcap --install'; some 120 bytes a packet
+    #[arg(long, requires = "write")]
+    comments: bool,
     /// Which packets: a filter as of tcpdump, pcap-filter(7); it may also stand at the end, in
     /// words
     #[arg(short, long = "filter", value_name = "FILTER", conflicts_with = "words")]
@@ -171,6 +182,13 @@ pub struct Capture {
 const TAKING: &str = "How packets are taken";
 const FILES: &str = "Several files";
 
+/// Instead of capturing.
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Measure which stamps an interface can take, and compare them: offset, jitter, rate
+    Check(check::Check),
+}
+
 /// `--direction`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 enum Way {
@@ -212,6 +230,9 @@ impl Capture {
 
 /// Runs the command.
 pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
+    if let Some(What::Check(check)) = &args.what {
+        return check::run(check, out);
+    }
     if args.list {
         return interfaces::list(args.json, out);
     }
@@ -412,6 +433,7 @@ fn sink(
             format!("method {}: {why}", live::described(facts)),
             format!("clock at the start: {worth}"),
         ],
+        packet_comments: args.comments,
     };
     Ok(Box::new(CaptureFile::create(facts, options).map_err(said)?))
 }

@@ -6,7 +6,7 @@
 //! Wireshark's `extcap(4)`.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use truechimer_capture::{filter, packet};
@@ -21,6 +21,11 @@ use truechimer_command::{Ended, Failure, Outcome};
 const NAME: &str = "truechimer-extcap";
 /// Beginning of our interfaces' names.
 const PREFIX: &str = "truechimer-";
+/// The dissector, and the name that it is installed by.
+const DISSECTOR: &str = include_str!("../../contrib/wireshark/truechimer.lua");
+const SCRIPT: &str = "truechimer.lua";
+/// Beginning of every version of the dissector.
+const OURS: &str = "-- Truechimer: dissector";
 /// At most so many bytes of a packet are kept, unless somebody says less.
 const SNAP_LENGTH: u32 = 262_144;
 
@@ -28,16 +33,30 @@ const SNAP_LENGTH: u32 = 262_144;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 'truechimer extcap --install' puts a link to this program where Wireshark looks for such programs;
-'Truechimer: eth0' and the like then stand in its list of interfaces. Capturing takes rights:
+'Truechimer: eth0' and the like then stand in its list of interfaces. With it comes a dissector for
+Wireshark and tshark, in the user's folder of plugins, which makes fields for filters and columns of
+what is known of each packet's time:
+  truechimer.bound     true time is within so many ns of the packet's
+  truechimer.quality   bounded, unsynchronised (the system clock's time), uncounted
+  truechimer.status    of the clock then: synchronised, holdover, unknown, disrupted, none
+  truechimer.method    packet, hw, xdp, xdp-copy; .stamped: by which clock
+  truechimer.count     the raw count; with .count_error and .epoch
+as in  tshark -r day.pcapng -Y 'truechimer.bound > 10000'.  They are in captures by these interfaces,
+in those of 'truechimer capture --comments', and in what 'truechimer restamp --comments' writes.
+With a DIR of its own the link is put there, and no dissector. Capturing takes rights:
 a copy of the program that has them for a group, and how to make it, is in 'truechimer capture
 --help'; then 'truechimer-capture extcap --install', as each of the group's members. Nothing that
 Wireshark starts in this way takes packets away from the host.
 
 Exit status: 0, or 2 on an error.")]
 pub struct Extcap {
-    /// Make a link to this program in Wireshark's extcap directory, or in DIR
+    /// Make a link to this program in Wireshark's extcap directory, and lay the dissector; or make
+    /// the link in DIR
     #[arg(long, value_name = "DIR", num_args = 0..=1, exclusive = true)]
     install: Option<Option<PathBuf>>,
+    /// Take back what --install laid
+    #[arg(long, value_name = "DIR", num_args = 0..=1, exclusive = true)]
+    uninstall: Option<Option<PathBuf>>,
     /// Name the interfaces
     #[arg(long, help_heading = ASKED)]
     extcap_interfaces: bool,
@@ -74,6 +93,9 @@ pub struct Extcap {
     /// As of 'truechimer capture'
     #[arg(long, help_heading = SETTINGS)]
     no_promiscuous: bool,
+    /// Leave out the comments that the dissector reads
+    #[arg(long, help_heading = SETTINGS)]
+    no_comments: bool,
     /// As of 'truechimer capture'
     #[arg(long, value_name = "PATH", help_heading = SETTINGS)]
     page: Option<PathBuf>,
@@ -94,8 +116,19 @@ pub fn line(mut given: Vec<OsString>) -> Vec<OsString> {
 /// Runs the command.
 pub fn run(args: &Extcap, out: &mut dyn Write) -> Ended {
     if let Some(directory) = &args.install {
-        let link = install(directory.as_deref())?;
-        writeln!(out, "{} is in place; Wireshark shows it when it is started", link.display())?;
+        for path in install(&Places::of(directory.as_deref())?)? {
+            writeln!(out, "{} is in place; Wireshark takes it when it is started", path.display())?;
+        }
+        return Ok(Outcome::Good);
+    }
+    if let Some(directory) = &args.uninstall {
+        let gone = uninstall(&Places::of(directory.as_deref())?)?;
+        for path in &gone {
+            writeln!(out, "{} is removed", path.display())?;
+        }
+        if gone.is_empty() {
+            writeln!(out, "nothing of ours was there")?;
+        }
         return Ok(Outcome::Good);
     }
     if args.extcap_interfaces {
@@ -118,28 +151,90 @@ pub fn run(args: &Extcap, out: &mut dyn Write) -> Ended {
     }
 }
 
-/// Makes the link that Wireshark finds, in its directory for one user or in another one.
-pub fn install(directory: Option<&Path>) -> Result<PathBuf, Failure> {
-    let directory = match directory {
-        Some(directory) => directory.to_owned(),
-        None => personal().ok_or_else(|| {
-            Failure::Said("neither HOME nor XDG_CONFIG_HOME is set; name a directory".to_owned())
-        })?,
-    };
-    let program = std::env::current_exe().map_err(|why| Failure::new("this program", why))?;
-    let failed = |path: &Path, why| Failure::new(path.display(), why);
-    truechimer_files::make_folder(&directory, 0o755).map_err(|why| failed(&directory, why))?;
-    let link = directory.join(NAME);
-    // An old link is replaced, anything else is somebody else's.
-    truechimer_files::link(&link, &program).map_err(|why| failed(&link, why))?;
-    Ok(link)
+/// Places of what is installed.
+struct Places {
+    /// Link to this program.
+    link: PathBuf,
+    /// Dissector; `None` to do without.
+    script: Option<PathBuf>,
 }
 
-/// Wireshark's directory for programs of one user.
-fn personal() -> Option<PathBuf> {
-    let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let home = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
-    Some(home.join("wireshark/extcap"))
+impl Places {
+    /// Those of one user, or the link in another directory.
+    fn of(directory: Option<&Path>) -> Result<Places, Failure> {
+        if let Some(directory) = directory {
+            return Ok(Places { link: directory.join(NAME), script: None });
+        }
+        let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let home = set("HOME").ok_or_else(|| {
+            Failure::Said("HOME is not set; name a directory for the link".to_owned())
+        })?;
+        let settings = set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let link = settings.join("wireshark/extcap").join(NAME);
+        let script = home.join(".local/lib/wireshark/plugins").join(SCRIPT);
+        Ok(Places { link, script: Some(script) })
+    }
+}
+
+fn failed(path: &Path, why: io::Error) -> Failure {
+    Failure::new(path.display(), why)
+}
+
+/// Makes the link, lays the dissector; their paths.
+fn install(places: &Places) -> Result<Vec<PathBuf>, Failure> {
+    let program = std::env::current_exe().map_err(|why| Failure::new("this program", why))?;
+    let folder = |path: &Path| match path.parent() {
+        Some(folder) => truechimer_files::make_folder(folder, 0o755)
+            .map(drop)
+            .map_err(|why| failed(folder, why)),
+        None => Ok(()),
+    };
+    let mut laid = vec![places.link.clone()];
+    if let Some(script) = &places.script {
+        if is_ours(script)? == Some(false) {
+            let why = "is somebody else's: move it away";
+            return Err(Failure::new(script.display(), why));
+        }
+        folder(script)?;
+        truechimer_files::write(script, DISSECTOR).map_err(|why| failed(script, why))?;
+        laid.push(script.clone());
+    }
+    folder(&places.link)?;
+    // An old link is replaced, anything else is somebody else's.
+    truechimer_files::link(&places.link, &program).map_err(|why| failed(&places.link, why))?;
+    Ok(laid)
+}
+
+/// Removes what is ours; the paths of that.
+fn uninstall(places: &Places) -> Result<Vec<PathBuf>, Failure> {
+    let mut ours = Vec::new();
+    if places.link.is_symlink() {
+        ours.push(&places.link);
+    }
+    if let Some(script) = &places.script
+        && is_ours(script)? == Some(true)
+    {
+        ours.push(script);
+    }
+    for path in &ours {
+        truechimer_files::remove(path).map_err(|why| failed(path, why))?;
+    }
+    Ok(ours.into_iter().cloned().collect())
+}
+
+/// Whether a file is a dissector that was laid by us; `None` if there is none.
+fn is_ours(path: &Path) -> Result<Option<bool>, Failure> {
+    match std::fs::symlink_metadata(path) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(data) if !data.is_file() => return Ok(Some(false)),
+        Ok(_) => {}
+        Err(why) => return Err(failed(path, why)),
+    }
+    let mut front = Vec::new();
+    let file = std::fs::File::open(path).map_err(|why| failed(path, why))?;
+    let read = file.take(OURS.len() as u64).read_to_end(&mut front);
+    read.map_err(|why| failed(path, why))?;
+    Ok(Some(front == OURS.as_bytes()))
 }
 
 fn list(out: &mut dyn Write) -> Ended {
@@ -191,7 +286,9 @@ fn settings(out: &mut dyn Write) -> Ended {
          {range=0,262144}{default=0}{tooltip=0 is all}",
         "{number=3}{call=--no-promiscuous}{display=Only packets for this host}{type=boolflag}\
          {default=false}{tooltip=Leave the interface out of promiscuous mode}",
-        "{number=4}{call=--page}{display=Clock page}{type=fileselect}{mustexist=false}\
+        "{number=4}{call=--no-comments}{display=No comments}{type=boolflag}{default=false}\
+         {tooltip=Leave out the comments that bounds are read from}",
+        "{number=5}{call=--page}{display=Clock page}{type=fileselect}{mustexist=false}\
          {required=false}{tooltip=Where the clock is, if not at the usual place}",
     ] {
         writeln!(out, "arg {line}")?;
@@ -228,6 +325,9 @@ fn capture(args: &Extcap, interface: &str, out: &mut dyn Write) -> Ended {
     add("page", args.page.clone().map(OsString::from));
     if args.no_promiscuous {
         words.push("--no-promiscuous".into());
+    }
+    if !args.no_comments {
+        words.push("--comments".into());
     }
     match parse::options::<Capture>(words) {
         Ok(args) => capture::run(&args, out),
@@ -272,7 +372,7 @@ mod tests {
         let dlts = asked(&["--extcap-interface", "truechimer-lo", "--extcap-dlts"]);
         assert_eq!(dlts, "dlt {number=1}{name=EN10MB}{display=Ethernet}\n");
         let config = asked(&["--extcap-interface=truechimer-lo", "--extcap-config"]);
-        assert_eq!(config.lines().filter(|line| line.starts_with("arg {number=")).count(), 5);
+        assert_eq!(config.lines().filter(|line| line.starts_with("arg {number=")).count(), 6);
         // What it may be told there is what the capture takes.
         for line in config.lines().filter(|line| line.starts_with("value ")) {
             let value = line.split_once("{value=").unwrap().1.split_once('}').unwrap().0;
@@ -287,17 +387,35 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_made_and_made_again() {
+    fn what_is_laid_is_laid_again_and_taken_back() {
         let scratch = truechimer_command::scratch::Scratch::new().unwrap();
-        let directory = scratch.path().join("a/b");
+        let script = scratch.path().join("c/d").join(SCRIPT);
+        let places = Places { link: scratch.path().join("a/b").join(NAME), script: Some(script) };
+        let script = places.script.as_ref().unwrap();
+        let program = std::env::current_exe().unwrap();
+        assert!(DISSECTOR.starts_with(OURS));
         for _ in 0..2 {
-            let link = install(Some(&directory)).unwrap();
-            assert_eq!(std::fs::read_link(&link).unwrap(), std::env::current_exe().unwrap());
+            assert_eq!(install(&places).unwrap(), [places.link.clone(), script.clone()]);
+            assert_eq!(std::fs::read_link(&places.link).unwrap(), program);
+            assert_eq!(std::fs::read_to_string(script).unwrap(), DISSECTOR);
         }
-        let link = directory.join(NAME);
-        std::fs::remove_file(&link).unwrap();
+        assert_eq!(uninstall(&places).unwrap(), [places.link.clone(), script.clone()]);
+        assert!(!places.link.is_symlink() && !script.exists());
+        assert!(uninstall(&places).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_others_put_there_stays() {
+        let scratch = truechimer_command::scratch::Scratch::new().unwrap();
+        let (link, script) = (scratch.path().join(NAME), scratch.path().join(SCRIPT));
+        let places = Places { link: link.clone(), script: Some(script.clone()) };
         std::fs::write(&link, "mine").unwrap();
-        assert!(install(Some(&directory)).is_err());
-        assert_eq!(std::fs::read_to_string(&link).unwrap(), "mine");
+        assert!(install(&places).is_err());
+        std::fs::write(&script, "-- mine").unwrap();
+        assert!(install(&places).is_err());
+        assert!(uninstall(&places).unwrap().is_empty());
+        for (path, text) in [(link, "mine"), (script, "-- mine")] {
+            assert_eq!(std::fs::read_to_string(path).unwrap(), text);
+        }
     }
 }

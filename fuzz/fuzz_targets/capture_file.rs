@@ -1,8 +1,10 @@
 //! A capture file: any bytes, by themselves or after a good beginning, are packets or a named
-//! fault, and blocks are copied byte for byte.
+//! fault, and blocks are copied byte for byte, or with a comment.
 #![no_main]
 
-use truechimer_pcapng::{Blocks, Content, Frames, ReadError, Section, code, records, write};
+use truechimer_pcapng::{
+    Blocks, Content, Frames, ReadError, Section, code, comment, edit, records, write,
+};
 
 fn told(error: &ReadError) {
     assert!(!error.to_string().chars().any(char::is_control), "{error:?}");
@@ -28,6 +30,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                     Ok(Content::Packet(packet)) => {
                         let _ = section.nanos(&packet);
                         assert!(packet.data.len() <= block.bytes.len());
+                        let mut anew = block.bytes.to_vec();
+                        let text = "Truechimer: ± ?, uncounted";
+                        let begin = packet.options.begin();
+                        let _ = comment::put(&mut anew, block.order, begin, text, true);
+                        let _ = edit::put_record(&mut anew, block.order, begin, &[0; 36]);
                         for option in packet.options.flatten() {
                             // Where it is said to be, there it is.
                             let end = option.at + option.value.len();

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 
 use serde::Serialize;
+use truechimer_capture::hardware::{Claims, claims};
 use truechimer_capture::packet;
 
 use truechimer_command::show::json;
@@ -23,6 +24,55 @@ pub struct Interface {
     pub driver: Option<String>,
     /// How many receive queues it has.
     pub queues: Option<usize>,
+    /// Stamps that its driver claims; `None` where it does not say.
+    pub stamps: Option<Stamps>,
+}
+
+/// Stamps that a driver claims to take.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct Stamps {
+    /// The kernel's, of what arrives.
+    pub kernel: bool,
+    /// The driver's, of what is sent.
+    pub driver: bool,
+    /// The card's, of what arrives: `all`, `some` (PTP, …), `none`.
+    pub card_in: &'static str,
+    /// The card's, of what is sent.
+    pub card_out: bool,
+    /// Number of the card's clock, `/dev/ptpN`.
+    pub clock: Option<u32>,
+}
+
+impl From<Claims> for Stamps {
+    fn from(claims: Claims) -> Stamps {
+        let Claims { kernel, driver, card_in_all, card_in, card_out, clock } = claims;
+        let card_in = match (card_in_all, card_in) {
+            (true, _) => "all",
+            (false, true) => "some",
+            (false, false) => "none",
+        };
+        Stamps { kernel, driver, card_in, card_out, clock }
+    }
+}
+
+impl Stamps {
+    /// In a few words.
+    fn words(&self) -> String {
+        let mut words = Vec::new();
+        for (has, word) in [(self.kernel, "kernel"), (self.driver, "driver")] {
+            words.extend(has.then(|| word.to_owned()));
+        }
+        let card = match (self.card_in, self.card_out) {
+            ("none", false) => None,
+            ("none", true) => Some("card (sent)".to_owned()),
+            ("all", true) => Some("card".to_owned()),
+            ("all", false) => Some("card (received)".to_owned()),
+            (_, true) => Some("card (sent, some received)".to_owned()),
+            (_, false) => Some("card (some received)".to_owned()),
+        };
+        words.extend(card);
+        if words.is_empty() { "none".to_owned() } else { words.join(", ") }
+    }
 }
 
 /// Those of this network namespace, and `any`.
@@ -37,6 +87,7 @@ pub fn interfaces() -> Result<Vec<Interface>, Failure> {
         state: None,
         driver: None,
         queues: None,
+        stamps: None,
     });
     Ok(all)
 }
@@ -57,6 +108,7 @@ fn interface(name: &str) -> Interface {
         state: state.map(|state| state.trim().to_owned()),
         driver,
         queues,
+        stamps: claims(name).ok().map(Stamps::from),
     }
 }
 
@@ -73,8 +125,9 @@ pub fn list(as_json: bool, out: &mut dyn Write) -> Ended {
         ("link type", Side::Left),
         ("driver", Side::Left),
         ("queues", Side::Right),
+        ("stamps, as claimed", Side::Left),
     ]);
-    for Interface { name, link_type, state, driver, queues } in all {
+    for Interface { name, link_type, state, driver, queues, stamps } in all {
         let dash = || "-".to_owned();
         let link = match link_type {
             Some(1) => "Ethernet".into(),
@@ -89,6 +142,7 @@ pub fn list(as_json: bool, out: &mut dyn Write) -> Ended {
             link,
             driver.unwrap_or_else(dash),
             queues.map_or_else(dash, |queues| queues.to_string()),
+            stamps.map_or_else(dash, |stamps| stamps.words()),
         ]);
     }
     table.write(out)?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use truechimer_capture::convert::Change;
 use truechimer_capture::filter::Filter;
-use truechimer_pcapng::records::{self, PacketRecord, Quality, Record};
+use truechimer_pcapng::records::{self, PacketRecord, Quality, RESTAMPED, Record};
 use truechimer_pcapng::{Blocks, Content, Options, PacketBlock, Pcap, Section, Torn, code, kind};
 use truechimer_qos::{
     At, Counted, DifferenceClock, Direction, Engine, Note, Observation, Severity,
@@ -313,6 +313,7 @@ impl Input {
                 .and_then(|record| record.bound_ns.map(u64::from));
             let clock = self.clocks.get(&of);
             let counted = record
+                .filter(|record| record.method != RESTAMPED)
                 .and_then(|record| record.counted)
                 .map(|(count, error, epoch)| Counted { count, error, epoch });
             let leap_free_ns =

@@ -4,15 +4,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use truechimer_files::{Access, Durable, Entry, Kind, Replacement};
-use truechimer_pcapng::records::{PACKET_BYTES, PacketRecord};
-use truechimer_pcapng::{Block, Resolution};
+use truechimer_pcapng::{Block, Opt, Order, Resolution, code, edit};
 
 use truechimer_command::Failure;
 
-use super::stamper::Anew;
-
-/// Where the upper half of the time stands in the block of a packet.
-const TIME_AT: usize = 12;
+use super::others::COMMENT;
 
 /// A capture that is being written. It gets its name when it is complete; until then an older file
 /// of that name stays (it may be the one that is being read).
@@ -96,33 +92,31 @@ fn failure(name: &str, why: io::Error) -> Failure {
     }
 }
 
-/// Puts a new time into the copy of a packet's block, whose record begins at `at`. False if the
-/// units of its interface cannot hold it.
+/// Puts a new time into the copy of a packet's block, whose time stands at `at`, unless it is the one
+/// that stands there.
 pub fn put(
     copy: &mut [u8],
     block: &Block<'_>,
     at: usize,
-    old: &PacketRecord,
-    anew: &Anew,
+    unix_ns: i64,
     resolution: Resolution,
-) -> bool {
-    let ticks_then =
-        block.order.u32(block.bytes, TIME_AT).zip(block.order.u32(block.bytes, TIME_AT + 4));
-    let nanos_then = ticks_then
-        .and_then(|(high, low)| resolution.nanos((u64::from(high) << 32) | u64::from(low)));
-    if nanos_then != Some(anew.unix_ns) {
-        let Some(ticks) = resolution.ticks(anew.unix_ns) else { return false };
-        let halves = [(ticks >> 32) as u32, ticks as u32].map(|half| block.order.bytes(half));
-        match copy.get_mut(TIME_AT..TIME_AT + 8) {
-            Some(field) => field.copy_from_slice(halves.as_flattened()),
-            None => return false,
-        }
+) -> Result<(), String> {
+    let then = block.order.halves(block.bytes, at).and_then(|ticks| resolution.nanos(ticks));
+    if then == Some(unix_ns) {
+        return Ok(());
     }
-    if anew.record != *old {
-        match copy.get_mut(at..at + PACKET_BYTES) {
-            Some(field) => field.copy_from_slice(&anew.record.encode()),
-            None => return false,
-        }
-    }
-    true
+    let why = "the new time cannot be written in the units of its interface";
+    let ticks = resolution.ticks(unix_ns).ok_or(why)?;
+    let halves = [(ticks >> 32) as u32, ticks as u32].map(|half| block.order.bytes(half));
+    let field = copy.get_mut(at..at + 8).ok_or("no room for its time")?;
+    field.copy_from_slice(halves.as_flattened());
+    Ok(())
+}
+
+/// Puts the account of an interface of others into the copy of its block, as a comment.
+pub fn describe(copy: &mut Vec<u8>, order: Order, begin: usize, text: &str) -> Result<(), String> {
+    let is_ours = |option: &Opt<'_>| {
+        option.code == code::COMMENT && option.value.starts_with(COMMENT.as_bytes())
+    };
+    edit::replace(copy, (order, begin), is_ours, (code::COMMENT, text.as_bytes()), true)
 }

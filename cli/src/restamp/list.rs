@@ -11,6 +11,7 @@ use truechimer_time::Utc;
 use truechimer_command::Failure;
 use truechimer_command::show;
 
+use super::others::{Account, Others};
 use super::scan::{Found, Scanned};
 use super::stamper::{Anew, Stampers};
 
@@ -115,6 +116,7 @@ pub struct Summary {
     packets: u64,
     recorded: u64,
     foreign: u64,
+    restamped: u64,
     later_version: u64,
     bounded_before: u64,
     bounded: u64,
@@ -129,6 +131,8 @@ pub struct Summary {
     largest_bound_ns: Option<u64>,
     torn: Option<String>,
     notes: Vec<String>,
+    /// Interfaces of others.
+    others: Vec<Account>,
     output: Option<String>,
 }
 
@@ -137,17 +141,20 @@ impl Summary {
     pub fn new(
         stampers: &Stampers,
         scanned: &Scanned,
+        others: &Others,
         torn: Option<Torn>,
         output: Option<String>,
     ) -> Summary {
         let sum =
             |of: fn(&truechimer_capture::restamp::Report) -> u64| stampers.reports().map(of).sum();
         let mut notes: Vec<_> = stampers.reports().flat_map(|r| r.notes.clone()).collect();
+        notes.extend_from_slice(others.notes());
         notes.dedup();
         Summary {
             packets: scanned.packets,
             recorded: scanned.recorded,
             foreign: stampers.foreign,
+            restamped: stampers.restamped,
             later_version: scanned.unknown,
             bounded_before: stampers.before.count(),
             bounded: stampers.after.count(),
@@ -162,6 +169,7 @@ impl Summary {
             largest_bound_ns: stampers.after.quantile(1.0),
             torn: torn.map(|torn| torn.to_string()),
             notes,
+            others: others.accounts(),
             output,
         }
     }
@@ -207,12 +215,17 @@ impl Summary {
                 self.contradicted,
                 "had hands that contradicted each other (a broken promise, or another clock's log): the bound covers all",
             ),
+            (self.restamped, "of others have a time in UTC with a bound now"),
             (self.foreign, "bear no record of ours, and kept their time"),
             (self.later_version, "records are of a later version, and were left alone"),
         ] {
             if number > 0 {
                 writeln!(out, "          {number} {what}")?;
             }
+        }
+        for account in &self.others {
+            let words = format!("others    {}: {}", account.name(), account.words());
+            show::wrapped(&words, "          ", out)?;
         }
         for note in &self.notes {
             show::wrapped(&format!("note      {note}"), "          ", out)?;

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use truechimer_capture::convert::{Change, Identity};
-use truechimer_pcapng::records::{self, PacketRecord, Record};
+use truechimer_pcapng::records::{self, PacketRecord, RESTAMPED, Record};
 use truechimer_pcapng::{Block, Blocks, Content, Options, ReadError, Section, code};
 use truechimer_time::Count;
 
 use truechimer_command::Failure;
+
+use super::others::{Looks, Others};
 
 /// More states of the clock than this are no capture's: eleven days at one a second.
 const MOST_CHANGES: usize = 1_000_000;
@@ -38,6 +40,8 @@ pub struct Scanned {
     pub recorded: u64,
     /// Records of a later version than this program's.
     pub unknown: u64,
+    /// Program that wrote it, as it says.
+    pub application: Option<String>,
     /// By interface.
     pub tracks: BTreeMap<Place, Track>,
 }
@@ -54,39 +58,41 @@ pub struct Found {
     pub unknown: u64,
 }
 
-/// Reads a file as far as it goes.
-pub fn scan(input: impl Read, name: &str) -> Result<Scanned, Failure> {
+/// Reads a file as far as it goes; packets of others are shown to `looks`.
+pub fn scan(input: impl Read, name: &str, looks: &mut Looks) -> Result<Scanned, Failure> {
     let failed = |why| Failure::new(name, why);
     let (mut blocks, mut section) = (Blocks::new(input), Section::new());
     let mut scanned = Scanned::default();
-    let mut application = None;
     loop {
         match blocks.advance() {
             Ok(true) => {}
             Ok(false) => break,
-            // An older file is no damage, but holds nothing to go by either.
-            Err(ReadError::Foreign(what)) if scanned.blocks == 0 => {
-                return Err(Failure::new(name, foreign(&what)));
-            }
             Err(why) => return Err(failed(why)),
         }
         let Some(block) = blocks.block() else { break };
         scanned.blocks += 1;
         let (place, options, packet) = match section.take(&block).map_err(failed)? {
-            Content::Packet(packet) => (packet.interface, packet.options, true),
-            Content::Interface(number, options) => (number, options, false),
-            Content::Statistics(statistics, options) => (statistics.interface, options, false),
+            Content::Packet(packet) => (packet.interface, packet.options, Some(packet)),
+            Content::Interface(number, options) => (number, options, None),
+            Content::Statistics(statistics, options) => (statistics.interface, options, None),
             Content::Section(options) => {
                 let text = options.find(code::APPLICATION);
-                application =
-                    application.or(text.map(|t| String::from_utf8_lossy(t.value).into_owned()));
+                let text = text.map(|t| String::from_utf8_lossy(t.value).into_owned());
+                scanned.application = scanned.application.or(text);
                 continue;
             }
             Content::Other => continue,
         };
-        scanned.packets += u64::from(packet);
-        let found = examine(&block, options).map_err(failed)?;
+        let mut found = examine(&block, options).map_err(failed)?;
         scanned.unknown += found.unknown;
+        if let Some(packet) = packet {
+            scanned.packets += 1;
+            if found.unknown == 0 {
+                looks.packet(&section, &packet, found.packet.as_ref().map(|(_, record)| record));
+            }
+        }
+        // Its count is no counter's.
+        found.packet = found.packet.filter(|(_, record)| record.method != RESTAMPED);
         if found.packet.is_none() && found.changes.is_empty() {
             continue;
         }
@@ -105,9 +111,6 @@ pub fn scan(input: impl Read, name: &str) -> Result<Scanned, Failure> {
     }
     if scanned.blocks == 0 {
         return Err(Failure::new(name, "the file is empty"));
-    }
-    if scanned.recorded == 0 {
-        return Err(Failure::new(name, nothing(&scanned, application)));
     }
     Ok(scanned)
 }
@@ -154,30 +157,26 @@ pub fn examine(block: &Block<'_>, options: Options<'_>) -> Result<Found, ReadErr
     Ok(found)
 }
 
-fn foreign(what: &str) -> &str {
-    match what {
-        "a pcap file, not a pcapng" => {
-            "a pcap file holds no raw counts; the pcapng of 'truechimer capture' does"
-        }
-        what => what,
+/// Why there is nothing to go by in a file, where there is not.
+pub fn nothing(scanned: &Scanned, others: &Others) -> Option<String> {
+    if scanned.recorded > 0 || others.is_told() {
+        return None;
     }
-}
-
-fn nothing(scanned: &Scanned, application: Option<String>) -> String {
-    let plain: String =
-        application.unwrap_or_default().chars().filter(|c| !c.is_control()).take(80).collect();
+    let application = scanned.application.as_deref().unwrap_or_default();
+    let plain: String = application.chars().filter(|c| !c.is_control()).take(80).collect();
     let by = match plain.as_str() {
         "" => String::new(),
         plain => format!(" (written by {plain})"),
     };
     if scanned.unknown > 0 {
-        return "its raw counts are in a later form than this version knows".to_owned();
+        return Some("its raw counts are in a later form than this version knows".to_owned());
     }
-    match scanned.packets {
-        0 => format!("no packets in it{by}"),
-        many => format!(
-            "none of its {many} packets bears a raw count{by}: only captures of 'truechimer \
-             capture' can be restamped, and tools that filter options out of them spoil them"
-        ),
+    if scanned.packets == 0 {
+        return Some(format!("no packets in it{by}"));
     }
+    let mut text = format!("none of its {} packets bears a raw count{by}", scanned.packets);
+    for account in others.accounts() {
+        text += &format!("; {}: {}", account.name(), account.words());
+    }
+    Some(text)
 }

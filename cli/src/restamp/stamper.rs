@@ -9,7 +9,7 @@ use truechimer::Clock;
 use truechimer_capture::convert::Change;
 use truechimer_capture::pipeline::Spread;
 use truechimer_capture::restamp::{Hands, Recorded, RestampError, Restamper};
-use truechimer_capture::{Counted, Quality, Stamped};
+use truechimer_capture::{Counted, Quality, Stamped, sink};
 use truechimer_pcapng::records::{self, PacketRecord};
 
 use truechimer_command::Failure;
@@ -47,8 +47,10 @@ pub struct Stampers {
     pub shifts: Spread,
     /// Times that moved.
     pub changed: u64,
-    /// Packets that bear no record of ours.
+    /// Packets that bear no record of ours, and keep their times.
     pub foreign: u64,
+    /// Packets of others that have new times.
+    pub restamped: u64,
     /// Bounds in the file, ns.
     pub before: Spread,
     /// Bounds afterwards, ns.
@@ -75,6 +77,7 @@ impl Stampers {
             shifts: Spread::default(),
             changed: 0,
             foreign: 0,
+            restamped: 0,
             before: Spread::default(),
             after: Spread::default(),
         }
@@ -133,9 +136,32 @@ impl Stampers {
         }
     }
 
-    /// A packet without a record.
+    /// Status of the clock as packets of an interface were captured, for their comments.
+    pub fn clock(&self, place: Place) -> Option<String> {
+        self.told.get(&place).map(|change| sink::clock(change.status))
+    }
+
+    /// A packet of others that keeps its time.
     pub fn foreign(&mut self) {
         self.foreign += 1;
+    }
+
+    /// New time of a packet of others, which the file has at `unix_ns` with such a record.
+    pub fn restamped(&mut self, record: Option<&PacketRecord>, anew: &Anew, unix_ns: i64) {
+        let old = record.and_then(|record| record.bound_ns);
+        old.into_iter().for_each(|ns| self.before.add(ns.into()));
+        self.restamped += 1;
+        self.count(anew, unix_ns);
+    }
+
+    /// Counts what came of a packet's time.
+    fn count(&mut self, anew: &Anew, unix_ns: i64) {
+        anew.record.bound_ns.into_iter().for_each(|ns| self.after.add(ns.into()));
+        let shift = anew.unix_ns.abs_diff(unix_ns);
+        if shift > 0 {
+            self.changed += 1;
+            self.shifts.add(shift);
+        }
     }
 
     /// The time of a packet that the file has at `unix_ns`.
@@ -161,12 +187,7 @@ impl Stampers {
                 renew(self.by, record, &recorded, &stamped, refuted)
             }
         };
-        anew.record.bound_ns.into_iter().for_each(|ns| self.after.add(ns.into()));
-        let shift = anew.unix_ns.abs_diff(unix_ns);
-        if shift > 0 {
-            self.changed += 1;
-            self.shifts.add(shift);
-        }
+        self.count(&anew, unix_ns);
         anew
     }
 
@@ -209,7 +230,7 @@ fn renew(
     if by == By::Recorded && lost {
         return Anew { unix_ns, record: *old };
     }
-    let bound_ns = stamped.bound.and_then(truechimer_capture::sink::bound_ns);
+    let bound_ns = stamped.bound.and_then(sink::bound_ns);
     let quality = match stamped.quality {
         // A bound too large for a record promises nothing.
         Quality::Bounded if bound_ns.is_none() => records::Quality::Unsynchronised,

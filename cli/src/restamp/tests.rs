@@ -11,6 +11,8 @@ use truechimer_time::{BootId, CounterId};
 
 use super::*;
 use truechimer_command::parse;
+
+mod others;
 use truechimer_command::scratch::Scratch;
 
 const BOOT: BootId = BootId([7; 16]);
@@ -230,6 +232,56 @@ fn by_all_hands_times_get_better() {
     assert_eq!(again["changed"], 0);
 }
 
+/// Comments of a file's packets, in order.
+fn comments(path: &str) -> Vec<String> {
+    let bytes = std::fs::read(path).unwrap();
+    let (mut blocks, mut section) = (Blocks::new(bytes.as_slice()), Section::new());
+    let mut all = Vec::new();
+    while let Some(block) = blocks.next_block().unwrap() {
+        if let truechimer_pcapng::Content::Packet(packet) = section.take(&block).unwrap() {
+            let ours = packet.options.flatten().filter(|option| option.code == 1);
+            let texts = ours.map(|option| String::from_utf8(option.value.to_vec()).unwrap());
+            all.extend(texts.filter(|text| text.starts_with(comment::BEGINNING)));
+        }
+    }
+    all
+}
+
+#[test]
+fn comments_are_added_if_asked_for_and_always_kept_true() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    assert!(comments(from).is_empty());
+    json(&["--by", "recorded", "--comments", "--json", "-o", to, from]);
+    let recorded = comments(to);
+    // Of 501 packets one is of others.
+    assert_eq!(recorded.len(), 500);
+    assert_eq!(
+        recorded[0],
+        "Truechimer: ± 23047 ns, bounded, clock synchronised, method packet, stamped realtime, \
+         count 1009000001 ± 40, epoch 3"
+    );
+    assert_eq!(
+        recorded[200],
+        "Truechimer: ± ?, unsynchronised, clock none, method packet, stamped realtime, \
+         count 3009000001 ± 40, epoch 3"
+    );
+    // Done again it is the same file, and better times have their own bounds without being asked.
+    let before = std::fs::read(to).unwrap();
+    json(&["--by", "recorded", "--json", "-o", to, to]);
+    assert!(std::fs::read(to).unwrap() == before);
+    json(&["--json", "-o", to, to]);
+    let list = restamp(&["--list", "--json", to]).unwrap();
+    let rows = list.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let bounds = rows.filter_map(|row| row["bound_ns"].as_u64());
+    let said: Vec<u64> = comments(to)
+        .iter()
+        .map(|text| text[comment::BEGINNING.len()..].split_once(" ns").unwrap().0.parse().unwrap())
+        .collect();
+    assert_eq!(said, bounds.collect::<Vec<_>>());
+    assert_eq!(said.len(), 500);
+}
+
 #[test]
 fn it_is_listed_as_it_stands() {
     let files = Files::new();
@@ -281,10 +333,7 @@ fn what_cannot_be_restamped_is_told() {
     assert!(told(&["nowhere"]).starts_with("nowhere: "));
     std::fs::write(to, b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\0\0\x04\0\x01\0\0\0")
         .unwrap();
-    assert!(
-        told(&[to])
-            .ends_with("a pcap file holds no raw counts; the pcapng of 'truechimer capture' does")
-    );
+    assert!(told(&[to]).ends_with(": no packets in it"));
     std::fs::write(to, b"").unwrap();
     assert!(told(&[to]).ends_with(": the file is empty"));
     let mut bytes = Vec::new();
@@ -292,7 +341,11 @@ fn what_cannot_be_restamped_is_told() {
     truechimer_pcapng::write::interface(&mut bytes, 1, 0).end();
     truechimer_pcapng::write::packet(&mut bytes, 0, 5, &[b"x"], 1).end();
     std::fs::write(to, &bytes).unwrap();
-    assert!(told(&[to]).contains("none of its 1 packets bears a raw count (written by Dumpcap)"));
+    assert!(told(&[to]).ends_with(
+        "none of its 1 packets bears a raw count (written by Dumpcap); interface 0: time by \
+         nothing: no NTP exchange passed, and how far apart two interfaces can have seen one packet \
+         is not known: say it with --apart if they did; its packets keep their times"
+    ));
     assert!(
         told(&["--by", "recorded", "--log", "x", from]).contains("--by recorded takes no hands")
     );

@@ -162,6 +162,15 @@ pub(crate) fn hardware(socket: BorrowedFd<'_>, name: &str) -> io::Result<u16> {
     Ok(unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family })
 }
 
+/// The Ethernet address of the interface of this name; zeros where it has none.
+pub(crate) fn address(socket: BorrowedFd<'_>, name: &str) -> io::Result<[u8; 6]> {
+    let answer = ask(socket, libc::SIOCGIFHWADDR, request(name)?)?;
+    // SAFETY: as above.
+    let bytes = unsafe { answer.ifr_ifru.ifru_hwaddr.sa_data };
+    let [a, b, c, d, e, f, ..] = bytes.map(|byte| byte as u8);
+    Ok([a, b, c, d, e, f])
+}
+
 /// A request about the interface of this name; no interface has one that does not fit.
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: zeros are a value of this structure of numbers and a pointer.

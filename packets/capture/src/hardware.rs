@@ -9,5 +9,6 @@
 mod card;
 mod clock;
 
-pub use card::Stamping;
+pub use card::{Claims, Stamping, claims};
 pub use clock::{DeviceClock, open_clock};
+pub use truechimer_stamp::ptp::read as read_clock;

@@ -12,6 +12,7 @@ mod pace;
 mod tap;
 
 pub mod bpf;
+pub mod check;
 pub mod choose;
 pub mod convert;
 pub mod filter;

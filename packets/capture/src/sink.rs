@@ -24,7 +24,7 @@ mod file;
 mod names;
 mod output;
 
-pub use encode::bound_ns;
+pub use encode::{bound_ns, clock};
 pub use file::CaptureFile;
 
 use crate::convert::Change;
@@ -142,6 +142,8 @@ pub struct FileOptions {
     pub filter: Option<String>,
     /// Comments for the section header: clock, bound, method.
     pub comments: Vec<String>,
+    /// Say what each packet's record says in a comment of it as well.
+    pub packet_comments: bool,
 }
 
 impl FileOptions {

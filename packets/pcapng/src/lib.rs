@@ -4,8 +4,10 @@
 //! * [`Blocks`] reads pcapng one block at a time, every block with all its bytes, so that a file
 //!   can be copied byte for byte but for what is to change. [`Section`] tells what a block says.
 //! * [`write`](mod@write) makes blocks.
+//! * [`edit`] changes blocks that were read; [`Converted`] makes pcapng of pcap.
 //! * [`Frames`] reads the packets of a file of either format with their times.
-//! * [`records`] are ours: each packet's raw count, and what it takes to turn it into time again.
+//! * [`records`] are ours: each packet's raw count, and what it takes to turn it into time again;
+//!   [`comment`] says a packet's in words.
 //!
 //! Files are taken for hostile: every length is checked, memory is bounded by [`MOST_BYTES`], and
 //! errors say at which block and byte what is wrong. A file that ends in the midst of a block, as
@@ -16,6 +18,9 @@
 #![forbid(unsafe_code)]
 
 mod block;
+pub mod comment;
+mod converted;
+pub mod edit;
 mod error;
 mod frames;
 mod options;
@@ -27,6 +32,7 @@ mod ticks;
 pub mod write;
 
 pub use block::{Block, Blocks, MOST_BYTES, Torn};
+pub use converted::Converted;
 pub use error::ReadError;
 pub use frames::{Format, Frame, Frames};
 pub use options::{Opt, Options};

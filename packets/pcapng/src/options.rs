@@ -29,6 +29,12 @@ impl<'a> Options<'a> {
         Options { order, rest: bytes, at }
     }
 
+    /// Where those that are left begin, in bytes from the start of the block.
+    #[must_use]
+    pub fn begin(&self) -> usize {
+        self.at
+    }
+
     /// The first option with this code; one that stands behind damage is not found.
     #[must_use]
     pub fn find(&self, code: u16) -> Option<Opt<'a>> {

@@ -47,6 +47,15 @@ impl Order {
         Some((u64::from(high) << 32) | u64::from(low))
     }
 
+    /// The bytes of 16 bits.
+    #[must_use]
+    pub fn short(self, value: u16) -> [u8; 2] {
+        match self {
+            Order::Little => value.to_le_bytes(),
+            Order::Big => value.to_be_bytes(),
+        }
+    }
+
     /// The bytes of 32 bits.
     #[must_use]
     pub fn bytes(self, value: u32) -> [u8; 4] {
@@ -65,4 +74,10 @@ pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> 
 /// How many bytes follow `length` to fill up four.
 pub(crate) const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
+}
+
+/// Zeros that follow `length` bytes to fill up four.
+pub(crate) fn filler(length: usize) -> &'static [u8] {
+    const ZEROS: &[u8] = &[0; 3];
+    ZEROS.get(..padding(length)).unwrap_or_default()
 }

@@ -65,6 +65,15 @@ pub struct Pcap<R> {
     over: bool,
 }
 
+impl Pcap<&[u8]> {
+    /// Whether a file that begins so is one.
+    #[must_use]
+    pub fn is_one(head: &[u8]) -> bool {
+        let magic = Order::Little.u32(head, 0).map(|m| (m, m.swap_bytes()));
+        magic.is_some_and(|(a, b)| [MICRO, NANO].iter().any(|known| *known == a || *known == b))
+    }
+}
+
 impl<R: Read> Pcap<R> {
     /// Reads the head of the file.
     ///

@@ -24,6 +24,10 @@ pub const PACKET_BYTES: usize = 36;
 /// Bytes of a mark, from the magic on.
 pub const MARK_BYTES: usize = 24;
 
+/// Method of a packet of others, whose time `restamp` has put on the scale of UTC: its count is its
+/// first stamp, ns since 1970 by the clock that made it.
+pub const RESTAMPED: u8 = 5;
+
 /// The largest error of a count that is kept.
 const LARGEST_ERROR: u32 = u32::MAX - 1;
 
@@ -53,6 +57,8 @@ pub enum StampedBy {
     Monotonic,
     /// The network card's clock, which was turned into a count.
     Device,
+    /// A clock that the file's writer did not name.
+    Unknown,
     /// Nothing.
     Nothing,
 }
@@ -61,7 +67,7 @@ pub enum StampedBy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketRecord {
     /// How it was captured: 1 packet socket, 2 the same with hardware stamps, 3 AF_XDP, 4 copies
-    /// by XDP; see [`method_name`].
+    /// by XDP, 5 by others ([`RESTAMPED`]); see [`method_name`].
     pub method: u8,
     /// Source of the stamp.
     pub stamped_by: StampedBy,
@@ -85,6 +91,7 @@ pub const fn method_name(method: u8) -> &'static str {
         2 => "hw",
         3 => "xdp",
         4 => "xdp-copy",
+        RESTAMPED => "restamp",
         _ => "unknown",
     }
 }
@@ -190,6 +197,7 @@ impl PacketRecord {
             StampedBy::Realtime => 1,
             StampedBy::Monotonic => 2,
             StampedBy::Device => 3,
+            StampedBy::Unknown => 4,
             StampedBy::Nothing => 7,
         };
         let error = |error: CountSpan| u32::try_from(error.0).ok().filter(|e| *e != u32::MAX);
@@ -231,6 +239,7 @@ impl PacketRecord {
             1 => StampedBy::Realtime,
             2 => StampedBy::Monotonic,
             3 => StampedBy::Device,
+            4 => StampedBy::Unknown,
             7 => StampedBy::Nothing,
             other => return Err(format!("a packet's record of stamps by clock {other}")),
         };

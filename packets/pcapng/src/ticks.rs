@@ -36,6 +36,12 @@ impl Resolution {
         self.per_second == NANOS.unsigned_abs() && self.offset == 0
     }
 
+    /// How long a unit lasts, ns, rounded up.
+    #[must_use]
+    pub fn unit_ns(&self) -> u64 {
+        u64::try_from(NANOS.unsigned_abs().div_ceil(self.per_second)).unwrap_or(u64::MAX)
+    }
+
     /// Unix time in ns, rounded down; `None` beyond the years 1677 … 2262.
     #[must_use]
     pub fn nanos(&self, ticks: u64) -> Option<i64> {

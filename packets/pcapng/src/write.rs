@@ -1,6 +1,6 @@
 //! Making blocks. All are little-endian.
 
-use crate::order::padding;
+use crate::order::filler;
 use crate::records::ENTERPRISE;
 use crate::{code, kind};
 
@@ -82,7 +82,7 @@ impl<'v> Building<'v> {
     }
 
     fn pad(&mut self, length: usize) {
-        self.out.extend_from_slice([0; 3].get(..padding(length)).unwrap_or_default());
+        self.out.extend_from_slice(filler(length));
     }
 
     /// Completes the block; its length in bytes.
@@ -114,9 +114,22 @@ pub fn section(out: &mut Vec<u8>) -> Building<'_> {
 /// An interface whose times are in nanoseconds.
 #[must_use]
 pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_length: u32) -> Building<'_> {
+    interface_in(out, link_type, snap_length, 9)
+}
+
+/// An interface whose times are in units of 10 to the power of −`digits` s: where
+/// [`packet`] takes ns, these are to be given.
+#[must_use]
+pub fn interface_in(
+    out: &mut Vec<u8>,
+    link_type: u16,
+    snap_length: u32,
+    digits: u8,
+) -> Building<'_> {
     let [a, b] = link_type.to_le_bytes();
     let [e, f, g, h] = snap_length.to_le_bytes();
-    Building::new(out, kind::INTERFACE, &[a, b, 0, 0, e, f, g, h]).option(code::RESOLUTION, &[9])
+    Building::new(out, kind::INTERFACE, &[a, b, 0, 0, e, f, g, h])
+        .option(code::RESOLUTION, &[digits])
 }
 
 /// A packet: its interface, Unix time in ns (0 if before 1970), bytes in parts, and length on the

@@ -6,7 +6,8 @@ use std::io::Cursor;
 use proptest::prelude::*;
 use truechimer_pcapng::records::{self, Mark, MarkKind, PacketRecord, Quality, Record, StampedBy};
 use truechimer_pcapng::{
-    Blocks, Content, Format, Frames, Options, Order, Pcap, ReadError, Section, code, kind, write,
+    Blocks, Content, Format, Frames, Options, Order, Pcap, ReadError, Section, code, comment, kind,
+    write,
 };
 use truechimer_time::{Count, CountSpan, Epoch};
 
@@ -20,13 +21,14 @@ fn stamped_by() -> impl Strategy<Value = StampedBy> {
         Just(StampedBy::Realtime),
         Just(StampedBy::Monotonic),
         Just(StampedBy::Device),
+        Just(StampedBy::Unknown),
         Just(StampedBy::Nothing),
     ]
 }
 
 prop_compose! {
     fn record()(
-        method in 1..5u8,
+        method in 1..6u8,
         stamped_by in stamped_by(),
         quality in quality(),
         counted: Option<(u64, u32, u32)>,
@@ -124,6 +126,30 @@ fn check(bytes: &[u8], packets: &[(i64, Vec<u8>, Vec<u8>, PacketRecord)]) {
     assert_eq!(frames.interface(0), "wire");
 }
 
+/// The file with a comment at its packet, where it is one still.
+fn commented(bytes: &[u8], text: &str, add: bool) -> Result<Vec<u8>, String> {
+    let (mut blocks, mut section, mut out) = (Blocks::new(bytes), Section::new(), Vec::new());
+    while let Some(block) = blocks.next_block().map_err(|why| why.to_string())? {
+        let mut copy = block.bytes.to_vec();
+        if let Content::Packet(packet) = section.take(&block).map_err(|why| why.to_string())? {
+            comment::put(&mut copy, block.order, packet.options.begin(), text, add)?;
+        }
+        out.extend(copy);
+    }
+    Ok(out)
+}
+
+/// The options of the only packet.
+fn options(bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let (mut blocks, mut section, mut all) = (Blocks::new(bytes), Section::new(), Vec::new());
+    while let Some(block) = blocks.next_block().unwrap() {
+        if let Content::Packet(packet) = section.take(&block).unwrap() {
+            all.extend(packet.options.map(Result::unwrap).map(|o| (o.code, o.value.to_vec())));
+        }
+    }
+    all
+}
+
 proptest! {
     #[test]
     fn what_is_written_is_read(packets in proptest::collection::vec(
@@ -186,6 +212,48 @@ proptest! {
         if let Some(torn) = torn {
             prop_assert_eq!((torn.offset, torn.there), (whole as u64, (cut - whole) as u64));
         }
+    }
+
+    #[test]
+    fn a_comment_takes_the_place_of_its_like_and_of_nothing_else(
+        record in record(),
+        data in proptest::collection::vec(any::<u8>(), 0..40),
+        old in proptest::collection::vec("[^\\p{Cc}]{0,40}", 0..3),
+        little: bool,
+        add: bool,
+        at: usize,
+    ) {
+        let mut bytes = Vec::new();
+        write::section(&mut bytes).end();
+        write::interface(&mut bytes, 1, 0).end();
+        let mut packet = write::packet(&mut bytes, 0, 5, &[&data], 99).comment("of a person");
+        for text in &old {
+            packet = packet.comment(&format!("{}{text}", comment::BEGINNING));
+        }
+        packet.record(&record.encode()).end();
+        let bytes = if little { bytes } else { turned(&bytes) };
+        let text = comment::text(&record, Some("synchronised"));
+        let anew = commented(&bytes, &text, add).unwrap();
+        let mut expected = vec![(code::COMMENT, b"of a person".to_vec())];
+        if !old.is_empty() {
+            expected.push((code::COMMENT, text.clone().into_bytes()));
+        }
+        let ours = options(&bytes).pop().unwrap();
+        expected.push(ours);
+        if old.is_empty() && add {
+            expected.push((code::COMMENT, text.clone().into_bytes()));
+        }
+        prop_assert_eq!(options(&anew), expected);
+        // Once more changes nothing; the packet itself is what it was.
+        prop_assert_eq!(&commented(&anew, &text, add).unwrap(), &anew);
+        let mut frames = Frames::new(anew.as_slice()).unwrap();
+        let frame = frames.next_frame().unwrap().unwrap();
+        prop_assert_eq!((frame.data, frame.record), (data.as_slice(), Some(record)));
+        // Damage anywhere is an error or none, and never a panic.
+        let mut damaged = bytes.clone();
+        let at = at % damaged.len();
+        damaged[at] ^= 0x55;
+        let _ = commented(&damaged, &text, add);
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{Parsed, Transport};
 
-/// Identity that a packet keeps on its way and that others do not have.
-pub(crate) fn identity(parsed: &Parsed<'_>, pattern: Option<(usize, u64)>, payload: usize) -> u64 {
+/// Identity that a packet keeps on its way and that others of its flow do not have: by the value of
+/// a pattern at some offset, or else by its headers and so many bytes of its payload.
+#[must_use]
+pub fn identity(parsed: &Parsed<'_>, pattern: Option<(usize, u64)>, payload: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
     if let Some(pattern) = pattern {
         pattern.hash(&mut hasher);

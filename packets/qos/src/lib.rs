@@ -42,6 +42,7 @@ pub use distribution::Distribution;
 pub use engine::{Engine, GivenUp, Observation, Options, PointTotals, RtpChoice};
 pub use flow::{Flow, FlowKey, Seen};
 pub use group::{FEW, Group, GroupKey, Groups};
+pub use identity::identity;
 pub use jitter::Jitter;
 pub use layers::{Layer, LayerReport, Layered, Layers, LayersReport};
 pub use loss::{Losses, NOTICEABLE};

@@ -1,9 +1,11 @@
 //! `truechimer capture` beside tcpdump, tshark and everything that can go wrong.
 
 mod broken;
+mod check;
 mod clock;
 mod extcap;
 mod life;
+mod scales;
 pub mod tools;
 pub mod traffic;
 

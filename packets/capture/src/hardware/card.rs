@@ -9,6 +9,48 @@ use crate::tap::TapError;
 /// `HWTSTAMP_FILTER_ALL`: stamps for all packets that are received.
 const ALL: i32 = 1;
 
+/// Stamps that an interface's driver claims to take (ETHTOOL_GET_TS_INFO).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Claims {
+    /// The kernel's, of what arrives.
+    pub kernel: bool,
+    /// The driver's, of what is sent.
+    pub driver: bool,
+    /// The card's, of all that arrives.
+    pub card_in_all: bool,
+    /// The card's, of PTP that arrives, or more.
+    pub card_in: bool,
+    /// The card's, of what is sent.
+    pub card_out: bool,
+    /// Number of the card's clock, `/dev/ptpN`.
+    pub clock: Option<u32>,
+}
+
+/// Asks an interface's driver.
+///
+/// # Errors
+/// If there is no such interface, or its driver does not say.
+pub fn claims(interface: &str) -> io::Result<Claims> {
+    Ok(Claims::of(Asker::new()?.abilities(interface)?))
+}
+
+impl Claims {
+    fn of(Abilities { stamping, clock, receive_filters }: Abilities) -> Claims {
+        let can = |flags: u32| stamping & flags == flags;
+        let raw = libc::SOF_TIMESTAMPING_RAW_HARDWARE;
+        let card_in = can(libc::SOF_TIMESTAMPING_RX_HARDWARE | raw) && receive_filters > 1;
+        let software = libc::SOF_TIMESTAMPING_SOFTWARE;
+        Claims {
+            kernel: can(libc::SOF_TIMESTAMPING_RX_SOFTWARE | software),
+            driver: can(libc::SOF_TIMESTAMPING_TX_SOFTWARE | software),
+            card_in_all: card_in && receive_filters & (1 << ALL) != 0,
+            card_in,
+            card_out: can(libc::SOF_TIMESTAMPING_TX_HARDWARE | raw),
+            clock: u32::try_from(clock).ok(),
+        }
+    }
+}
+
 /// Questions to a card; a trait so that one can be made up.
 pub(super) trait Card: Send {
     fn abilities(&self) -> io::Result<Abilities>;
@@ -222,6 +264,24 @@ mod tests {
             assert!(why.to_string().contains(part) && why.mend.is_some(), "{why}");
             assert_eq!(*now.lock().unwrap(), before, "{part}");
         }
+    }
+
+    #[test]
+    fn claims_are_what_the_driver_says() {
+        let of = |stamping, receive_filters| {
+            Claims::of(Abilities { stamping, clock: 2, receive_filters })
+        };
+        let software = 2 | 8 | 16;
+        let claims = of(software, 1);
+        assert!(claims.kernel && claims.driver && !claims.card_in && !claims.card_out);
+        let claims = of(software | HARDWARE | 1, 0b10_0000_0000_0001);
+        assert!(claims.card_in && claims.card_out && !claims.card_in_all);
+        assert_eq!(claims.clock, Some(2));
+        assert!(of(HARDWARE, 0b11).card_in_all);
+        assert_eq!(
+            Claims::of(Abilities { stamping: 0, clock: -1, receive_filters: 0 }),
+            Claims::default()
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use truechimer_pcapng::records::{self, PacketRecord, StampedBy};
 use truechimer_pcapng::{Order, code, kind, write};
 use truechimer_time::Span;
+use truechimer_timehands::Status;
 
 use crate::convert::Change;
 use crate::{Direction, Facts, KernelClock, Method, Packet, Quality, RawStamp, Stamped};
@@ -52,6 +53,12 @@ pub fn bound_ns(bound: Span) -> Option<u32> {
     let nanos = bound.as_nanos();
     let up = i128::from(Span::from_nanos_wide(nanos) < bound);
     u32::try_from(nanos + up).ok().filter(|bound| *bound != u32::MAX)
+}
+
+/// Status of the clock in a packet's comment.
+#[must_use]
+pub fn clock(status: Option<Status>) -> String {
+    status.map_or_else(|| "none".to_owned(), |status| status.to_string())
 }
 
 /// The record of a change; none if it is too long for an option, which no real one is.

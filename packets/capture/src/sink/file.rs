@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use truechimer_pcapng::records::{self, MarkKind};
-use truechimer_pcapng::{code, write};
+use truechimer_pcapng::{code, comment, write};
 use truechimer_time::Span;
 use truechimer_timehands::Status;
 
@@ -365,6 +365,11 @@ impl Sink for CaptureFile {
         let before = self.buffer.len();
         let record = encode::record(self.method, packet.stamp, stamped);
         self.tally.add(stamped.quality, record.bound_ns);
+        if self.options.packet_comments {
+            let clock = self.told.map(|(status, _)| encode::clock(status));
+            let text = comment::text(&record, clock.as_deref());
+            self.waiting.push_front(Attached::Comment(text));
+        }
         encode::packet(
             &mut self.buffer,
             packet,

@@ -1,6 +1,7 @@
 //! Capture files, as our reader and as other people's programs see them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+mod dissector;
 mod hard_times;
 mod hostile;
 mod made;

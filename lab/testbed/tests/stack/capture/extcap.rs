@@ -1,5 +1,6 @@
 //! tshark finds our interfaces in its list, and captures by them.
 
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,18 @@ fn of(home: &Dir, network: &Namespace, program: impl AsRef<std::ffi::OsStr>) -> 
 fn said(output: &Output) -> String {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     text(&output.stdout) + &text(&output.stderr)
+}
+
+/// Our fields of each packet, as the user's tshark has them.
+fn fields(home: &Dir, network: &Namespace, file: &Path, words: &[&str]) -> Vec<String> {
+    let mut command = of(home, network, binary::system("tshark"));
+    command.args(["-n", "-T", "fields", "-E", "separator=|"]).args(words);
+    for field in ["count", "quality", "status", "method"] {
+        command.args(["-e", &format!("truechimer.{field}")]);
+    }
+    let output = command.arg("-r").arg(file).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -64,4 +77,21 @@ fn tshark_captures_by_our_interfaces() {
     let numbers: Vec<u32> = packets.iter().map(|packet| number(&packet.data)).collect();
     assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "{numbers:?}");
     assert_eq!(tools::tshark(&file).0, WANTED as usize);
+
+    // The dissector that was laid with it makes fields of what is known of each packet.
+    let counts = fields(&dir, &net.client, &file, &[]);
+    let expected = packets.iter().map(|packet| {
+        let (count, ..) = packet.record.unwrap().counted.unwrap();
+        format!("{}|unsynchronised|none|packet", count.0)
+    });
+    assert_eq!(counts, expected.collect::<Vec<_>>());
+    let middle = counts[5].split_once('|').unwrap().0;
+    let later = fields(&dir, &net.client, &file, &["-Y", &format!("truechimer.count > {middle}")]);
+    assert_eq!(later, counts[6..]);
+    let removed =
+        of(&dir, &net.client, binary::truechimer()).args(["extcap", "--uninstall"]).output();
+    let removed = removed.unwrap();
+    assert!(removed.status.success(), "{}", said(&removed));
+    let list = of(&dir, &net.client, &tshark).arg("-D").output().unwrap();
+    assert!(!said(&list).contains("truechimer"), "{}", said(&list));
 }

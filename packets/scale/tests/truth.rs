@@ -1,0 +1,315 @@
+//! Bounds against clocks whose truth is known.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use proptest::prelude::*;
+use truechimer_ntp::{LeapIndicator, Log2, Mode, Packet, Short, Timestamp};
+use truechimer_qos::{link, parse};
+use truechimer_scale::{Anchor, By, Limits, Line, Scales, Sighting};
+
+/// 2026-11-27, Unix ns.
+const START: i64 = 1_795_737_600_000_000_000;
+const SECOND: i64 = 1_000_000_000;
+
+/// A clock: what it shows at a true time.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    ahead: i64,
+    rate_ppb: i64,
+}
+
+impl Clock {
+    fn shows(self, true_ns: i64) -> i64 {
+        let drift = i128::from(true_ns - START) * i128::from(self.rate_ppb) / 1_000_000_000;
+        true_ns + self.ahead + i64::try_from(drift).unwrap()
+    }
+}
+
+fn clock() -> impl Strategy<Value = Clock> {
+    let ahead = prop_oneof![Just(0), Just(37 * SECOND), Just(-START), -SECOND..SECOND];
+    (ahead, -400_000i64..400_000).prop_map(|(ahead, rate_ppb)| Clock { ahead, rate_ppb })
+}
+
+fn timestamp(true_ns: i64) -> Timestamp {
+    let (seconds, nanos) = (true_ns.div_euclid(SECOND), true_ns.rem_euclid(SECOND));
+    Timestamp::from_unix(seconds, ((nanos as u128) << 64).div_euclid(SECOND as u128) as u64)
+}
+
+/// An IPv4 packet of UDP.
+fn datagram(from: [u8; 4], to: [u8; 4], ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x45, 0];
+    out.extend((28 + payload.len() as u16).to_be_bytes());
+    out.extend([0, 1, 0, 0, 64, 17, 0, 0]);
+    out.extend(from);
+    out.extend(to);
+    for word in [ports[0], ports[1], 8 + payload.len() as u16, 0] {
+        out.extend(word.to_be_bytes());
+    }
+    out.extend(payload);
+    out
+}
+
+const CLIENT: [u8; 4] = [192, 0, 2, 1];
+const SERVER: [u8; 4] = [192, 0, 2, 2];
+
+/// Request and reply of an exchange, with true times: asked, received, sent.
+fn exchange(times: [i64; 3], nonce: u64) -> [Vec<u8>; 2] {
+    let request = Packet {
+        version: 4,
+        mode: Mode::Client,
+        transmit_timestamp: Timestamp(nonce | 1),
+        ..Packet::default()
+    };
+    let reply = Packet {
+        version: 4,
+        mode: Mode::Server,
+        stratum: 1,
+        precision: Log2(-20),
+        root_dispersion: Short(7),
+        origin_timestamp: request.transmit_timestamp,
+        receive_timestamp: timestamp(times[1]),
+        transmit_timestamp: timestamp(times[2]),
+        ..Packet::default()
+    };
+    [
+        datagram(CLIENT, SERVER, [4000, 123], &request.encode()),
+        datagram(SERVER, CLIENT, [123, 4000], &reply.encode()),
+    ]
+}
+
+fn take(scales: &mut Scales, interface: u32, at: i64, bytes: &[u8]) {
+    let sighting = Sighting { place: (1, interface), at, bound_ns: None };
+    scales.packet(sighting, &parse(link::RAW, bytes));
+}
+
+proptest! {
+    #[test]
+    fn truth_lies_within_whatever_the_clock(
+        clock in clock(),
+        gaps in proptest::collection::vec((1i64..64, 1i64..20_000_000, 1i64..20_000_000), 1..12),
+        asked in proptest::collection::vec(-0.5f64..1.5, 1..20),
+        wander: bool,
+    ) {
+        let mut scales = Scales::new(None);
+        let mut now = START;
+        for (n, (gap, there, back)) in gaps.iter().enumerate() {
+            now += gap * SECOND;
+            let times = [now, now + there, now + there + 5_000];
+            let [request, reply] = exchange(times, n as u64 * 1000 + 1);
+            take(&mut scales, 0, clock.shows(now), &request);
+            take(&mut scales, 0, clock.shows(times[2] + back), &reply);
+        }
+        let limits = Limits { wander_ppb: wander.then_some(0), ..Limits::default() };
+        let mut solved = scales.solve(limits);
+        let scale = solved.get_mut(&(1, 0)).unwrap();
+        prop_assert_eq!((scale.by(), scale.breaks()), (By::Ntp, 0));
+        prop_assert_eq!(scale.anchors(), 2 * gaps.len());
+        let mut times: Vec<i64> =
+            asked.iter().map(|part| START + ((now - START) as f64 * part) as i64).collect();
+        times.sort_unstable();
+        for true_ns in times {
+            let told = scale.next(clock.shows(true_ns));
+            let (middle, bound) = told.middle().unwrap();
+            // To the nearest ns, as the clock shows whole ones.
+            prop_assert!(middle.abs_diff(true_ns) <= bound + 1, "{middle} {true_ns} {bound}");
+            prop_assert!(!told.contradicted);
+        }
+    }
+
+    #[test]
+    fn a_rate_that_keeps_to_its_average_narrows(rate_ppb in -400_000i64..400_000) {
+        let clock = Clock { ahead: 5, rate_ppb };
+        let anchors: Vec<_> = (0..10).map(|n| {
+            let true_ns = START + n * 64 * SECOND;
+            Anchor::between(clock.shows(true_ns), true_ns - 50_000, true_ns + 50_000)
+        }).collect();
+        let wide = Line::new(anchors.clone(), Limits::default());
+        let narrow = Line::new(anchors, Limits { wander_ppb: Some(1_000), ..Limits::default() });
+        let true_ns = START + 96 * SECOND;
+        let [wide, narrow] = [wide, narrow].map(|line| {
+            let (middle, bound) = line.at(clock.shows(true_ns)).middle().unwrap();
+            assert!(middle.abs_diff(true_ns) <= bound + 1);
+            bound
+        });
+        prop_assert!(narrow < 200_000 && wide > 10 * narrow, "{narrow} {wide}");
+    }
+
+    #[test]
+    fn any_anchors_do_no_harm(
+        anchors in proptest::collection::vec(any::<(i64, Option<i64>, Option<i64>)>(), 0..20),
+        rate_ppb: i64,
+        wander_ppb: Option<i64>,
+        at: i64,
+    ) {
+        let anchors: Vec<_> = anchors
+            .into_iter()
+            .map(|(at, earliest, latest)| Anchor { at, earliest, latest })
+            .collect();
+        let told = Line::new(anchors, Limits { rate_ppb, wander_ppb }).at(at);
+        if let (Some(earliest), Some(latest)) = (told.earliest, told.latest) {
+            prop_assert!(earliest <= latest);
+        }
+        let _ = told.middle();
+    }
+
+    #[test]
+    fn any_packets_do_no_harm(
+        packets in proptest::collection::vec(
+            (0u32..3, any::<i64>(), proptest::collection::vec(any::<u8>(), 48..60), any::<bool>()),
+            0..20,
+        ),
+        apart: Option<u64>,
+    ) {
+        let mut scales = Scales::new(apart);
+        for (interface, at, payload, reply) in &packets {
+            let ports = if *reply { [123, 4000] } else { [4000, 123] };
+            take(&mut scales, *interface, *at, &datagram(CLIENT, SERVER, ports, payload));
+        }
+        for scale in scales.solve(Limits::default()).values_mut() {
+            let _ = (scale.next(5), scale.ends(), scale.breaks());
+        }
+    }
+}
+
+#[test]
+fn one_interface_tells_the_others_time_if_somebody_knows_how_far_apart() {
+    let clocks = [(0, 20_000), (37 * SECOND, -3_000), (-START, 90_000)]
+        .map(|(ahead, rate_ppb)| Clock { ahead, rate_ppb });
+    let solve = |apart| {
+        let mut scales = Scales::new(apart);
+        for n in 0..20 {
+            let now = START + n * SECOND;
+            for (bytes, delay) in exchange([now, now + 100_000, now + 110_000], n as u64 * 1000 + 1)
+                .iter()
+                .zip([0, 300_000])
+            {
+                take(&mut scales, 0, clocks[0].shows(now + delay), bytes);
+            }
+            // What it forwards passes the second 40 µs later, and the third 70 µs after that.
+            let data = datagram(CLIENT, [198, 51, 100, 1], [5, 6], &n.to_le_bytes());
+            for (interface, delay) in [(0, 0), (1, 40_000), (2, 110_000)] {
+                // The third does not see what the first sees, but what the second does.
+                let other = datagram(CLIENT, [198, 51, 100, 1], [7, 8], &n.to_le_bytes());
+                let at = clocks[interface].shows(now + 500_000 + delay);
+                let interface = u32::try_from(interface).unwrap();
+                match interface {
+                    0 => take(&mut scales, interface, at, &data),
+                    1 => {
+                        take(&mut scales, interface, at, &data);
+                        take(&mut scales, interface, at, &other);
+                    }
+                    _ => take(&mut scales, interface, at, &other),
+                }
+            }
+        }
+        scales.solve(Limits::default())
+    };
+    let alone = solve(None);
+    let by = |solved: &std::collections::BTreeMap<_, truechimer_scale::Scale>| {
+        solved.values().map(|scale| scale.by()).collect::<Vec<_>>()
+    };
+    assert_eq!(by(&alone), [By::Ntp, By::Nothing, By::Nothing]);
+    assert!(!alone[&(1, 1)].is_told());
+    let mut solved = solve(Some(80_000));
+    assert_eq!(by(&solved), [By::Ntp, By::Shared, By::Shared]);
+    for (interface, clock) in clocks.iter().enumerate() {
+        let scale = solved.get_mut(&(1, interface as u32)).unwrap();
+        for n in 0..20 {
+            let true_ns = START + n * SECOND + 610_000;
+            let told = scale.next(clock.shows(true_ns));
+            let (middle, bound) = told.middle().unwrap();
+            assert!(middle.abs_diff(true_ns) <= bound, "{interface} {middle} {true_ns} ± {bound}");
+            assert!(bound < 1_500_000 && !told.contradicted, "{interface} {bound}");
+        }
+    }
+}
+
+#[test]
+fn packets_with_known_times_tell_the_others() {
+    let clock = Clock { ahead: 37 * SECOND, rate_ppb: 0 };
+    let mut scales = Scales::new(Some(1_000));
+    for n in 0..5u8 {
+        let true_ns = START + i64::from(n) * SECOND;
+        let bytes = datagram(CLIENT, SERVER, [5, 6], &[n]);
+        let ours = Sighting { place: (1, 0), at: true_ns + 100, bound_ns: Some(200) };
+        scales.packet(ours, &parse(link::RAW, &bytes));
+        take(&mut scales, 1, clock.shows(true_ns + 900), &bytes);
+        // One that passes twice tells nothing, whatever it is taken for.
+        for interface in [0, 0, 1] {
+            take(&mut scales, interface, true_ns, &datagram(CLIENT, SERVER, [9, 9], &[n]));
+        }
+    }
+    let mut solved = scales.solve(Limits::default());
+    assert_eq!(solved[&(1, 0)].by(), By::Known);
+    let scale = solved.get_mut(&(1, 1)).unwrap();
+    assert_eq!((scale.by(), scale.anchors()), (By::Shared, 5));
+}
+
+#[test]
+fn steps_and_lies_are_breaks_and_the_bound_covers_both_sides() {
+    // Stepped forward by a second half-way: no stamp goes back.
+    let clock =
+        |true_ns: i64| if true_ns < START + 50 * SECOND { true_ns } else { true_ns + SECOND };
+    let anchors: Vec<_> = (0..10)
+        .map(|n| START + n * 10 * SECOND + SECOND)
+        .map(|true_ns| Anchor::between(clock(true_ns), true_ns - 1000, true_ns + 1000))
+        .collect();
+    let line = Line::new(anchors, Limits::default());
+    assert_eq!((line.breaks(), line.anchors()), (1, 10));
+    for n in 0..1000 {
+        let true_ns = START + n * SECOND / 10;
+        let told = line.at(clock(true_ns));
+        assert!(told.earliest.unwrap() <= true_ns && told.latest.unwrap() >= true_ns);
+        assert_eq!(told.contradicted, (411..=509).contains(&n), "{n}");
+    }
+    // Stepped back: each stretch of the file has its own line.
+    let mut scales = Scales::new(None);
+    let back =
+        |true_ns: i64| if true_ns < START + 50 * SECOND { true_ns } else { true_ns - 37 * SECOND };
+    for n in 0..10u64 {
+        let now = START + n as i64 * 10 * SECOND;
+        let [request, reply] = exchange([now, now + 1000, now + 2000], n * 1000 + 1);
+        take(&mut scales, 0, back(now), &request);
+        take(&mut scales, 0, back(now + 3000), &reply);
+    }
+    let mut solved = scales.solve(Limits::default());
+    let scale = solved.get_mut(&(1, 0)).unwrap();
+    assert_eq!(scale.breaks(), 1);
+    for n in 0..1000 {
+        let true_ns = START + n * SECOND / 10;
+        let (middle, bound) = scale.next(back(true_ns)).middle().unwrap();
+        assert!(middle.abs_diff(true_ns) <= bound, "{n}");
+    }
+}
+
+#[test]
+fn servers_without_time_and_replies_alone_tell_no_time() {
+    let now = START;
+    let replies = [
+        |reply: &mut Packet| reply.leap = LeapIndicator::Unsynchronised,
+        |reply: &mut Packet| reply.stratum = 0,
+        |reply: &mut Packet| reply.stratum = 16,
+        |reply: &mut Packet| reply.transmit_timestamp = Timestamp(0),
+        |reply: &mut Packet| reply.root_dispersion = Short(u32::MAX),
+        |reply: &mut Packet| reply.version = 1,
+    ];
+    for (n, spoil) in replies.iter().enumerate() {
+        let [request, reply] = exchange([now, now + 5, now + 6], 77);
+        let (mut packet, _) = Packet::decode(&reply[28..]).unwrap();
+        spoil(&mut packet);
+        let reply = datagram(SERVER, CLIENT, [123, 4000], &packet.encode());
+        let mut scales = Scales::new(None);
+        take(&mut scales, 0, now, &request);
+        take(&mut scales, 0, now + 10, &reply);
+        let solved = scales.solve(Limits::default());
+        assert_eq!(solved[&(1, 0)].by(), By::Nothing, "{n}");
+    }
+    // A reply whose request nobody saw: true time is after it was sent, and that is all.
+    let [_, reply] = exchange([now, now + 5, now + 6], 77);
+    let mut scales = Scales::new(None);
+    take(&mut scales, 0, now, &reply);
+    let mut solved = scales.solve(Limits::default());
+    let scale = solved.get_mut(&(1, 0)).unwrap();
+    assert!(!scale.is_told());
+    let told = scale.next(now);
+    assert!(told.latest.is_none() && told.earliest.unwrap() <= now + 6);
+}
