@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale, Shown, SourceConfig,
+    Action, Authentication, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale, Shown, SourceConfig,
     SourceId,
     Start, Steer, SystemReading,
 };
@@ -55,9 +55,11 @@ fn config(sources: u8) -> Config {
         |n| {
             // Some are fenced, preferred or required.
             let is = |bit: u8| sources & bit != 0 && n == 1;
-            let (nts, prefer, require) = (is(4), is(8), is(16));
+            let (prefer, require) = (is(8), is(16));
+            let authentication =
+                if is(4) { Authentication::Nts } else { Authentication::None };
             let host = SourceConfig::new(format!("192.0.2.{n}"));
-            SourceConfig { poll: 1 << u32::from(n), nts, prefer, require, ..host }
+            SourceConfig { poll: 1 << u32::from(n), authentication, prefer, require, ..host }
         };
     let refclocks = (0..sources >> 4 & 1).map(|n| RefClockConfig::new(
         [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Vmclock, RefClockKind::Sock][usize::from(sources >> 6)],

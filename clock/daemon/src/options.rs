@@ -116,7 +116,7 @@ impl Options {
             && voters == 0
             && settings.engine.authentication == AuthenticationMode::Require
         {
-            let text = "`authentication` = \"require\", but no server proves who it is: add nts = true \
+            let text = "`authentication` = \"require\", but no server proves who it is: add nts = true or a key \
                         to one";
             let name = self.config.as_ref().map(|path| path.display().to_string());
             problems.push(Problem::in_file(&name.unwrap_or_default(), None, text));

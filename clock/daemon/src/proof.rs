@@ -18,15 +18,15 @@ pub(crate) enum Session {
     /// Of an exchange, with its cookies.
     #[cfg_attr(not(feature = "nts"), expect(dead_code, reason = "nobody exchanges any"))]
     Nts(nts::Session),
-    /// Of the file of keys.
-    Key(Key),
+    /// Of the file of keys, as it was after the configuration had been read again so many times.
+    Key(Key, u32),
 }
 
 /// Work to get the keys of a server, for a thread of its own.
 pub(crate) enum Exchange {
     Nts(nts::Exchange),
-    /// The number of a key in this file.
-    Key(PathBuf, u32),
+    /// The number of a key in this file, and how many times the configuration has been read again.
+    Key(PathBuf, u32, u32),
 }
 
 /// Preparation of a look-up.
@@ -43,6 +43,8 @@ pub(crate) struct Proofs {
     nts: Nts,
     /// File of symmetric keys.
     key_file: Option<PathBuf>,
+    /// Times that the configuration was read again.
+    configured: u32,
     /// Sources that nothing is sent to, or taken from, without proof.
     expected: Vec<SourceId>,
     sessions: Vec<(SourceId, Session)>,
@@ -54,6 +56,7 @@ impl Proofs {
         Proofs {
             nts: Nts::new(settings, state),
             key_file: settings.key_file.clone(),
+            configured: 0,
             expected: Vec::new(),
             sessions: Vec::new(),
         }
@@ -69,13 +72,14 @@ impl Proofs {
     pub(crate) fn configure(&mut self, settings: &Settings) {
         self.nts.configure(settings);
         self.key_file.clone_from(&settings.key_file);
+        self.configured = self.configured.wrapping_add(1);
         let keys = self.key_file.as_deref().and_then(|file| Keys::read(file).ok());
         let keys = keys.unwrap_or_default();
         let nts = &self.nts;
         self.sessions.retain_mut(|(_, session)| match session {
             Session::Nts(session) => nts.fits(session),
             // Where it is gone, the look-up that follows says why.
-            Session::Key(key) => match keys.get(key.number()) {
+            Session::Key(key, _) => match keys.get(key.number()) {
                 Some(new) => {
                     key.clone_from(new);
                     true
@@ -107,7 +111,7 @@ impl Proofs {
             Authentication::None => Prepared::Ask(None),
             Authentication::Key(number) => {
                 let file = self.key_file.clone().ok_or("no `key-file` is configured")?;
-                Prepared::Ask(Some(Exchange::Key(file, number)))
+                Prepared::Ask(Some(Exchange::Key(file, number, self.configured)))
             }
             Authentication::Nts => match self.nts.kept(host, port) {
                 Some(kept) => Prepared::Known(Box::new(kept)),
@@ -126,7 +130,8 @@ impl Proofs {
     pub(crate) fn begin(&mut self, source: SourceId, session: Session) {
         let fits = match &session {
             Session::Nts(session) => self.nts.fits(session),
-            Session::Key(_) => true,
+            // A file that was read before the configuration was is out of date.
+            Session::Key(_, configured) => *configured == self.configured,
         };
         if self.expected.contains(&source) && fits {
             self.sessions.retain(|(of, _)| *of != source);
@@ -153,7 +158,7 @@ impl Proofs {
         }
         match self.session(source) {
             Some(Session::Nts(session)) => session.protect(header),
-            Some(Session::Key(key)) => Ok(key.protect(header)),
+            Some(Session::Key(key, _)) => Ok(key.protect(header)),
             None => Err("no keys yet".into()),
         }
     }
@@ -167,7 +172,7 @@ impl Proofs {
         let source = *source;
         let accepted = match self.session(source) {
             Some(Session::Nts(session)) => session.accept(packet),
-            Some(Session::Key(key)) => key.accept(packet).map_err(|why| why.to_string()),
+            Some(Session::Key(key, _)) => key.accept(packet).map_err(|why| why.to_string()),
             None => Err("a reply before there are keys".into()),
         };
         match accepted {
@@ -181,7 +186,7 @@ impl Proofs {
     pub(crate) fn save(&self) -> Option<String> {
         self.nts.save(self.sessions.iter().filter_map(|(_, session)| match session {
             Session::Nts(session) => Some(session),
-            Session::Key(_) => None,
+            Session::Key(..) => None,
         }))
     }
 }
@@ -192,8 +197,8 @@ impl Exchange {
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
         match self {
             Exchange::Nts(exchange) => exchange.with(host, port),
-            Exchange::Key(file, number) => {
-                let session = Some(Session::Key(key(&file, number)?));
+            Exchange::Key(file, number, configured) => {
+                let session = Some(Session::Key(key(&file, number)?, configured));
                 let addresses = look_up(host, port);
                 let addresses = addresses.map_err(|why| format!("cannot look it up: {why}"))?;
                 Ok(Found { addresses, session })
@@ -205,9 +210,12 @@ impl Exchange {
 /// A key of a file, or why there is none, in one line.
 pub(crate) fn key(file: &Path, number: u32) -> Result<Key, String> {
     let keys = Keys::read(file).map_err(|why| why.to_string().replace('\n', "; "))?;
-    keys.get(number).cloned().ok_or_else(|| {
-        let file = file.display();
-        format!("{file}: has no key {number}: add the line of it, the same as the server's")
+    keys.get(number).cloned().ok_or_else(|| match keys.unused(number) {
+        Some(why) => why.to_string(),
+        None => {
+            let file = file.display();
+            format!("{file}: has no key {number}: add the line of it, the same as the server's")
+        }
     })
 }
 
@@ -255,11 +263,13 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         };
-        let found = || Exchange::Key(file.clone(), 5).with(place.0, place.1);
+        let found = || Exchange::Key(file.clone(), 5, 0).with(place.0, place.1);
         write("5\n6 MD5 x");
         assert_eq!(found().unwrap_err().lines().count(), 1);
         write("6 AES128 ASCII:0123456789abcdef");
         assert!(found().unwrap_err().contains("has no key 5"));
+        write("5 MD5 x\n6 AES128 ASCII:0123456789abcdef");
+        assert!(found().unwrap_err().contains("MD5 is not used here"));
         write("5 AES128 ASCII:0123456789abcdef");
         let Found { addresses, session } = found().unwrap();
         assert_eq!(addresses, ["192.0.2.1:123".parse().unwrap()]);
@@ -283,9 +293,12 @@ mod tests {
         write("6 AES128 ASCII:0123456789ABCDEF");
         proofs.configure(&settings);
         assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));
+        // An answer that was under way meanwhile has the key of before.
+        proofs.begin(proven, Session::Key(other.clone(), 0));
+        assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));
         proofs.close(proven);
         assert_eq!(proofs.protect(proven, &HEAD), Ok(HEAD.to_vec()));
-        proofs.begin(proven, Session::Key(other));
+        proofs.begin(proven, Session::Key(other, 2));
         assert_eq!(proofs.protect(proven, &HEAD), Ok(HEAD.to_vec()), "it is gone");
         std::fs::remove_file(&file).unwrap();
     }

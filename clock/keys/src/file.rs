@@ -14,9 +14,12 @@ const MAX_FILE: u64 = 256 << 10;
 /// Characters that begin a comment.
 const COMMENTS: [char; 4] = ['#', '%', ';', '!'];
 
-/// Keys by their numbers.
+/// Keys by their numbers, and why those of other types are none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Keys(BTreeMap<u32, Key>);
+pub struct Keys {
+    known: BTreeMap<u32, Key>,
+    unused: BTreeMap<u32, Problem>,
+}
 
 impl Keys {
     /// Reads a file that only its owner, or root, may change, and that none but they and its group may read.
@@ -34,7 +37,8 @@ impl Keys {
     /// Keys in a text, which messages call `name`.
     ///
     /// # Errors
-    /// Its mistakes: all of them, each with its line. None says anything of a key.
+    /// Its mistakes: all of them, each with its line. None says anything of a key. A key of a type that is not used
+    /// here is no mistake beside others: it may be for other programs.
     pub fn parse(text: &str, name: &str) -> Result<Keys, ConfigError> {
         let (mut keys, mut problems) = (Keys::default(), Vec::new());
         let mut lines: BTreeMap<u32, usize> = BTreeMap::new();
@@ -43,56 +47,82 @@ impl Keys {
             if text.is_empty() || text.starts_with(COMMENTS) {
                 continue;
             }
-            let read = key(text).and_then(|key| match lines.get(&key.number()) {
-                Some(first) => Err(format!("key {} is there already (line {first})", key.number())),
-                None => Ok(key),
-            });
-            match read {
-                Ok(key) => {
-                    lines.insert(key.number(), line);
-                    keys.0.insert(key.number(), key);
-                }
-                Err(why) => problems.push(Problem::in_file(name, Some(line), why)),
+            let problem = |why| Problem::in_file(name, Some(line), why);
+            match numbered(text) {
+                Ok((number, read)) => match (lines.insert(number, line), read) {
+                    (Some(first), _) => {
+                        problems
+                            .push(problem(format!("key {number} is there already (line {first})")));
+                    }
+                    (None, Line::Key(key)) => {
+                        keys.known.insert(number, key);
+                    }
+                    (None, Line::Unused(why)) => {
+                        keys.unused.insert(number, problem(why));
+                    }
+                },
+                Err(why) => problems.push(problem(why)),
             }
         }
+        if keys.known.is_empty() {
+            problems.extend(keys.unused.values().cloned());
+        }
         ConfigError::unless_empty(problems).map(|()| keys)
+    }
+
+    /// Reason why the key of this number is not used, if the file has it.
+    #[must_use]
+    pub fn unused(&self, number: u32) -> Option<&Problem> {
+        self.unused.get(&number)
     }
 
     /// The key of this number.
     #[must_use]
     pub fn get(&self, number: u32) -> Option<&Key> {
-        self.0.get(&number)
+        self.known.get(&number)
     }
 
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.known.len()
     }
 
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.known.is_empty()
     }
 }
 
-fn key(line: &str) -> Result<Key, String> {
+/// Line of a file.
+enum Line {
+    Key(Key),
+    /// Of a type that is not used here, and why.
+    Unused(String),
+}
+
+fn numbered(line: &str) -> Result<(u32, Line), String> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let [number, name, secret] = match words.as_slice() {
-        [number, name, secret] => [*number, *name, *secret],
-        [_, _] => return Err(format!("has no type, which would mean MD5: {}", no_longer("MD5"))),
+    let (number, rest) = match words.as_slice() {
+        [number, rest @ ..] if (1..=2).contains(&rest.len()) => (*number, rest),
         _ => return Err("must be a number, a type and a key, as in 5 AES128 HEX:…".into()),
     };
     let number = number.parse().ok().filter(|number: &u32| *number != 0);
     let number = number.ok_or("the number must be 1 to 4294967295")?;
+    let read = match rest {
+        [name @ ("MD5" | "SHA1"), _] => Line::Unused(no_longer(name)),
+        [name, secret] => Line::Key(key(number, name, secret)?),
+        _ => Line::Unused(format!("has no type, which would mean MD5: {}", no_longer("MD5"))),
+    };
+    Ok((number, read))
+}
+
+fn key(number: u32, name: &str, secret: &str) -> Result<Key, String> {
     let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.name() == name);
-    let algorithm = algorithm.ok_or_else(|| match name {
-        "MD5" | "SHA1" => no_longer(name),
-        // It might be the key.
-        _ => format!("the type must be one of {}", names()),
-    })?;
-    let secret = Zeroizing::new(bytes(secret)?);
+    // The type might be the key.
+    let algorithm = algorithm.ok_or_else(|| format!("the type must be one of {}", names()))?;
+    let secret = bytes(secret)?;
     Key::new(number, algorithm, &secret).ok_or_else(|| {
         let (least, most) = algorithm.key_len().into_inner();
         let wanted = if least == most { least.to_string() } else { format!("{least} to {most}") };
@@ -112,16 +142,22 @@ fn names() -> String {
 }
 
 /// Bytes of a key: text without a prefix or behind `ASCII:`, or hexadecimal digits behind `HEX:`.
-fn bytes(secret: &str) -> Result<Vec<u8>, &'static str> {
+fn bytes(secret: &str) -> Result<Zeroizing<Vec<u8>>, &'static str> {
     let Some(digits) = secret.strip_prefix("HEX:") else {
         let text = secret.strip_prefix("ASCII:").unwrap_or(secret);
         let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-        return printable.then(|| text.into()).ok_or("a key of other than ASCII goes as HEX:…");
+        let bytes = || Zeroizing::new(text.into());
+        return printable.then(bytes).ok_or("a key of other than ASCII goes as HEX:…");
     };
     let value = |digit: &u8| char::from(*digit).to_digit(16);
-    let pairs = digits.as_bytes().chunks(2).map(|pair| match pair {
+    let byte = |pair: &[u8]| match pair {
         [high, low] => u8::try_from(value(high)? << 4 | value(low)?).ok(),
         _ => None,
-    });
-    pairs.collect::<Option<_>>().ok_or("HEX: is followed by pairs of hexadecimal digits")
+    };
+    // Room for all of it: what a vector leaves behind as it grows is not wiped.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
+    for pair in digits.as_bytes().chunks(2) {
+        bytes.push(byte(pair).ok_or("HEX: is followed by pairs of hexadecimal digits")?);
+    }
+    Ok(bytes)
 }

@@ -83,6 +83,23 @@ fn mistakes_have_their_line_and_a_mend() {
     assert_eq!(error("1\n2").lines().count(), 2, "all at once");
 }
 
+/// Other programs may have use for them.
+#[test]
+fn keys_of_other_types_beside_ours_are_left_out() {
+    let keys = "1 MD5 old\n2 AES128 ASCII:0123456789abcdef\n3 older";
+    let read = Keys::parse(keys, "k").unwrap();
+    assert_eq!(read.len(), 1);
+    for (number, line) in [(1, "k:1: MD5"), (3, "k:3: has no type")] {
+        assert_eq!(read.get(number), None);
+        assert!(read.unused(number).unwrap().to_string().starts_with(line));
+    }
+    assert!(read.unused(2).is_none());
+    assert_eq!(
+        error(&format!("{keys}\n1 SHA256 0123456789")),
+        "k:4: key 1 is there already (line 1)"
+    );
+}
+
 #[test]
 fn others_may_not_read_the_file() {
     let path = std::env::temp_dir().join(format!("truechimer-keys-{}", std::process::id()));

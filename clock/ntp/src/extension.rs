@@ -38,7 +38,7 @@ impl<'a> Fields<'a> {
         Fields { bytes: text, at: 0 }
     }
 
-    /// What was read so far, and what is left.
+    /// Bytes that were read so far, and those that are left.
     #[must_use]
     pub fn split(&self) -> (&'a [u8], &'a [u8]) {
         self.bytes.split_at(self.at.min(self.bytes.len()))

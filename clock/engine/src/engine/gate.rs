@@ -163,7 +163,7 @@ impl Engine {
     /// estimators that are shown as they are.
     fn is_ungated(&self) -> bool {
         let unlimited = self.config.max_step.is_none() && self.config.min_sources == Some(1);
-        unlimited || self.follows_one()
+        unlimited && !self.peers().any(|peer| peer.required) || self.follows_one()
     }
 
     /// How many servers must agree.

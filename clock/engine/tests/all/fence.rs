@@ -169,7 +169,7 @@ fn where_proof_is_ignored_the_majority_decides() {
     assert_eq!(selections(&world)[1..], [Falseticker; 2]);
 }
 
-/// What the user trusts is a fence as proof is, wherever it lies.
+/// A server that the user trusts is a fence as proof is, wherever it lies.
 #[test]
 fn others_have_no_vote_beside_those_that_are_trusted() {
     let hosts = ["s1", "n2", "s3", "s4"];

@@ -82,6 +82,26 @@ fn one_that_is_preferred_and_wrong_or_gone_is_not_followed() {
     assert_ne!(selections(&world)[2], Selected);
 }
 
+/// Nor where everything else is permitted.
+#[test]
+fn no_other_key_opens_the_way_past_one_that_is_required() {
+    let servers = [("s1", GONE), ("s2", HONEST), ("s3", HONEST)];
+    let wanted = requiring(&["s1", "s2", "s3"], &["s1"]);
+    let wanted = Config { max_step: None, min_sources: Some(1), ..wanted };
+    let mut world = begun_with(wanted, start(), &servers);
+    world.run(3600);
+    assert_eq!(world.hand().status, Status::Unknown);
+    world.server("s1").up = true;
+    world.run(120);
+    world.assert_true();
+    world.server("s1").up = false;
+    for host in ["s2", "s3"] {
+        world.server(host).offset = MS(100);
+    }
+    world.run(4000);
+    assert!(world.error().abs() < MS(5), "{}", world.error());
+}
+
 #[test]
 fn there_is_no_time_without_one_that_is_required() {
     let servers = [("s1", GONE), ("s2", HONEST), ("s3", HONEST), ("s4", GONE)];
@@ -134,7 +154,7 @@ fn nothing_moves_without_one_that_is_required() {
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
-    /// Whoever is preferred, and whatever it says: the bound holds while a majority is honest.
+    /// The bound holds, whoever is preferred and whatever it says, while a majority is honest.
     #[test]
     fn the_bound_holds_whoever_is_preferred(
         (preferred, liar, offset) in (0usize..5, 0usize..5, -30_000_000i64..30_000_000),

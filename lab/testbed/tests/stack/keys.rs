@@ -133,7 +133,7 @@ fn without_the_key_nothing_is_asked_and_a_mended_file_is_read() {
     ends(daemon);
 }
 
-/// Whoever is on the path knows what has gone by, and no key.
+/// An attacker on the path knows what has gone by, and no key.
 #[test]
 fn what_is_stripped_changed_or_said_again_is_never_believed() {
     const HOUR: Duration = Duration::from_secs(3600);
