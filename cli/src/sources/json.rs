@@ -19,6 +19,8 @@ pub(super) struct Json<'a> {
     pulse: bool,
     /// Whether its replies prove who made them (NTS).
     nts: bool,
+    /// Whether it has a vote on what time it is.
+    vote: bool,
     address: Option<String>,
     status: SourceStatus,
     /// Why it has that.
@@ -142,6 +144,7 @@ impl Json<'_> {
             kind: source.kind.name(),
             pulse: source.kind == SourceKind::Pulse,
             nts: source.nts,
+            vote: source.vote,
             address: source.address.map(|a| a.to_string()),
             status: source.status,
             reason: reason.map(ReasonJson::of),

@@ -156,6 +156,10 @@ pub struct SourceReport {
     /// Whether its replies prove who made them, by Network Time Security.
     #[serde(default)]
     pub nts: bool,
+    /// Whether it has a vote on what time it is. One without is believed within what those vouch
+    /// for that have one, unless it is unselectable.
+    #[serde(default)]
+    pub vote: bool,
     /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
     /// Seconds between requests.
