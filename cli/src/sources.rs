@@ -336,6 +336,14 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         let text = format!("by {proof}: replies without proof of who made them are not used");
         lines.push(("proven", text));
     }
+    if !source.vote && source.status != SourceStatus::Unselectable {
+        let what = if source.kind.is_refclock() {
+            "none: it narrows what those that have one leave open"
+        } else {
+            "none: it places the time within what those with proof or trust leave open"
+        };
+        lines.push(("vote", what.into()));
+    }
     lines.extend(ptp::lines(source));
     if let Some(Asymmetry { by, error }) = source.asymmetry {
         lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));

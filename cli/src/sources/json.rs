@@ -21,6 +21,8 @@ pub(super) struct Json<'a> {
     authentication: &'static str,
     /// Number of the symmetric key, if that is the proof.
     key: Option<u32>,
+    /// Whether it has a vote on what time it is.
+    vote: bool,
     address: Option<String>,
     status: SourceStatus,
     /// Why it has that.
@@ -145,6 +147,7 @@ impl Json<'_> {
             pulse: source.kind == SourceKind::Pulse,
             authentication: source.authentication.name(),
             key: source.authentication.key(),
+            vote: source.vote,
             address: source.address.map(|a| a.to_string()),
             status: source.status,
             reason: reason.map(ReasonJson::of),

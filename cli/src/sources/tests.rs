@@ -9,6 +9,7 @@ pub fn source() -> SourceReport {
         name: "ntp.example.org:123".into(),
         kind: SourceKind::Server,
         authentication: Authentication::None,
+        vote: true,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
         reason: None,

@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use truechimer_audit::{
     Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Torn, Writer,
 };
@@ -517,9 +517,18 @@ fn compare(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
     match (old, new) {
         (old, new) if old == new => {}
         (Value::Object(old), Value::Object(new)) => {
+            // Keys that are left out are false, or nothing.
+            let other = |of: &Map<String, Value>, key: &str, value: &Value| {
+                let none = if value.is_boolean() { Value::Bool(false) } else { Value::Null };
+                of.get(key).cloned().unwrap_or(none)
+            };
             for (key, value) in new {
                 let name = format!("{name} {key}");
-                compare(name.trim_start(), old.get(key).unwrap_or(&Value::Null), value, changes);
+                compare(name.trim_start(), &other(old, key, value), value, changes);
+            }
+            for (key, value) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
+                let name = format!("{name} {key}");
+                compare(name.trim_start(), value, &other(new, key, value), changes);
             }
         }
         (Value::Array(old), Value::Array(new)) if new.iter().chain(old).all(Value::is_object) => {

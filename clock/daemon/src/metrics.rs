@@ -385,6 +385,7 @@ mod tests {
             name: name.into(),
             kind: truechimer_engine::SourceKind::Server,
             authentication: truechimer_engine::Authentication::None,
+            vote: true,
             address: Some("192.0.2.7:123".parse().unwrap()),
             status: SourceStatus::Selected,
             reason: Some(Reason {

@@ -278,6 +278,7 @@ impl Peer {
             weight: self.trust.weight(),
             holdover: estimate.is_some_and(|e| self.is_stale(e, at)),
             authentication: Authentication::None,
+            vote: self.votes(),
             reach: self.tally.reach,
             poll: self.filter.poll(),
             retry: None,

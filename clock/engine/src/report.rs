@@ -161,6 +161,10 @@ pub struct SourceReport {
     /// Proof of who made its replies, without which none is used.
     #[serde(default)]
     pub authentication: Authentication,
+    /// Whether it has a vote on what time it is. One without is believed within what those vouch
+    /// for that have one, unless it is unselectable.
+    #[serde(default)]
+    pub vote: bool,
     /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
     /// Seconds between requests.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use truechimer_counter::Choice;
-use truechimer_engine::SourceConfig;
+use truechimer_engine::{Authentication, SourceConfig};
 use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
 use super::*;
@@ -179,13 +179,18 @@ fn what_cannot_be_written_is_counted_and_told_once() {
 #[test]
 fn a_changed_configuration_says_what_changed() {
     let source = |host: &str, poll| SourceConfig { poll, ..SourceConfig::new(host) };
-    let old = Config { sources: vec![source("a", 16), source("b", 16)], ..Config::default() };
-    let sources = vec![source("a", 32), source("c", 16)];
-    let max_wander = Rate::from_ppb(1);
-    let new = Config { sources, discipline: true, max_wander, ..Config::default() };
+    let trusted = SourceConfig { trust: true, ..source("a", 16) };
+    let old = Config { sources: vec![trusted, source("b", 16)], ..Config::default() };
+    let required = SourceConfig { require: true, ..source("a", 32) };
+    let sources = vec![required, source("c", 16)];
+    let (max_wander, authentication) = (Rate::from_ppb(1), AuthenticationMode::Ignore);
+    let new = Config { sources, discipline: true, max_wander, authentication, ..Config::default() };
     let text = difference(&old, &new);
     for part in [
         "a:123 poll: 16 → 32",
+        "a:123 trust: true → false",
+        "a:123 require: false → true",
+        "authentication: \"mix\" → \"ignore\"",
         "c:123 added",
         "b:123 removed",
         "discipline: false → true",

@@ -141,8 +141,14 @@ impl Engine {
     /// The server that the clock rests on, and what it says, if that is held off.
     pub(super) fn held_off(&self, now: Count) -> Option<(String, String)> {
         let selected = self.sources.iter().find(|s| s.peer.trust.is_selected())?;
-        let (held, name) = (selected.hold_off(now)?, selected.name());
-        let who = (name, selected.peer.trust.bar.as_ref());
+        // One that is fenced may lead, but it keeps no bound.
+        let held = |source: &&Source| source.votes() && source.hold_off(now).is_some();
+        let rests_on = match selected.peer.is_fenced() {
+            true => self.sources.iter().find(held)?,
+            false => selected,
+        };
+        let (held, name) = (rests_on.hold_off(now)?, rests_on.name());
+        let who = (name, rests_on.peer.trust.bar.as_ref());
         let says = hold_off::says(&held, who, now, self.settings.nominal, self.utc(now));
         Some((name.to_owned(), says))
     }

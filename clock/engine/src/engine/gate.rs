@@ -462,7 +462,7 @@ impl Engine {
             }
             _ => stands,
         });
-        let Some(name) = self.peers().nth(chosen.index).map(|peer| peer.name.clone()) else {
+        let Some(name) = self.peers().nth(chosen.freshest).map(|peer| peer.name.clone()) else {
             return;
         };
         let more = self.agreeing().saturating_sub(1);
@@ -610,6 +610,10 @@ impl Engine {
         match found.as_slice() {
             [one] if one.peer.says_between(at).is_some() => Ok(one.id()),
             [one] => Err(format!("{} has said nothing usable yet", one.name())),
+            [] if self.sources.iter().any(|source| named(&&source)) => Err(format!(
+                "{name} has no vote, and so is not followed; those that have one: {}",
+                names(&speak)
+            )),
             [] => Err(format!("no such server; there are {}", names(&speak))),
             several => Err(format!("which one? {}", names(several))),
         }

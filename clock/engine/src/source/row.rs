@@ -84,18 +84,23 @@ impl Source {
                 Some(why @ Cause::Overruled) => format!("{why}: no part until it agrees"),
                 _ => "outvoted by the others, and no part until it agrees with them".into(),
             });
+            let no_vote = || "it has no vote, so that this moves nothing".to_owned();
+            let against = against.or_else(|| (!self.votes()).then(no_vote));
             return Some(hold_off::told(&held, who, at, peer.filter.nominal(), utc, against));
         }
         match peer.trust.cause() {
-            Some(Cause::Limit(_, Some(by))) => {
-                return Some(format!(
-                    "held off: its time is {by:+} off what was known: not used{}",
-                    bar::remedies(name)
-                ));
-            }
-            Some(Cause::Limit(_, None)) => {
-                let remedy = bar::remedy(name);
-                return Some(format!("held off: not published; to believe it now: {remedy}"));
+            Some(Cause::Limit(_, by)) => {
+                let held = match by {
+                    Some(by) => format!("its time is {by:+} off what was known: not used"),
+                    None => "not published".into(),
+                };
+                // Nobody is to accept one that has no vote.
+                let remedies = match by {
+                    _ if !self.votes() => String::new(),
+                    Some(_) => bar::remedies(name),
+                    None => format!("; to believe it now: {}", bar::remedy(name)),
+                };
+                return Some(format!("held off: {held}{remedies}"));
             }
             Some(why) if outvoted => {
                 return Some(format!("falseticker: {why}: no part until it agrees again"));

@@ -201,6 +201,35 @@ fn one_with_proof_is_not_taken_for_its_twin_without() {
     assert_eq!((kinds[0], kinds[3]), (Some(ReasonKind::SameServer), None), "{kinds:?}");
 }
 
+/// What is held off is for those with a vote to be accepted by, and nobody is sent to others.
+#[test]
+fn one_without_a_vote_cannot_be_accepted() {
+    let near = ["s2", "s3", "s4"].map(|host| (host, HONEST));
+    let mut world = fenced(&[&[("n1", FAR)][..], &near].concat());
+    world.run(3600);
+    world.assert_true();
+    let refused = world.engine.acceptable(Some("s2"), world.now).unwrap_err();
+    assert_eq!(refused, "s2 has no vote, and so is not followed; those that have one: n1:123");
+    let far = Span::from_secs(2000);
+    for host in ["n1", "s2", "s3", "s4"] {
+        world.server(host).offset = far;
+    }
+    for seconds in [600, 7200] {
+        world.run(seconds);
+        assert!(world.error().abs() < MS(20), "{}", world.error());
+        let report = world.engine.report(world.now);
+        assert!(report.reason.contains("truechimer accept n1:123"), "{}", report.reason);
+        for (source, votes) in report.sources.iter().zip([true, false, false, false]) {
+            let told = source.trouble.as_ref().is_some_and(|t| t.contains("truechimer accept"));
+            assert_eq!((source.vote, told), (votes, votes), "{source:#?}");
+        }
+    }
+    let source = world.engine.acceptable(Some("n1"), world.now).unwrap();
+    world.event(Event::Accept { source });
+    world.run(60);
+    assert!((world.error() - far).abs() < MS(8), "{}", world.error());
+}
+
 /// A leap second that is only announced without proof is none.
 #[test]
 fn no_leap_second_is_believed_without_proof() {
