@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{Authentication, SourceConfig};
+use truechimer_engine::{AuthenticationMode, SourceConfig};
 use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
 use super::*;
