@@ -8,6 +8,9 @@
 //! witnesses: the release date of the program, the real-time clock, the saved state, and after a
 //! break of the counter the kernel's clocks. Only the user's word overrules all that.
 
+mod accept;
+mod first;
+
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
@@ -18,9 +21,9 @@ use truechimer_timehands::{Hand, Status};
 
 use super::course::Course;
 use super::{Engine, STRAYS, VOID_AFTER, note};
-use crate::bar::{Bar, Witness, remedies, remedy};
+use crate::bar::{Bar, remedies, remedy};
 use crate::cause::Cause;
-use crate::event::{Action, HostCheck, Level, RtcReading, SourceId, Start};
+use crate::event::{Action, Level, RtcReading, Start};
 use crate::hold_off::{is_said, time};
 use crate::peer::{HoldOff, Peer};
 use crate::report::SourceStatus;
@@ -35,14 +38,6 @@ const RTC_SHOWS: Span = Span::from_secs(4);
 /// How far two readings of the real-time clock may be off one another for that reason, and by its
 /// own drift.
 const RTC_READS: Span = Span::from_secs(2);
-/// Zones of local time are whole quarter-hours off UTC, and 14 hours at the most.
-const ZONES: Span = Span::from_secs(900);
-const ZONES_REACH: Span = Span::from_secs(14 * 3600);
-/// How far a real-time clock may be off local time to be taken for it: it drifts by up to some 10 s
-/// a week. Nothing more than needed, as it witnesses nothing then.
-const ZONES_TO_WITHIN: Span = Span::from_secs(60);
-/// How many servers have to agree on a first time that a witness of this machine contradicts.
-const SEVERAL: usize = 2;
 /// How often a hand that is held is made anew.
 const RENEW: Span = Span::from_secs(64);
 
@@ -115,15 +110,6 @@ fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
     };
     let bound = hand.undisputed_bound() + grown(strayed / 2 + 1).over(away).abs();
     (hand.time_at(at), bound, grown(strayed))
-}
-
-/// Whether a clock that is so far off may run in the local time of some zone.
-fn is_zone(off: Span) -> bool {
-    let off = off.abs();
-    let rest = Span(off.0 % ZONES.0);
-    let apart = rest.min(ZONES - rest);
-    apart <= ZONES_TO_WITHIN
-        && (ZONES - ZONES_TO_WITHIN..=ZONES_REACH + ZONES_TO_WITHIN).contains(&off)
 }
 
 /// Whether a source that has a vote agrees with the time as it was just chosen.
@@ -201,16 +187,6 @@ impl Engine {
         let teller = |s: &Source| s.votes() && told_by.iter().any(|name| name == s.name());
         let asked = told_by.is_empty() || self.sources.iter().any(teller);
         stands.filter(|_| asked)
-    }
-
-    /// The time by the real-time clock at a count, if it can be right at all.
-    fn rtc(&self, at: Count) -> Option<Instant> {
-        let RtcReading { count, unix, .. } = self.gate.rtc?;
-        let limit = self.config.max_step.unwrap_or(Span::ZERO);
-        let earliest = self.gate.saved.map(|unix| self.leaps.instant(unix, 0) - limit);
-        let read = self.leaps.instant(unix, 1 << 63);
-        let plausible = unix >= self.gate.built && earliest.is_none_or(|earliest| read >= earliest);
-        plausible.then(|| read + self.settings.nominal.span(at - count))
     }
 
     /// Whether the real-time clock has made this move as well, against what stands, and against the
@@ -311,108 +287,6 @@ impl Engine {
         let said = self.voting().filter(|s| agrees(s) && s.hold_off(at).is_none()).count();
         let majority = all - all.saturating_sub(1) / 2;
         if said < majority { Err(Bar::Undecided { said, majority }) } else { Ok(()) }
-    }
-
-    /// Whether a first time is published, or the first after a break of the counter.
-    fn first(&mut self, time: Instant, agree: usize, at: Count) -> Result<(), Bar> {
-        let (least, unix) = (self.least(), self.leaps.utc(time).unix);
-        if agree < least {
-            return Err(Bar::TooFew { agree, least });
-        }
-        if !self.is_required_there() {
-            return Err(Bar::Required);
-        }
-        if unix < self.gate.built {
-            return Err(Bar::BeforeRelease(self.gate.built));
-        }
-        let Some(limit) = self.config.max_step else { return Ok(()) };
-        let far = |by: Span, witness| Err(Bar::Unlikely { by, witness });
-        let rtc = self.rtc(at).map(|rtc| time - rtc);
-        let may_be_local = self.gate.rtc.is_some_and(|reading| reading.may_be_local);
-        // In local time it says neither yes nor no.
-        let is_local = |by: &Span| may_be_local && by.abs() > limit && is_zone(*by);
-        self.gate.local = rtc.filter(is_local).map(|by| -by);
-        let rtc = rtc.filter(|by| !is_local(by));
-        let by_rtc = rtc.is_some_and(|by| by.abs() <= limit);
-        let known = self.hand.status == Status::Disrupted && self.gate.known.is_some();
-        if known && self.gate.checked.is_none() {
-            return Err(Bar::Unchecked);
-        }
-        if let (Status::Disrupted, Some(known)) = (self.hand.status, self.by_kernel(at)) {
-            let by = time - known;
-            return if by.abs() <= limit || by_rtc { Ok(()) } else { far(by, Witness::Kernel) };
-        }
-        let saved = self.gate.saved.map(|unix| time - self.leaps.instant(unix, 0));
-        match (rtc, saved) {
-            _ if agree >= SEVERAL.max(least) || by_rtc => Ok(()),
-            (Some(by), _) => far(by, Witness::Rtc),
-            (None, Some(by)) if by < -limit => far(by, Witness::Saved),
-            (None, Some(_)) => Ok(()),
-            (None, None) => {
-                self.goes_unwitnessed();
-                Ok(())
-            }
-        }
-    }
-
-    /// A lone server's first time is published, and this machine has nothing to hold against it:
-    /// the user is to know by whose word the clock goes, once for each such server.
-    fn goes_unwitnessed(&mut self) {
-        let teller = self.voting().find(agrees).map(|peer| peer.name.clone());
-        if let Some(name) = teller.filter(|name| self.gate.alone.as_ref() != Some(name)) {
-            (self.gate.alone, self.gate.tells_alone) = (Some(name), true);
-        }
-    }
-
-    /// Warning for the user beside the notes, once. It changes nothing, and so is no
-    /// [`Action`]: the logs of versions that did not know it repeat as they were.
-    #[must_use]
-    pub fn warning(&mut self) -> Option<String> {
-        let tells = core::mem::take(&mut self.gate.tells_alone);
-        let name = self.gate.alone.as_deref().filter(|_| tells)?;
-        Some(format!(
-            "the first time comes from {name} alone: no real-time clock bears it out, and there is \
-             no saved time to hold it against"
-        ))
-    }
-
-    /// The time by what was known before the counter broke, and the kernel's clocks since.
-    fn by_kernel(&self, at: Count) -> Option<Instant> {
-        let ((time, then), (count, now)) = self.gate.known.zip(self.gate.checked)?;
-        let passed = Span::from_nanos_wide(i128::from(now) - i128::from(then));
-        Some(time + passed + self.settings.nominal.span(at - count))
-    }
-
-    /// The host's clocks were read; `broken`: they show that the counter broke.
-    pub(super) fn checked(
-        &mut self,
-        check: &HostCheck,
-        broken: bool,
-        at: Count,
-        actions: &mut Vec<Action>,
-    ) {
-        let now = check.raw_ns.saturating_add(check.suspended_ns);
-        self.gate.checked = Some((check.count, now));
-        if let Some(stands) = self.stands().filter(|_| !broken) {
-            self.gate.known = Some((stands.time_at(check.count), now));
-        }
-        if self.gate.hold.as_ref().is_some_and(|hold| hold.bar == Bar::Unchecked) {
-            self.publish(at, actions);
-        }
-    }
-
-    /// The real-time clock was read.
-    pub(super) fn rtc_read(&mut self, reading: RtcReading, at: Count, actions: &mut Vec<Action>) {
-        self.gate.rtc = Some(reading);
-        let held = self.sources.iter().any(|source| source.hold_off(at).is_some());
-        if held || self.gate.hold.is_some() {
-            self.hear_vouchers(at, actions);
-            self.publish(at, actions);
-        } else if self.hand.status == Status::Synchronised {
-            let read = self.leaps.instant(reading.unix, 1 << 63);
-            self.gate.rtc_offset = Some(read - self.hand.time_at(reading.count));
-            self.gate.rtc_ahead = reading.system.map(|system| reading.unix.saturating_sub(system));
-        }
     }
 
     /// Until when a source is held off whose time has moved by this, where so many servers say what
@@ -575,109 +449,12 @@ impl Engine {
             source.peer.trust.overruled = !agrees;
         }
     }
-
-    /// The source that the user means by this name, `host:port` or `host`; without one the one that
-    /// is held off.
-    ///
-    /// # Errors
-    /// Why there is none, and which could be meant.
-    pub fn acceptable(&self, name: Option<&str>, at: Count) -> Result<SourceId, String> {
-        let names = |of: &[&Source]| -> String {
-            of.iter().map(|s| s.name()).collect::<Vec<_>>().join(", ")
-        };
-        let speak: Vec<&Source> = self.sources.iter().filter(|s| s.votes()).collect();
-        let Some(name) = name else {
-            let held = |s: &&&Source| s.hold_off(at).is_some() || s.peer.trust.is_held();
-            let held: Vec<&Source> = speak.iter().filter(held).copied().collect();
-            let waits = self.gate.hold.is_some();
-            let answered = |s: &&&Source| waits && s.peer.says_between(at).is_some();
-            let held = if held.is_empty() {
-                speak.iter().filter(answered).copied().collect()
-            } else {
-                held
-            };
-            return match held.as_slice() {
-                [] => {
-                    Err("nothing is held off; to believe one source against the others, name it"
-                        .into())
-                }
-                [one] => Ok(one.id()),
-                several => Err(format!("which one? held off are {}", names(several))),
-            };
-        };
-        let named = |s: &&&Source| s.name() == name || s.config.host == name;
-        let found: Vec<&Source> = speak.iter().filter(named).copied().collect();
-        match found.as_slice() {
-            [one] if one.peer.says_between(at).is_some() => Ok(one.id()),
-            [one] => Err(format!("{} has said nothing usable yet", one.name())),
-            [] if self.sources.iter().any(|source| named(&&source)) => Err(format!(
-                "{name} has no vote, and so is not followed; those that have one: {}",
-                names(&speak)
-            )),
-            [] => Err(format!("no such server; there are {}", names(&speak))),
-            several => Err(format!("which one? {}", names(several))),
-        }
-    }
-
-    /// The user wants this source believed.
-    pub(super) fn accept(&mut self, id: SourceId, at: Count, actions: &mut Vec<Action>) {
-        let Some(said) =
-            self.source(id).filter(|s| s.votes()).and_then(|s| s.peer.says_between(at))
-        else {
-            return;
-        };
-        let meets = |(from, to): (Instant, Instant)| from <= said.1 && to >= said.0;
-        let mut name = String::new();
-        for source in &mut self.sources {
-            let with_it = source.peer.says_between(at).is_none_or(meets);
-            if with_it && source.peer.believe().is_some() {
-                source.peer.trust.moved = Some(at);
-            }
-            source.peer.trust.overruled = !with_it && source.id() != id;
-            source.is_not_waited_for();
-            if source.id() == id {
-                name = source.name().to_owned();
-            }
-        }
-        self.servo.interrupt();
-        self.combination.forget();
-        self.reckoning = None;
-        (self.gate.hold, self.gate.moved, self.gate.rtc_offset) = (None, Span::ZERO, None);
-        (self.gate.stepped, self.gate.course) = (false, None);
-        let before = self.hand.status.bound_holds().then(|| self.hand.time_at(at));
-        let by = before.map_or_else(String::new, |before| {
-            format!(", {:+} from where it was", said.0 + (said.1 - said.0).half() - before)
-        });
-        let text = format!("{name}: accepted by the user: the clock goes by it from now on{by}");
-        note(actions, Level::Warning, text);
-        self.gate.accepted = true;
-        self.publish(at, actions);
-        self.gate.accepted = false;
-    }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use truechimer_time::{BootId, CountSpan, CounterId, CounterKind, Epoch, Period};
-
-    #[test]
-    fn local_time_is_whole_quarter_hours_off() {
-        for hours in [-12.0, -3.5, 0.25, 1.0, 5.75, 14.0_f64] {
-            for off in [-59, 0, 59] {
-                assert!(is_zone(Span::from_secs((hours * 3600.0) as i64 + off)), "{hours} h {off}");
-            }
-            for off in [-450, -62, 62, 450] {
-                assert!(
-                    !is_zone(Span::from_secs((hours * 3600.0) as i64 + off)),
-                    "{hours} h {off}"
-                );
-            }
-        }
-        for not in [0, 30, -30, 15 * 3600, -86_400] {
-            assert!(!is_zone(Span::from_secs(not)), "{not} s");
-        }
-    }
 
     /// One that promises 0.5 ppm.
     pub(in crate::engine) fn hand() -> Hand {
