@@ -50,9 +50,9 @@ pub struct Sent {
     pub before: i64,
     /// Program's reading after it.
     pub after: i64,
-    /// As it entered the interface's queue.
+    /// Entry into the interface's queue.
     pub queue: Option<i64>,
-    /// As the driver handed it to the card.
+    /// Handing over to the card by the driver.
     pub driver: Option<i64>,
     /// By the card's clock.
     pub card: Option<i64>,
@@ -63,7 +63,7 @@ pub struct Sent {
 pub struct Arrived {
     /// By the card's clock.
     pub card: Option<i64>,
-    /// As the kernel received it.
+    /// Receipt by the kernel.
     pub kernel: Option<i64>,
     /// Program's reading once it had it.
     pub program: i64,

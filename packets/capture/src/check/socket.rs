@@ -33,9 +33,9 @@ pub(super) struct SentStamp {
 /// Place that stamped a packet on its way out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// As it entered the queue of the interface.
+    /// Entry into the queue of the interface.
     Queue,
-    /// As the driver handed it to the card.
+    /// Handing over to the card by the driver.
     Driver,
     /// The card.
     Card,
