@@ -311,7 +311,12 @@ impl Scale {
     fn new(by: By, anchors: Vec<Evidence>, limits: Limits, unit_ns: i64) -> Scale {
         let count = anchors.iter().map(|evidence| evidence.stretch + 1).max().unwrap_or(0);
         let mut sorted = vec![Vec::new(); count];
-        for Evidence { stretch, server, anchor } in anchors {
+        let cut_ns = Slopes::of(limits).longest(unit_ns);
+        for Evidence { stretch, server, mut anchor } in anchors {
+            // The clock showed the stamp of a packet up to a unit before the packet passed.
+            if by != By::Log {
+                anchor.earliest = anchor.earliest.map(|at| at.saturating_sub(cut_ns));
+            }
             if let Some(those) = sorted.get_mut(stretch) {
                 those.push((server, anchor));
             }
@@ -323,7 +328,6 @@ impl Scale {
             })
         });
         let by = if by == By::Ntp && stretches.is_empty() { By::Nothing } else { by };
-        let cut_ns = Slopes::of(limits).longest(unit_ns);
         Scale { by, stretches, is_told, unit_ns, cut_ns, stretch: Stretch::default() }
     }
 
@@ -367,8 +371,8 @@ impl Scale {
         Some([(from, first.at(from)), (to, last.at(to))])
     }
 
-    /// True time of a sighting, if it has both sides and no contradiction. Its stamp and those of the
-    /// anchors are cut to units: it was up to one later, they made it up to one too late.
+    /// True time of a sighting, if it has both sides and no contradiction: up to a unit after the
+    /// clock showed its stamp.
     fn span(&self, seen: &Seen) -> Option<(i64, i64)> {
         if let Some(bound) = seen.bound_ns {
             let bound = i64::from(bound);
@@ -376,6 +380,6 @@ impl Scale {
         }
         let told = self.stretches.get(seen.stretch)?.at(seen.at);
         let (earliest, latest) = told.earliest.zip(told.latest).filter(|_| !told.contradicted)?;
-        Some((earliest.checked_sub(self.cut_ns)?, latest.checked_add(self.cut_ns)?))
+        Some((earliest, latest.checked_add(self.cut_ns)?))
     }
 }

@@ -462,8 +462,9 @@ fn the_unit_of_the_interface_that_tells_is_in_the_bound_of_the_other() {
         times.push(now + 2_000);
     }
     let mut solved = scales.solve(Limits { rate_ppb: 10, wander_ppb: None }).0;
+    assert_eq!(solved[&(1, 0)].breaks(), 0);
     let scale = solved.get_mut(&(1, 1)).unwrap();
-    assert_eq!((scale.by(), scale.breaks()), (By::Shared, 0));
+    assert_eq!((scale.by(), scale.breaks(), scale.anchors()), (By::Shared, 0, 200));
     for true_ns in times {
         let (middle, bound) = scale.next(true_ns).middle().unwrap();
         assert!(middle.abs_diff(true_ns) <= bound, "{} ± {bound}", middle - true_ns);
