@@ -491,3 +491,24 @@ fn a_packet_that_too_many_interfaces_saw_tells_none_of_them_and_is_counted() {
     assert!((1..50).all(|n| solved[&(1, n)].by() == By::Shared));
     assert!((50..2_000).all(|n| !solved[&(1, n)].is_told()));
 }
+
+#[test]
+fn servers_that_differ_by_less_than_the_rate_leaves_open_differ_between_polls_too() {
+    // Ahead by up to 31 ms half-way between polls, and right at each: within what the rate allows.
+    let shows = |true_ns: i64| {
+        let since = (true_ns - START).rem_euclid(64 * SECOND);
+        true_ns + since.min(64 * SECOND - since) * 98 / 100_000
+    };
+    let both = |off, late: i64| {
+        polls(if off == 0 { SERVER } else { LIAR }, off, {
+            let times = seconds((0..4).map(|n| n * 64));
+            times.into_iter().map(move |now| now + late).collect::<Vec<_>>()
+        })
+    };
+    for off in [20_000_000, -20_000_000] {
+        let mut scale = watch([both(0, 0), both(off, 10_000_000)].concat(), shows);
+        let [bounded, contradicted] =
+            judge(&mut scale, shows, [START + SECOND, START + 191 * SECOND]);
+        assert_eq!((bounded, contradicted), (19_000, 19_000), "{off}");
+    }
+}
