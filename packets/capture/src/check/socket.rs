@@ -50,7 +50,7 @@ pub(super) struct Received {
 
 /// The socket.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct Socket(pub(super) OwnedFd);
 
 impl Socket {
     /// On the interface of this number: sees what arrives there, and not what is sent.
