@@ -32,8 +32,8 @@ use stamper::{Anew, By, Stampers};
 Packets that 'truechimer capture' took bear the raw count at which they passed, and the file holds
 every state of the clock meanwhile. From these the times are worked out again: with the replay log
 of the daemon (truechimer run --replay-log) that kept the clock, also by what it knew afterwards.
-Only times and the records beside them change; all else stays as it is, byte for byte. Packets
-without a count keep their times.
+Of these packets only times and the records beside them change; all else stays as it is, byte for
+byte. Those without a count keep their times.
 
 Packets of others (tcpdump, dumpcap, a card with a recorder of its own, in pcapng or pcap) have
 stamps of some clock: UTC, TAI (37 s ahead), or a card's that runs freely. The file itself may tell
@@ -41,9 +41,17 @@ what true time was: by NTP exchanges that passed the interface, within the root 
 servers claim, and with --apart by packets that an interface of a known time saw as well; or a log
 of the clock that stamped does (--clock, kept by 'truechimer capture check --clock-log'). From these
 and the limits of the clock's rate each packet gets its time in UTC and a bound, and a record that
-keeps its first stamp. Interfaces of which nothing tells keep their times: the summary says which,
-and what would. Whoever can put packets into the capture can put any time there. A capture on an
-NTP server itself may see requests after the server's own stamp: do not go by those.
+keeps its first stamp; their interfaces get a comment that says by what. Interfaces of which nothing
+tells keep their times: the summary says which, and what would. A capture on an NTP server itself
+may see requests after the server's own stamp: do not go by those.
+
+What bounds of others cover: servers are believed while they agree. Where they contradict each
+other, or themselves, the clock was stepped or one is wrong: packets between the exchanges around
+that have a bound that covers all that is said, and the summary counts them. Not covered are servers
+that are wrong alike, or alone in their part of the file (whoever can put packets into the capture
+can put any time there); clocks that were slewed faster than --max-rate-ppm, as chronyd does (up to
+83333 unless its maxslewrate is less); and steps that are smaller than what that rate leaves open
+from one exchange to the next (18 ms in 16 s).
 
 --by recorded   by the hands that were used at the time: gives the same file again
 --by best       by all hands before and after each packet: the time that none of them excludes,
@@ -95,7 +103,8 @@ pub struct Restamp {
     /// log, which 'truechimer capture check --clock-log' wrote meanwhile; NAME may be its number
     #[arg(long, value_name = "NAME=system|card:FILE", help_heading = OTHERS)]
     pub clock: Vec<ClockLog>,
-    /// The clock that stamped them is within so many ppm of its nominal rate [default: 500]
+    /// The clock that stamped them is within so many ppm of its nominal rate, slews and all
+    /// [default: 1100]
     #[arg(long, value_name = "PPM", value_parser = parse::positive_rate, help_heading = OTHERS)]
     pub max_rate_ppm: Option<Rate>,
     /// Its rate is within so many ppm of its average in the file: for one that nobody steers

@@ -20,11 +20,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         rest = behind;
         let place = (1, u32::from(interface & 3));
         let bound_ns = (interface & 4 != 0).then_some(u32::from(link) << 8);
-        scales.packet(Sighting { place, at, bound_ns }, &parse(u16::from(link), data));
+        let unit_ns = 10i64.pow(u32::from(flags >> 4));
+        scales.packet(Sighting { place, at, unit_ns, bound_ns }, &parse(u16::from(link), data));
         stamps.push((place, at));
     }
     let wander_ppb = (flags & 2 == 2).then_some(i64::from(wander) << 8);
-    let mut solved = scales.solve(Limits { rate_ppb: i64::from(rate) << 12, wander_ppb });
+    let (mut solved, _) = scales.solve(Limits { rate_ppb: i64::from(rate) << 12, wander_ppb });
     for (place, at) in stamps {
         let scale = solved.get_mut(&place).expect("every interface that was seen");
         let told = scale.next(at);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use truechimer_pcapng::records::{PacketRecord, Quality, RESTAMPED, StampedBy};
 use truechimer_pcapng::{PacketBlock, Resolution, Section};
 use truechimer_qos::parse;
-use truechimer_scale::{By, Limits, Scale, Scales, Sighting, Told};
+use truechimer_scale::{By, LeftOut, Limits, Scale, Scales, Sighting, Told};
 use truechimer_time::{Count, CountSpan, Rate, Span};
 
 use truechimer_capture::Counted;
@@ -73,6 +73,7 @@ struct Facts {
     name: String,
     packets: u64,
     told: u64,
+    contradicted: u64,
     resolution: Resolution,
 }
 
@@ -118,7 +119,8 @@ impl Looks {
             facts.resolution = interface.resolution;
         }
         let parsed = parse(interface.link_type, packet.data);
-        self.scales.packet(Sighting { place, at, bound_ns }, &parsed);
+        let unit_ns = i64::try_from(interface.resolution.unit_ns()).unwrap_or(i64::MAX);
+        self.scales.packet(Sighting { place, at, unit_ns, bound_ns }, &parsed);
     }
 
     /// Takes the log of a clock.
@@ -154,13 +156,20 @@ impl Looks {
             limits.rate_ppb = ppb(rate);
         }
         limits.wander_ppb = conditions.wander.map(ppb);
+        let (scales, LeftOut { late, wide }) = scales.solve(limits);
         let mut notes = Vec::new();
-        if scales.is_full() {
-            notes.push(
-                "of packets that two interfaces saw only the first 2 097 152 were looked at".into(),
-            );
+        if late > 0 {
+            notes.push(format!(
+                "of packets that two interfaces saw only the first 2 097 152 sightings were looked \
+                 at, not {late} more: cut the capture in parts"
+            ));
         }
-        let scales = scales.solve(limits);
+        if wide > 0 {
+            notes.push(format!(
+                "{wide} packets that more than 16 interfaces saw told none of them: leave some \
+                 interfaces out"
+            ));
+        }
         interfaces.retain(|place, _| scales.contains_key(place));
         Others { scales, interfaces, asked_apart: conditions.apart.is_some(), notes }
     }
@@ -194,6 +203,7 @@ impl Others {
         let facts = self.interfaces.get_mut(&place)?;
         let anew = anew(at, told, facts.resolution)?;
         facts.told += 1;
+        facts.contradicted += u64::from(told.contradicted);
         Some(anew)
     }
 
@@ -251,12 +261,14 @@ pub struct Account {
     packets: u64,
     /// Packets that have a bound now.
     bounded: u64,
+    /// Those of them near a break.
+    contradicted: u64,
     by: &'static str,
     anchors: usize,
     breaks: usize,
     first: Option<Ahead>,
     last: Option<Ahead>,
-    /// What is not known, and what would tell it.
+    /// Lack of knowledge, and what would mend it.
     lacking: Option<String>,
 }
 
@@ -287,6 +299,7 @@ impl Account {
             name: facts.name.clone(),
             packets: facts.packets,
             bounded: facts.told,
+            contradicted: facts.contradicted,
             by: match scale.by() {
                 By::Nothing => "nothing",
                 By::Ntp => "ntp",
@@ -336,9 +349,13 @@ impl Account {
         }
         if self.breaks > 0 {
             text += &format!(
-                "; {} breaks: it was stepped there, or a reference is wrong, and bounds cover both",
+                "; {} breaks: it was stepped there, or a reference is wrong; bounds between the \
+                 references around a break cover all that these say",
                 self.breaks
             );
+        }
+        if self.contradicted > 0 {
+            text += &format!(", those of {} packets", self.contradicted);
         }
         text
     }
@@ -361,7 +378,7 @@ fn named(first: Ahead, last: Ahead) -> Option<String> {
     }
 }
 
-/// What is not known, and what would tell it.
+/// Lack of knowledge of a scale, and what would mend it.
 fn lacking(scale: &Scale, asked_apart: bool) -> Option<String> {
     if scale.is_told() {
         return None;

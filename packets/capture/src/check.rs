@@ -31,6 +31,10 @@ const LENGTH: usize = 60;
 const LATE: Duration = Duration::from_millis(200);
 /// Frames that are looked at, either way; what comes after is not.
 const MOST: usize = 1 << 20;
+/// Messages that are taken before time and the user's wish are looked at again.
+const TURN: usize = 128;
+/// Longest wait until then.
+const WAIT: Duration = Duration::from_millis(50);
 
 /// Plan of a measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,9 +54,9 @@ pub struct Sent {
     pub before: i64,
     /// Program's reading after it.
     pub after: i64,
-    /// As it entered the interface's queue.
+    /// Entry into the interface's queue.
     pub queue: Option<i64>,
-    /// As the driver handed it to the card.
+    /// Handing over to the card by the driver.
     pub driver: Option<i64>,
     /// By the card's clock.
     pub card: Option<i64>,
@@ -63,7 +67,7 @@ pub struct Sent {
 pub struct Arrived {
     /// By the card's clock.
     pub card: Option<i64>,
-    /// As the kernel received it.
+    /// Receipt by the kernel.
     pub kernel: Option<i64>,
     /// Program's reading once it had it.
     pub program: i64,
@@ -112,7 +116,8 @@ pub fn measure(plan: &Plan, stop: &AtomicBool) -> Result<Measured, TapError> {
     let socket = Socket::open(link.index).map_err(|why| failed("opening a packet socket", why))?;
     let address = ask::address(socket.as_fd(), &plan.interface);
     let address = address.map_err(|why| failed("asking for its address", why))?;
-    let run = Run { socket, every, address, measured };
+    let numbers = Vec::new();
+    let run = Run { socket, every, address, numbers, refused: 0, measured };
     run.go(plan.duration, stop).map_err(|why| failed("stamping", why))
 }
 
@@ -121,6 +126,10 @@ struct Run {
     socket: Socket,
     every: Option<Duration>,
     address: [u8; 6],
+    /// Indices in `measured.sent` by the kernel's numbers of frames.
+    numbers: Vec<Option<usize>>,
+    /// Frames for which a queue had no room.
+    refused: u64,
     measured: Measured,
 }
 
@@ -141,17 +150,30 @@ impl Run {
                     next
                 }
                 Some(_) => next,
-                None => now + Duration::from_millis(50),
+                None => now + WAIT,
             };
             self.drain()?;
-            self.wait(until.saturating_duration_since(Instant::now()))?;
+            self.wait(until.saturating_duration_since(Instant::now()).min(WAIT))?;
         }
         self.drain()?;
+        self.note();
         Ok(self.measured)
     }
 
+    /// Notes what was left out.
+    fn note(&mut self) {
+        let Run { refused, numbers, measured, .. } = self;
+        if *refused > 0 {
+            let text = "frames were not sent, as a queue was full: send fewer, see --interval";
+            measured.notes.push(format!("{refused} {text}"));
+        }
+        if numbers.len() >= MOST || measured.arrived.len() >= MOST {
+            measured.notes.push(format!("only the first {MOST} frames either way were looked at"));
+        }
+    }
+
     fn send(&mut self) -> io::Result<()> {
-        if self.measured.sent.len() >= MOST {
+        if self.numbers.len() >= MOST {
             return Ok(());
         }
         let mut frame = [0; LENGTH];
@@ -160,18 +182,35 @@ impl Run {
         let parts = parts.chain(*b"truechimer check ").chain(number.to_be_bytes());
         frame.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
         let before = now();
-        self.socket.send(&frame)?;
-        self.measured.sent.push(Sent { before, after: now(), ..Sent::default() });
+        match self.socket.send(&frame).map_err(|why| (why.raw_os_error(), why)) {
+            Ok(()) => {
+                self.numbers.push(Some(self.measured.sent.len()));
+                self.measured.sent.push(Sent { before, after: now(), ..Sent::default() });
+            }
+            Err((Some(libc::EAGAIN), _)) => self.refused += 1,
+            // The interface's queue dropped it; the kernel has numbered it before.
+            Err((Some(libc::ENOBUFS), _)) => {
+                self.refused += 1;
+                self.numbers.push(None);
+            }
+            Err((_, why)) => return Err(why),
+        }
         Ok(())
     }
 
-    /// Takes all that there is.
+    /// Whether frames that arrive are looked at still.
+    fn looks(&self) -> bool {
+        self.measured.arrived.len() < MOST
+    }
+
+    /// Takes what there is, as far as one turn goes.
     fn drain(&mut self) -> io::Result<()> {
-        while let Some(stamps) = self.socket.reported()? {
+        for _ in 0..TURN {
+            let Some(stamps) = self.socket.reported()? else { break };
             for stamp in stamps {
-                let Some(sent) = self.measured.sent.get_mut(stamp.number as usize) else {
-                    continue;
-                };
+                let index = self.numbers.get(stamp.number as usize).copied().flatten();
+                let sent = index.and_then(|index| self.measured.sent.get_mut(index));
+                let Some(sent) = sent else { continue };
                 let field = match stamp.by {
                     Place::Queue => &mut sent.queue,
                     Place::Driver => &mut sent.driver,
@@ -180,16 +219,20 @@ impl Run {
                 *field = Some(stamp.unix_ns);
             }
         }
-        while let Some(socket::Received { kernel, card }) = self.socket.arrived()? {
-            if self.measured.arrived.len() < MOST {
-                self.measured.arrived.push(Arrived { card, kernel, program: now() });
+        for _ in 0..TURN {
+            if !self.looks() {
+                break;
             }
+            let Some(socket::Received { kernel, card }) = self.socket.arrived()? else { break };
+            self.measured.arrived.push(Arrived { card, kernel, program: now() });
         }
         Ok(())
     }
 
     fn wait(&self, at_most: Duration) -> io::Result<()> {
-        let mut ready = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
+        // Reports make it ready whatever is asked for.
+        let wanted = if self.looks() { PollFlags::IN } else { PollFlags::empty() };
+        let mut ready = [PollFd::from_borrowed_fd(self.socket.as_fd(), wanted)];
         let at_most = Timespec::try_from(at_most).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         match poll(&mut ready, Some(&at_most)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -202,4 +245,63 @@ impl Run {
 fn now() -> i64 {
     let time = clock_gettime(ClockId::Realtime);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// A run on a socket of loopback that so many datagrams wait at.
+    fn run(waiting: usize) -> Run {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let address = socket.local_addr().unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..waiting {
+            sender.send_to(b"x", address).unwrap();
+        }
+        let (numbers, measured) = (Vec::new(), Measured::default());
+        Run {
+            socket: Socket(socket.into()),
+            every: None,
+            address: [0; 6],
+            numbers,
+            refused: 0,
+            measured,
+        }
+    }
+
+    #[test]
+    fn a_turn_has_an_end_however_much_waits() {
+        // What waits fits into a receive buffer of Debian's.
+        let mut run = run(TURN + 20);
+        run.drain().unwrap();
+        assert_eq!(run.measured.arrived.len(), TURN);
+        run.drain().unwrap();
+        assert_eq!(run.measured.arrived.len(), TURN + 20);
+    }
+
+    #[test]
+    fn what_is_past_the_most_is_left_and_noted() {
+        let mut run = run(5);
+        run.measured.arrived = vec![Arrived::default(); MOST];
+        run.drain().unwrap();
+        assert_eq!(run.measured.arrived.len(), MOST);
+        // Whatever waits there does not keep the processor busy.
+        let begun = Instant::now();
+        run.wait(Duration::from_millis(20)).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+        run.note();
+        assert!(run.measured.notes.concat().contains("only the first 1048576"));
+    }
+
+    #[test]
+    fn it_ends_at_once_when_it_is_told_to() {
+        let begun = Instant::now();
+        let measured = run(TURN * 2 / 3).go(Duration::from_secs(600), &AtomicBool::new(true));
+        assert_eq!(measured.unwrap().arrived.len(), TURN * 2 / 3);
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
 }

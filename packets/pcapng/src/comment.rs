@@ -55,7 +55,7 @@ pub fn text(record: &PacketRecord, clock: Option<&str>) -> String {
 /// at `begin`; a packet that has none gets it only if `add`.
 ///
 /// # Errors
-/// As [`replace`].
+/// Those of [`replace`].
 pub fn put(
     copy: &mut Vec<u8>,
     order: Order,

@@ -52,7 +52,7 @@ pub fn replace(
 /// Puts a packet's record into its block, in place of the one that it has, or last.
 ///
 /// # Errors
-/// As [`replace`].
+/// Those of [`replace`].
 pub fn put_record(
     copy: &mut Vec<u8>,
     order: Order,

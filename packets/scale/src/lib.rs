@@ -5,7 +5,8 @@
 //! file shows what true time was:
 //!
 //! * NTP: a request passed before the server received it, a reply after the server sent it. The
-//!   server's own times, and its root distance, bound true time from both sides ([`Ntp`]).
+//!   server's own times, and its root distance, bound true time from both sides ([`Ntp`]). Servers
+//!   are believed while they agree; where they do not, bounds cover all that they say.
 //! * Packets that another interface saw as well, whose times are known: with the longest time that
 //!   the two sightings can be apart, which only the user can know ([`Scales::solve`]).
 //!
@@ -31,10 +32,11 @@
 #![forbid(unsafe_code)]
 
 mod line;
+mod lines;
 pub mod log;
 mod ntp;
 mod scales;
 
 pub use line::{Anchor, Limits, Line, Told};
 pub use ntp::Ntp;
-pub use scales::{By, Scale, Scales, Sighting};
+pub use scales::{By, LeftOut, Scale, Scales, Sighting};

@@ -1,5 +1,10 @@
 //! True time at any stamp of one clock, as far as anchors and a rate that is limited leave open.
 
+use crate::scales::DISORDER;
+
+/// Runs that may hold at one stamp; where there are more, nothing is known.
+const RUNS: usize = 16;
+
 /// A moment at which something is known of true time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Anchor {
@@ -30,10 +35,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 500 ppm: no oscillator in use is farther off, and the kernel slews no faster by itself
-    /// (adjtimex(2)).
+    /// 1100 ppm: an oscillator within 100 ppm, whose clock the kernel steers by up to 500 ppm in
+    /// frequency and slews by as much again (adjtimex(2), adjtime(3)). A daemon that slews through
+    /// the length of a tick, as chronyd does, is faster.
     fn default() -> Limits {
-        Limits { rate_ppb: 500_000, wander_ppb: None }
+        Limits { rate_ppb: 1_100_000, wander_ppb: None }
     }
 }
 
@@ -44,8 +50,8 @@ pub struct Told {
     pub earliest: Option<i64>,
     /// Not after this, ns; `None` where nothing tells.
     pub latest: Option<i64>,
-    /// The anchors before and after contradict each other, so that the clock was stepped between
-    /// them, or one of them is wrong: all that either leaves open is within the two.
+    /// Anchors near it contradict each other, so that the clock was stepped there, or one of them is
+    /// wrong: all that any of them leaves open is within the two.
     pub contradicted: bool,
 }
 
@@ -59,8 +65,8 @@ impl Told {
         Some((i64::try_from(middle).ok()?, u64::try_from(width - width / 2).ok()?))
     }
 
-    /// Both what this and what `other` leaves open.
-    fn or(self, other: Told) -> Told {
+    /// All that this or `other` leaves open.
+    pub(crate) fn or(self, other: Told) -> Told {
         let both = |a: Option<i64>, b: Option<i64>, of: fn(i64, i64) -> i64| Some(of(a?, b?));
         Told {
             earliest: both(self.earliest, other.earliest, i64::min),
@@ -69,8 +75,8 @@ impl Told {
         }
     }
 
-    /// What both leave open, if anything.
-    fn and(self, other: Told) -> Option<Told> {
+    /// Times that both leave open, if any.
+    pub(crate) fn and(self, other: Told) -> Option<Told> {
         let one = |a: Option<i64>, b: Option<i64>, of: fn(i64, i64) -> i64| match (a, b) {
             (Some(a), Some(b)) => Some(of(a, b)),
             (a, b) => a.or(b),
@@ -78,7 +84,8 @@ impl Told {
         let earliest = one(self.earliest, other.earliest, i64::max);
         let latest = one(self.latest, other.latest, i64::min);
         let empty = earliest.zip(latest).is_some_and(|(earliest, latest)| earliest > latest);
-        (!empty).then_some(Told { earliest, latest, contradicted: false })
+        let contradicted = self.contradicted || other.contradicted;
+        (!empty).then_some(Told { earliest, latest, contradicted })
     }
 }
 
@@ -90,7 +97,7 @@ impl From<&Anchor> for Told {
 
 /// Rate of true time against the clock: deviations from 1, in parts per 10⁹.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Slopes {
+pub(crate) struct Slopes {
     least: i64,
     most: i64,
 }
@@ -99,7 +106,7 @@ struct Slopes {
 const BILLION: i128 = 1_000_000_000;
 
 impl Slopes {
-    fn of(limits: Limits) -> Slopes {
+    pub(crate) fn of(limits: Limits) -> Slopes {
         // A clock that gains by r shows true time at 1 / (1 + r), which is within 1 ± r / (1 − r).
         let rate = i128::from(limits.rate_ppb.clamp(0, 500_000_000));
         let most = (rate * BILLION).div_euclid(BILLION - rate) + 1;
@@ -128,7 +135,13 @@ impl Slopes {
         if narrowed.least <= narrowed.most { narrowed } else { self }
     }
 
-    /// What is known at `from`, as of `to`, before or after it.
+    /// Longest true time, ns, in which the clock goes on by `unit_ns`.
+    pub(crate) fn longest(self, unit_ns: i64) -> i64 {
+        let told = Told { latest: Some(0), ..Told::default() };
+        self.carry(told, 0, unit_ns).latest.unwrap_or(i64::MAX)
+    }
+
+    /// Knowledge at `from`, as of `to`, before or after it.
     fn carry(self, told: Told, from: i64, to: i64) -> Told {
         let span = i128::from(to) - i128::from(from);
         let (slow, fast) = (i128::from(self.least), i128::from(self.most));
@@ -213,6 +226,8 @@ fn sweep<'a>(anchors: impl Iterator<Item = &'a Anchor>, slopes: Slopes) -> Optio
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Line {
     runs: Vec<Run>,
+    /// Least and greatest stamp at which each run may hold, but for [`DISORDER`]; neither goes back.
+    reach: Vec<(i64, i64)>,
     anchors: usize,
 }
 
@@ -226,33 +241,36 @@ impl Line {
         });
         anchors.sort_by_key(|anchor| anchor.at);
         let slopes = Slopes::of(limits);
-        let mut runs = Vec::new();
-        let mut rest = anchors.as_slice();
-        while !rest.is_empty() {
-            let (those, others) = rest.split_at(unbroken(rest, slopes));
-            rest = others;
+        let (mut runs, mut reach): (Vec<Run>, Vec<(i64, i64)>) = Default::default();
+        let (mut before, mut rest): (&[Anchor], _) = (&[], anchors.as_slice());
+        while let Some(first) = rest.first() {
+            let (those, others) = rest.split_at(unbroken(rest.iter(), slopes));
             if let Some(run) = Run::new(those, slopes) {
                 runs.push(run.narrowed(those, limits.wander_ppb));
+                if let Some((_, to)) = reach.last_mut() {
+                    *to = first.at;
+                }
+                reach.push((parted(before, first, slopes), i64::MAX));
+                before = those;
             }
+            rest = others;
         }
-        Line { runs, anchors: anchors.len() }
+        excursions(&runs, &mut reach);
+        Line { runs, reach, anchors: anchors.len() }
     }
 
     /// True time at a stamp.
     #[must_use]
     pub fn at(&self, at: i64) -> Told {
-        let begins = |run: &Run| run.stamps.first().is_some_and(|first| *first <= at);
-        let next = self.runs.partition_point(begins);
-        let after = self.runs.get(next);
-        let Some(run) = next.checked_sub(1).and_then(|index| self.runs.get(index)) else {
-            return after.map_or_else(Told::default, |run| run.at(at));
-        };
-        let inside = run.stamps.last().is_some_and(|last| at <= *last);
-        match after.filter(|_| !inside) {
-            // The break is somewhere between: the packet is on either side of it.
-            Some(after) => run.at(at).or(after.at(at)),
-            None => run.at(at),
+        // After a step back stamps are as far before anchors of before it, and those of before as
+        // far after anchors of after it.
+        let begin = self.reach.partition_point(|(_, to)| to.saturating_add(DISORDER) < at);
+        let end = self.reach.partition_point(|(from, _)| from.saturating_sub(DISORDER) <= at);
+        let runs = self.runs.get(begin..end).unwrap_or_default();
+        if runs.len() > RUNS {
+            return Told { contradicted: true, ..Told::default() };
         }
+        runs.iter().map(|run| run.at(at)).reduce(Told::or).unwrap_or_default()
     }
 
     /// Times at which the clock was stepped, or anchors are wrong.
@@ -275,17 +293,66 @@ impl Line {
     }
 }
 
-/// How many of these anchors, from the first on, do not contradict each other.
-fn unbroken(anchors: &[Anchor], slopes: Slopes) -> usize {
+/// Count of these anchors, from the first on, that do not contradict each other.
+fn unbroken<'a>(anchors: impl Iterator<Item = &'a Anchor>, slopes: Slopes) -> usize {
     let mut last: Option<(Told, i64)> = None;
-    for (index, anchor) in anchors.iter().enumerate() {
+    let mut count = 0;
+    for anchor in anchors {
         let here = Told::from(anchor);
         let told = match last {
             Some((told, at)) => slopes.carry(told, at, anchor.at).and(here),
             None => Some(here),
         };
-        let Some(told) = told else { return index };
+        let Some(told) = told else { break };
         last = Some((told, anchor.at));
+        count += 1;
     }
-    anchors.len()
+    count
+}
+
+/// Stamp of the last anchor of a run that the run from `first` on cannot have: those after it may
+/// be of either, as a request tells one side only.
+fn parted(before: &[Anchor], first: &Anchor, slopes: Slopes) -> i64 {
+    let backwards = std::iter::once(first).chain(before.iter().rev());
+    let kept = unbroken(backwards, slopes);
+    let parts = before.len().checked_sub(kept).and_then(|index| before.get(index));
+    parts.or(before.first()).map_or(i64::MIN, |anchor| anchor.at)
+}
+
+/// Widens the reach of runs that come back: if a later one goes on where an earlier one left off,
+/// those between them are no step for sure.
+fn excursions(runs: &[Run], reach: &mut [(i64, i64)]) {
+    for (index, run) in runs.iter().enumerate() {
+        let [next, later @ ..] = runs.get(index + 1..).unwrap_or_default() else { break };
+        let later = later.get(..later.len().min(RUNS / 2)).unwrap_or_default();
+        let Some(back) = later.iter().rposition(|back| comes_back(run, next, back)) else {
+            continue;
+        };
+        let back = index + 2 + back;
+        let from = reach.get(index + 1).map_or(i64::MIN, |(from, _)| *from);
+        let to = runs.get(back).and_then(|run| run.stamps.first()).map_or(i64::MAX, |at| *at);
+        if let Some(reach) = reach.get_mut(index) {
+            reach.1 = reach.1.max(to);
+        }
+        if let Some(reach) = reach.get_mut(back) {
+            reach.0 = reach.0.min(from);
+        }
+    }
+    let mut most = i64::MIN;
+    for (_, to) in &mut *reach {
+        most = most.max(*to);
+        *to = most;
+    }
+    let mut least = i64::MAX;
+    for (from, _) in reach.iter_mut().rev() {
+        least = least.min(*from);
+        *from = least;
+    }
+}
+
+/// Whether `back` goes on where `run` left off, and shows that `next` did not.
+fn comes_back(run: &Run, next: &Run, back: &Run) -> bool {
+    let Some((at, there)) = back.stamps.first().zip(back.from_after.first()) else { return false };
+    let before = run.at(*at);
+    before.and(*there).is_some() && before.and(next.at(*at)).is_none()
 }

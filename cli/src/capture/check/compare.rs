@@ -199,7 +199,7 @@ pub fn findings(measured: &Measured, stamps: &[Tally], all: &[Comparison]) -> Ve
     findings
 }
 
-/// What a card's clock shows.
+/// Scale of a card's clock, as it shows.
 fn card(comparison: &Comparison) -> Option<String> {
     if !comparison.to.starts_with("card") {
         return None;
@@ -216,7 +216,7 @@ fn card(comparison: &Comparison) -> Option<String> {
     Some(format!("{}: the card's clock {scale}", comparison.to))
 }
 
-/// What to capture with.
+/// Method to capture with.
 fn advice(measured: &Measured, stamps: &[Tally], all: &[Comparison]) -> String {
     let of_card = stamps.iter().find(|tally| tally.stamp == "card, received" && tally.of > 0);
     let by_card = of_card.is_some_and(|tally| tally.came * 100 >= tally.of * ENOUGH);

@@ -14,7 +14,7 @@ struct Interface {
     name: &'static str,
     /// Digits of its times after the second.
     digits: u8,
-    /// What it shows at a true time.
+    /// Reading at a true time.
     shows: fn(i64) -> i64,
     seen: Vec<(i64, Vec<u8>)>,
 }
@@ -43,6 +43,10 @@ fn ethernet(from: u8, to: u8, ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
 
 /// A request, and the reply of a server whose clock is true; dispersion and precision 2⁻¹⁶ s.
 fn exchange(received: i64, sent: i64, nonce: u64) -> [Vec<u8>; 2] {
+    exchange_with(2, [received, sent], nonce)
+}
+
+fn exchange_with(server: u8, [received, sent]: [i64; 2], nonce: u64) -> [Vec<u8>; 2] {
     let stamp = |ns: i64| {
         let seconds = (ns / SECOND + 2_208_988_800) as u64;
         (seconds << 32 | (((ns % SECOND) as u64) << 32).div_ceil(SECOND as u64)).to_be_bytes()
@@ -55,7 +59,7 @@ fn exchange(received: i64, sent: i64, nonce: u64) -> [Vec<u8>; 2] {
     reply.extend(nonce.to_be_bytes());
     reply.extend(stamp(received));
     reply.extend(stamp(sent));
-    [ethernet(1, 2, [4000, 123], &request), ethernet(2, 1, [123, 4000], &reply)]
+    [ethernet(1, server, [4000, 123], &request), ethernet(server, 1, [123, 4000], &reply)]
 }
 
 /// Two minutes: one interface sees NTP every 16 s and data every second, which the others see 20 and
@@ -129,7 +133,7 @@ fn all_interfaces_are_on_one_scale_with_a_bound_each() {
     for (found, true_ns) in times(to).iter().zip(&truth) {
         let (_, unix_ns, Some(bound)) = *found else { panic!("{found:?}") };
         assert!(unix_ns.abs_diff(*true_ns) <= bound.into(), "{found:?} {true_ns}");
-        // Of 500 ppm between exchanges that are 16 s apart.
+        // Of 1100 ppm between exchanges that are 16 s apart.
         assert!(bound < 10_000_000, "{found:?}");
     }
 
@@ -283,5 +287,45 @@ fn packets_of_ours_tell_the_time_of_others() {
         let bound = if interface == 0 { 1_000 } else { bound.unwrap() };
         assert!(unix_ns.abs_diff(*true_ns) <= bound.into(), "{interface} {unix_ns} {true_ns}");
         assert!(bound < 600_000);
+    }
+}
+
+#[test]
+fn a_step_and_a_wrong_server_are_covered_and_counted() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    // Set back by half a second right after the reply of second 48.
+    fn stepped(true_ns: i64) -> i64 {
+        true_ns - if true_ns < START + 48 * SECOND + 124_000_000 { 0 } else { SECOND / 2 }
+    }
+    let [mut eth0, ..] = interfaces();
+    eth0.shows = stepped;
+    for (is_stepped, [begin, end]) in [(true, [48, 64]), (false, [16, 32])] {
+        if !is_stepped {
+            eth0.shows = |true_ns| true_ns;
+            for n in [20, 22, 24, 26] {
+                let now = START + n * SECOND;
+                let off = now + 2 * SECOND;
+                let [request, reply] = exchange_with(66, [off, off + 1_000], n as u64 + 1000);
+                eth0.seen.extend([(now, request), (now + 100_000, reply)]);
+            }
+        }
+        let data = |n: i64| ethernet(1, 9, [7, 8], format!("close {n}").as_bytes());
+        eth0.seen.extend((0..1200).map(|n| (START + n * SECOND / 10, data(n))));
+        let truth = pcapng(std::slice::from_ref(&eth0), from);
+        let summary = json(&["--json", "-o", to, from]);
+        let account = &summary["others"][0];
+        assert_eq!((&account["breaks"], &summary["restamped"]), (&1.into(), &truth.len().into()));
+        let contradicted = account["contradicted"].as_u64().unwrap();
+        let mut wide = 0;
+        for ((_, unix_ns, bound), true_ns) in times(to).into_iter().zip(truth) {
+            let bound = bound.unwrap();
+            assert!(unix_ns.abs_diff(true_ns) <= bound.into(), "{} ± {bound}", true_ns - START);
+            let is_wide = bound > 100_000_000;
+            wide += u64::from(is_wide);
+            let second = (true_ns - START) / SECOND;
+            assert!(!is_wide || (begin - 2..=end + 2).contains(&second), "{second} ± {bound}");
+        }
+        assert!(wide > 60 && wide == contradicted, "{wide} {contradicted}");
     }
 }

@@ -33,9 +33,9 @@ pub(super) struct SentStamp {
 /// Place that stamped a packet on its way out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// As it entered the queue of the interface.
+    /// Entry into the queue of the interface.
     Queue,
-    /// As the driver handed it to the card.
+    /// Handing over to the card by the driver.
     Driver,
     /// The card.
     Card,
@@ -50,7 +50,7 @@ pub(super) struct Received {
 
 /// The socket.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(super) struct Socket(pub(super) OwnedFd);
 
 impl Socket {
     /// On the interface of this number: sees what arrives there, and not what is sent.

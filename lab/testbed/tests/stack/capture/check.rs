@@ -77,6 +77,27 @@ fn what_is_sent_is_seen_and_stays_on_the_link() {
 }
 
 #[test]
+fn a_full_queue_is_counted_and_stamps_stay_those_of_their_frames() {
+    let Some((net, _dir)) = bed() else { return };
+    let mut tc = net.client.command(binary::system("tc"));
+    tc.args(["qdisc", "add", "dev", "wire", "root", "tbf", "rate", "100kbit", "burst", "1540"]);
+    if !tc.args(["limit", "3000"]).status().is_ok_and(|status| status.success()) {
+        return eprintln!("SKIPPED: no tc with tbf");
+    }
+    // Some 200 frames a second pass of 1000.
+    let words = ["capture", "check", "wire", "--duration", "2s", "--interval", "1ms", "--json"];
+    let (_, report) = ran(&net.client, &words);
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("frames were not sent, as a queue was full"), "{report:#}");
+    let sent = report["sent"].as_u64().unwrap();
+    assert!((100..1_000).contains(&sent), "{report:#}");
+    let queue = comparison(&report, "program", "queue");
+    assert_eq!((&queue["frames"], &queue["backwards"]), (&sent.into(), &0.into()), "{report:#}");
+    // A stamp of another frame would be a millisecond away, or many.
+    assert!(queue["offset_ns"].as_i64().unwrap() < 500_000, "{queue}");
+}
+
+#[test]
 fn claims_are_those_that_ethtool_tells() {
     let Some((net, _dir)) = bed() else { return };
     let (_, all) = ran(&net.client, &["capture", "-D", "--json"]);
