@@ -251,7 +251,7 @@ fn prefix(text: &str) -> Option<String> {
 fn authentication(line: &Line, mode: Option<&str>, found: &mut Found) {
     let part = match mode.map(str::to_ascii_lowercase).as_deref() {
         Some("require") => "\"require\"",
-        Some("prefer") => "\"require\"    # leave it out if no server has nts = true",
+        Some("prefer") => "\"require\"    # leave it out if no server has nts = true or a key",
         Some("mix") => "\"mix\"",
         Some("ignore") => "\"ignore\"",
         _ => return found.lose(line, "must be require, prefer, mix or ignore"),
