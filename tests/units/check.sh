@@ -143,12 +143,12 @@ printf '[[source]]\nptp = "lo"\n[[source]]\nptp = "lo"\ntransport = "ethernet"\n
 systemctl daemon-reload
 systemctl restart truechimer
 ok "without more rights there is no port of PTP, and it says why" \
-    soon sh -c '[ "$(truechimer sources --json | grep -c truechimer-ptp.conf)" = 2 ]'
+    soon sh -c '[ "$(truechimer sources --json | grep -o truechimer-ptp.conf | wc -l)" = 2 ]'
 cp /usr/local/share/truechimer/truechimer-ptp.conf $drop/ptp.conf
 systemctl daemon-reload
 systemctl restart truechimer
 ok "with them it listens by UDP and by Ethernet" \
-    soon sh -c '[ "$(truechimer sources --json | grep -c "no PTP master announces itself")" = 2 ]'
+    soon sh -c '[ "$(truechimer sources --json | grep -o "no PTP master announces itself" | wc -l)" = 2 ]'
 confined truechimer 0000000000002400
 rm -r $drop
 cp /opt/bin/truechimer.toml /etc
