@@ -24,6 +24,7 @@ pub mod exchange;
 pub mod figures;
 pub mod lacking;
 pub mod namespace;
+pub mod ports;
 pub mod process;
 pub mod ptp4l;
 pub mod relay;

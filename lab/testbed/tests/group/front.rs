@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::process::{Process, Signal, command};
 use truechimer_testbed::ring::{Ring, Settings};
-use truechimer_testbed::{binary, temp};
+use truechimer_testbed::{binary, ports, temp};
 
 use crate::agents::{Agent, GROUP, PATIENCE, until};
 
@@ -26,11 +26,6 @@ pub fn runs(program: &str) -> Result<PathBuf, Lacking> {
     let path = binary::system(program);
     let ran = Command::new(&path).arg("--version").output();
     ran.map(|_| path).map_err(|why| Lacking(format!("{program}: {why}")))
-}
-
-fn free_ports(count: usize) -> Vec<u16> {
-    let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    held.iter().map(|listener| listener.local_addr().unwrap().port()).collect()
 }
 
 /// Runner of the programs: `truechimer`, and the user if it must not be this one.
@@ -81,7 +76,7 @@ impl Local {
         let agent = Process::start(agent, &dir.join("agent.log"));
         let socket = |member: &u32| dir.join(GROUP).join(format!("{member}.sock"));
         until("the agent's sockets", || MEMBERS.iter().map(socket).all(|path| path.exists()));
-        let mut ports = free_ports(6);
+        let mut ports = ports::free(6);
         let connect = ports.split_off(3);
         let mut local = Local {
             fronts: BTreeMap::new(),
@@ -352,7 +347,7 @@ fn redis_restore_ends_no_other_process_and_waits_for_none_that_has_ended() {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.join("truechimer"), executable).unwrap();
     let path = std::env::var("PATH").unwrap_or_default();
-    let ports: Vec<String> = free_ports(2).iter().map(u16::to_string).collect();
+    let ports: Vec<String> = ports::free(2).iter().map(u16::to_string).collect();
     let [port, other] = ports.as_slice() else { panic!("two were asked for") };
     let own = dir.join("own");
     std::fs::create_dir(&own).unwrap();
