@@ -107,7 +107,7 @@ pub struct Restamp {
     /// [default: 1100]
     #[arg(long, value_name = "PPM", value_parser = parse::positive_rate, help_heading = OTHERS)]
     pub max_rate_ppm: Option<Rate>,
-    /// Its rate is within so many ppm of its average in the file: for one that nobody steers
+    /// The rate of that clock is within so many ppm of its average in the file: for one that nobody steers
     /// [default: nothing is taken for granted]
     #[arg(long, value_name = "PPM", value_parser = parse::positive_rate, help_heading = OTHERS)]
     pub max_wander_ppm: Option<Rate>,

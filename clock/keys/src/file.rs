@@ -37,7 +37,7 @@ impl Keys {
     /// Keys in a text, which messages call `name`.
     ///
     /// # Errors
-    /// Its mistakes: all of them, each with its line. None says anything of a key. A key of a type that is not used
+    /// Mistakes in it: all of them, each with its line. None says anything of a key. A key of a type that is not used
     /// here is no mistake beside others: it may be for other programs.
     pub fn parse(text: &str, name: &str) -> Result<Keys, ConfigError> {
         let (mut keys, mut problems) = (Keys::default(), Vec::new());

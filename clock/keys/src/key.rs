@@ -77,7 +77,7 @@ impl Key {
         usable.then(|| Key { number, algorithm, secret: Zeroizing::new(secret.to_vec()) })
     }
 
-    /// Its number, by which both ends call it; never 0.
+    /// Number by which both ends call it; never 0.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number

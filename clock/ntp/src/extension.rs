@@ -10,9 +10,9 @@ pub const SHORTEST: usize = 16;
 /// An extension field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Field<'a> {
-    /// Its type, of IANA's registry.
+    /// Type, of IANA's registry.
     pub kind: u16,
-    /// Its value, with whatever padding it has.
+    /// Value, with whatever padding it has.
     pub body: &'a [u8],
     /// Where it begins in what was read, in bytes.
     pub start: usize,

@@ -16,7 +16,7 @@ const CRYP: RefId = RefId(*b"CRYP");
 /// Settings of a server that proves who it is by Network Time Security.
 #[derive(Clone, Debug)]
 pub struct NtsSettings {
-    /// Its certificate, and those between it and an authority, in PEM.
+    /// Certificate of the server, and those between it and an authority, in PEM.
     pub chain: PathBuf,
     /// The key to it, in PEM.
     pub key: PathBuf,

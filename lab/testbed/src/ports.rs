@@ -12,7 +12,7 @@ const RANGE: std::ops::Range<u16> = 12_000..32_000;
 /// Locks of the ports that this process has given away, until it ends.
 static HELD: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// So many ports of this machine that are free, and that no other test is told while this process lives.
+/// Ports of this machine, `count` of them, that are free, and that no other test is told while this process lives.
 ///
 /// A port that is found by binding to any, and let go again, may be another test's before the program has it: then
 /// one test's program answers the other's clients.

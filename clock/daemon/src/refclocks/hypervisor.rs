@@ -81,7 +81,7 @@ fn shown(time: &VmTime, count: Count) -> Result<Option<Shown>, String> {
     }))
 }
 
-/// What the time is rounded by, at most.
+/// The most that the time is rounded by.
 const NANOSECOND: Span = Span::from_nanos(1);
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ fn others_have_no_vote_beside_those_that_are_trusted() {
     assert_eq!(world.hand().status, Status::Unknown);
 }
 
-/// Its address named again, without proof, takes no vote away.
+/// An address that is named again, without proof, takes no vote away.
 #[test]
 fn one_with_proof_is_not_taken_for_its_twin_without() {
     let twin = SourceConfig { authentication: Authentication::Nts, ..SourceConfig::new("n1") };
@@ -201,7 +201,7 @@ fn one_with_proof_is_not_taken_for_its_twin_without() {
     assert_eq!((kinds[0], kinds[3]), (Some(ReasonKind::SameServer), None), "{kinds:?}");
 }
 
-/// What is held off is for those with a vote to be accepted by, and nobody is sent to others.
+/// Texts send nobody to a source without a vote, where something is held off.
 #[test]
 fn one_without_a_vote_cannot_be_accepted() {
     let near = ["s2", "s3", "s4"].map(|host| (host, HONEST));

@@ -9,6 +9,7 @@ use truechimer_testbed::binary;
 use truechimer_testbed::chrony::{self, Chronyd};
 use truechimer_testbed::daemon::{SOON, Server, Setup};
 use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::namespace::Namespace;
 use truechimer_testbed::process::{Process, Signal};
 
 use super::traffic::{LAST_WORDS, OURS, inject, last, numbered};
@@ -20,6 +21,17 @@ fn ran(command: &mut Command) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?}: {errors}");
     String::from_utf8(output.stdout).unwrap()
+}
+
+/// Ends a capture once it has the last frame that is sent to it.
+fn end(capture: &mut tools::Capture, server: &Namespace) {
+    inject(server, &[last()]);
+    while !capture.has(LAST_WORDS) {
+        inject(server, &[last()]);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    capture.process.signal(Signal::Term);
+    capture.ended();
 }
 
 fn restamp(from: &Path, to: &Path) -> Value {
@@ -48,13 +60,7 @@ fn a_capture_in_tai_is_put_on_utc_by_chronys_packets() {
     client.expect_output("Selected source", SOON);
     std::thread::sleep(std::time::Duration::from_secs(3));
     client.signal(Signal::Term);
-    inject(&net.server, &[last()]);
-    while !theirs.has(LAST_WORDS) {
-        inject(&net.server, &[last()]);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    theirs.process.signal(Signal::Term);
-    theirs.ended();
+    end(&mut theirs, &net.server);
 
     let truth = tools::packets(&theirs.file);
     assert!(truth.len() > 10, "{}", truth.len());
@@ -102,13 +108,7 @@ fn a_capture_by_the_system_clock_is_put_on_true_time_by_a_log_of_it() {
     }
     assert!(check.wait(SOON).is_some(), "{}", check.output());
     assert!(check.output().contains("readings of the system"), "{}", check.output());
-    inject(&net.server, &[last()]);
-    while !theirs.has(LAST_WORDS) {
-        inject(&net.server, &[last()]);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    theirs.process.signal(Signal::Term);
-    theirs.ended();
+    end(&mut theirs, &net.server);
 
     let put = dir.join("put.pcapng");
     let mut command = Command::new(binary::truechimer());
