@@ -31,8 +31,8 @@ a program sent or had it, by the system clock. If the card can stamp all that it
 asked to, and its setting put back. Whether it stamps what is sent is left as it is set ('ethtool
 --get-hwtimestamp-cfg', hwstamp_ctl).
 
-offset   median of the later stamp less the earlier one; of a card, how far its clock is off as well:
-         37 s more is TAI
+offset   median of the later stamp less the earlier one; of a card, how far its clock is off as
+         well: 37 s more is TAI
 jitter   between the 1st and the 99th percentile
 rate     of the one clock against the other, ppm, with 95 % of its statistical error
 

@@ -13,8 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::ask;
+use crate::choose::sought;
 use crate::hardware::{Claims, Stamping, claims};
-use crate::link::Link;
 use crate::tap::TapError;
 
 mod socket;
@@ -98,7 +98,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool) -> Result<Measured, TapError> {
             .then(|| "run as root or with CAP_NET_RAW: 'truechimer capture --help'".to_owned()),
         why: why.to_string(),
     };
-    let link = Link::named(&plan.interface).map_err(|why| failed("looking for it", why))?;
+    let link = sought(&plan.interface)?;
     let mut measured = Measured::default();
     match claims(&plan.interface) {
         Ok(claims) => measured.claims = claims,

@@ -151,14 +151,7 @@ impl Situation {
         if interface == "any" {
             return Ok(nothing);
         }
-        let link = Link::named(interface).map_err(|error| TapError {
-            doing: format!("looking for the interface `{interface}`"),
-            why: match error.kind() {
-                std::io::ErrorKind::NotFound => "there is none of that name".to_owned(),
-                _ => error.to_string(),
-            },
-            mend: Some("`ip link` lists them".to_owned()),
-        })?;
+        let link = sought(interface)?;
         let (uses, is_physical) = standing(&link)?;
         let clock = Path::new("/sys/class/net").join(interface).join("device/ptp");
         Ok(Situation {
@@ -322,6 +315,18 @@ fn compile(
         doing: "compiling the filter".to_owned(),
         why: error.to_string(),
         mend: None,
+    })
+}
+
+/// The interface of this name, or what the user is told.
+pub(crate) fn sought(interface: &str) -> Result<Link, TapError> {
+    Link::named(interface).map_err(|error| TapError {
+        doing: format!("looking for the interface `{interface}`"),
+        why: match error.kind() {
+            std::io::ErrorKind::NotFound => "there is none of that name".to_owned(),
+            _ => error.to_string(),
+        },
+        mend: Some("`ip link` lists them".to_owned()),
     })
 }
 
