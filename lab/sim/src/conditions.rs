@@ -21,7 +21,7 @@ impl Scenario {
     #[must_use]
     pub fn broken_conditions(&self) -> Vec<String> {
         let mut broken = Vec::new();
-        let honest = self.honest();
+        let honest = self.honest_voters();
         if honest.iter().filter(|honest| **honest).count() * 2 <= honest.len() {
             broken.push("a server is wrong by more than it claims, and no majority is not".into());
         } else if !self.has_honest_word() {
@@ -55,11 +55,12 @@ impl Scenario {
     /// a say all the time: the word of a server that falls silent counts on for an hour, ever
     /// wider, and so agrees with whomever; then it counts no more, as long as others speak.
     pub(crate) fn has_honest_word(&self) -> bool {
-        let honest = self.honest();
+        let honest = self.honest_voters();
         let wrong = honest.iter().filter(|honest| !**honest).count();
         let most = self.changes.iter().filter_map(|change| change.poll);
         let most = most.chain(self.adaptive.map(|[_, high]| high)).max().unwrap_or(0);
-        let right = self.servers.iter().zip(&honest).filter(|(_, honest)| **honest);
+        let voters = self.servers.iter().zip(self.voters()).filter(|(_, votes)| *votes);
+        let right = voters.map(|(server, _)| server).zip(&honest).filter(|(_, honest)| **honest);
         let right: Vec<_> =
             right.map(|(s, _)| s.absences(s.poll.unwrap_or(self.poll).max(most).into())).collect();
         // Fewest answer at the beginning of somebody's absence.
@@ -77,9 +78,10 @@ impl Scenario {
     pub(crate) fn leaps_unannounced(&self) -> bool {
         let length = self.hours * 3600.0;
         let comes = self.leap_second().is_some_and(|leap| leap.at < length);
-        let servers = self.servers.iter().zip(self.honest());
-        let announce = servers.filter(|(s, honest)| *honest && s.announces && !s.smears).count();
-        comes && !self.leap_list && announce * 2 <= self.servers.len()
+        let voters = self.servers.iter().zip(self.voters()).filter(|(_, votes)| *votes);
+        let servers = voters.map(|(server, _)| server).zip(self.honest_voters());
+        let announce = servers.clone().filter(|(s, honest)| *honest && s.announces && !s.smears);
+        comes && !self.leap_list && announce.count() * 2 <= servers.count()
     }
 
     /// Condition 2: the rate, and how far it strays from its recent mean.

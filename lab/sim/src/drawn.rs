@@ -21,7 +21,7 @@ mod lte;
 mod nr;
 mod part;
 mod quantised;
-mod range;
+pub(crate) mod range;
 mod surroundings;
 #[cfg(test)]
 mod tests;

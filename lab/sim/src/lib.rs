@@ -1,6 +1,7 @@
 //! Oscillators, paths, servers and faults, all seeded, around the very engine that the daemon runs.
 #![forbid(unsafe_code)]
 
+pub mod attack;
 pub mod case;
 mod catalogue;
 mod conditions;

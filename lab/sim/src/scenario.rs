@@ -4,6 +4,7 @@ mod error;
 mod text;
 
 use serde::{Deserialize, Serialize};
+use truechimer_engine::AuthenticationMode;
 use truechimer_time::{Leap, Leaps};
 
 use crate::host::HostSpec;
@@ -65,6 +66,9 @@ pub struct Scenario {
     /// How many servers must agree; two if three or more have a vote, else one, unless it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_sources: Option<u32>,
+    /// Part of servers without proof beside those with it.
+    #[serde(default)]
+    pub authentication: AuthenticationMode,
     /// Unix time at the start.
     #[serde(default = "begin")]
     pub begin: i64,
@@ -207,6 +211,7 @@ impl Scenario {
             accept_step_after_s: accept_step_after_s(),
             max_step_s: max_step_s(),
             min_sources: None,
+            authentication: AuthenticationMode::default(),
             begin: BEGIN,
             leap_list: true,
             leap: None,
@@ -398,6 +403,24 @@ impl Scenario {
         self.servers.iter().map(|server| server.is_honest(length, leap)).collect()
     }
 
+    /// Which of the servers have a vote on what time it is, by the configuration.
+    #[must_use]
+    pub fn voters(&self) -> Vec<bool> {
+        let proof = self.servers.iter().any(|server| server.proof);
+        let plain = match self.authentication {
+            AuthenticationMode::Mix => !proof,
+            AuthenticationMode::Require => false,
+            AuthenticationMode::Ignore => true,
+        };
+        self.servers.iter().map(|server| plain || server.proof).collect()
+    }
+
+    /// Whether each of those that have a vote is honest.
+    pub(crate) fn honest_voters(&self) -> Vec<bool> {
+        let honest = self.honest().into_iter().zip(self.voters());
+        honest.filter(|(_, votes)| *votes).map(|(honest, _)| honest).collect()
+    }
+
     /// Whether all of them are.
     #[must_use]
     pub fn is_honest(&self) -> bool {
@@ -410,7 +433,7 @@ impl Scenario {
     /// promise is void until the daemon's next look, at most a second later.)
     #[must_use]
     pub fn must_hold(&self) -> bool {
-        let honest = self.honest();
+        let honest = self.honest_voters();
         let majority = honest.iter().filter(|honest| **honest).count() * 2 > honest.len();
         let pulses = self.pulses.iter().all(PpsSpec::is_harmless);
         let declared = self.servers.iter().all(ServerSpec::is_as_declared);

@@ -2,6 +2,7 @@
 
 mod absence;
 mod address;
+mod attack;
 
 use serde::{Deserialize, Serialize};
 use truechimer_engine::{Asymmetry, POLL_RANGE};
@@ -16,6 +17,8 @@ use truechimer_feedforward::number::{seconds, span};
 
 pub(crate) use absence::is_absent;
 pub use address::AddressSpec;
+pub(crate) use attack::Sender;
+pub use attack::{Forgery, Warned, Warning};
 
 /// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
 const WANDER_STEP: f64 = 16.0;
@@ -60,6 +63,9 @@ pub struct ServerSpec {
     pub smears: bool,
     /// Whether it announces the leap second that the scenario may have.
     pub announces: bool,
+    /// Whether it proves who it is, by NTS or a key: nobody else can answer for it.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub proof: bool,
     /// Steps of its clock, for good.
     #[serde(rename = "step", skip_serializing_if = "Vec::is_empty")]
     pub steps: Vec<Step>,
@@ -84,6 +90,15 @@ pub struct ServerSpec {
     /// Stretches in which it refuses service.
     #[serde(rename = "refuse", skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<Refuse>,
+    /// Stretches in which it announces a leap second, or none, whatever is to come.
+    #[serde(rename = "warn", skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Warning>,
+    /// Stretches in which somebody sends one of its earlier replies before each of its own.
+    #[serde(rename = "replay", skip_serializing_if = "Vec::is_empty")]
+    pub replays: Vec<Stretch>,
+    /// Stretches in which somebody answers in its name, before it does.
+    #[serde(rename = "forge", skip_serializing_if = "Vec::is_empty")]
+    pub forgeries: Vec<Forgery>,
     /// Asymmetry that the daemon is told: how much longer the fastest request takes than the
     /// fastest reply, µs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,6 +231,7 @@ impl Default for ServerSpec {
             offset_ms: 0.0,
             smears: false,
             announces: true,
+            proof: false,
             steps: Vec::new(),
             ramps: Vec::new(),
             lies: Vec::new(),
@@ -224,6 +240,9 @@ impl Default for ServerSpec {
             silences: Vec::new(),
             lapses: Vec::new(),
             refusals: Vec::new(),
+            warnings: Vec::new(),
+            replays: Vec::new(),
+            forgeries: Vec::new(),
             declared_asymmetry_us: None,
             declared_error_us: 0.0,
             own_address_until_s: None,
@@ -303,12 +322,14 @@ impl ServerSpec {
         })?;
         each("refuse", &self.refusals, |refuse| {
             interval(refuse.from_s, refuse.to_s)?;
-            let code = refuse.code.as_bytes();
-            if code.len() == 4 && code.iter().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit())
-            {
-                return Ok(());
-            }
-            Err(format!("code = {:?}: must be four capital letters, as in \"RATE\"", refuse.code))
+            check_code(&refuse.code)
+        })?;
+        each("warn", &self.warnings, |warning| interval(warning.from_s, warning.to_s))?;
+        each("replay", &self.replays, |replay| interval(replay.from_s, replay.to_s))?;
+        each("forge", &self.forgeries, |forgery| {
+            interval(forgery.from_s, forgery.to_s)?;
+            ms("by-ms", forgery.by_ms)?;
+            forgery.code.as_deref().map_or(Ok(()), check_code)
         })?;
         self.check_addresses()?;
         self.forward.check().map_err(|e| format!("forward: {e}"))?;
@@ -436,7 +457,7 @@ impl ServerSpec {
         let smeared = self.smears && leap.is_some_and(|at| at - HALF_DAY < length);
         let wandering = self.wander.is_some_and(|w| !w.honest && w.us_per_root_s > 0.0);
         let exact = edges.into_iter().filter(|t| (0.0..=length).contains(t)).all(right);
-        exact && !smeared && !wandering && !lapsed
+        exact && !smeared && !wandering && !lapsed && self.warnings.is_empty() && !self.is_forged()
     }
 }
 
@@ -450,6 +471,15 @@ impl Lapse {
 /// Whether `t` lies in the stretch.
 pub(crate) fn during(t: f64, from: f64, to: f64) -> bool {
     t >= from && t < to
+}
+
+/// Refuses what is no kiss code.
+fn check_code(code: &str) -> Result<(), String> {
+    let letters = code.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit());
+    if code.len() == 4 && letters {
+        return Ok(());
+    }
+    Err(format!("code = {code:?}: must be four capital letters, as in \"RATE\""))
 }
 
 /// Whether something is fit to be a name: it is used in tables, files and as a host.
@@ -477,6 +507,8 @@ pub(crate) struct Answered {
     pub(crate) distance: Span,
     /// Whether it is a word about time at all: no kiss, and synchronised.
     pub(crate) claims: bool,
+    /// Sender of it.
+    pub(crate) by: Sender,
 }
 
 /// A server at work.
@@ -490,6 +522,10 @@ pub(crate) struct Server {
     leap: Option<LeapSecond>,
     /// Whether its time was within its root distance in all replies so far.
     pub(crate) honest: bool,
+    /// Chances of whoever is on the path.
+    attacker: Random,
+    /// Replies that somebody may have kept to send them again.
+    kept: Vec<Answered>,
 }
 
 /// The leap second of a scenario, as servers know it.
@@ -501,17 +537,27 @@ pub(crate) struct LeapSecond {
 }
 
 impl Server {
+    /// The server of this name under this seed; `leap` is the leap second that comes. Everything
+    /// random has a stream of its own.
     pub(crate) fn new(
-        spec: ServerSpec,
-        forward: Path,
-        backward: Path,
-        random: Random,
-        walk: Random,
+        spec: &ServerSpec,
+        seed: u64,
+        name: &str,
         leap: Option<LeapSecond>,
     ) -> Server {
+        let stream = |what: &str| Random::new(seed, &format!("{name}/{what}"));
         let deviation = spec.wander.map_or(0.0, |w| w.us_per_root_s * 1e-6);
-        let wander = Walk::new(walk, deviation);
-        Server { spec, forward, backward, random, wander, leap, honest: true }
+        Server {
+            spec: spec.clone(),
+            forward: Path::new(&spec.forward, seed, &format!("{name}/forward")),
+            backward: Path::new(&spec.backward, seed, &format!("{name}/backward")),
+            random: stream("residence"),
+            wander: Walk::new(stream("wander"), deviation),
+            leap,
+            honest: true,
+            attacker: stream("attacker"),
+            kept: Vec::new(),
+        }
     }
 
     /// Its time − the truth at `t`, s.
@@ -554,6 +600,8 @@ impl Server {
         let left = t + (self.spec.residence_us + jitter) * 1e-6;
         let (receive, transmit) = (self.stamp(t, origin), self.stamp(left, origin));
         let unsynchronised = self.spec.is_unsynchronised(t);
+        let warned = self.spec.warned(t);
+        self.honest &= warned.is_none();
         let wandered = match self.spec.wander {
             Some(Wander { honest: true, .. }) => {
                 self.wander.at(t).abs().max(self.wander.at(left).abs())
@@ -564,8 +612,9 @@ impl Server {
         let now = origin + span(t);
         let announced = self.spec.announces && !self.spec.smears;
         let leap =
-            match leaps.next.filter(|_| announced) {
+            match leaps.next.filter(|_| announced && warned.is_none()) {
                 _ if unsynchronised => LeapIndicator::Unsynchronised,
+                None if warned.is_some() => warned.map_or(LeapIndicator::None, Warned::indicator),
                 Some(next) if (0..ANNOUNCED).contains(&(next.at - now.secs() - 1)) => {
                     if next.step > 0 { LeapIndicator::Insert } else { LeapIndicator::Delete }
                 }
@@ -597,7 +646,8 @@ impl Server {
         let distance = self.spec.root_distance(dispersion);
         let right = |stamp: Instant, t: f64| (stamp - (origin + span(t))).abs() <= distance;
         self.honest &= !claims || right(received_stamp, t) && right(sent_stamp, left);
-        Some(Answered { left, packet, received_stamp, sent_stamp, distance, claims })
+        let by = Sender::Server;
+        Some(Answered { left, packet, received_stamp, sent_stamp, distance, claims, by })
     }
 }
 

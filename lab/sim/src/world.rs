@@ -12,16 +12,14 @@ mod queue;
 mod reader;
 
 use truechimer_engine::{
-    AuthenticationMode, Config, DEFAULT_STEP_ABOVE, Saved, SourceConfig, SourceStatus,
+    Authentication, Config, DEFAULT_STEP_ABOVE, Saved, SourceConfig, SourceStatus,
 };
 use truechimer_estimators::{Kind, NTP_PLL};
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{Instant, Period, Rate, Span};
 
 use crate::host::{Departure, Host};
-use crate::path::Path;
 use crate::pps::{Pulse, PulseEdge};
-use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Answered, Server};
 use crate::stamps::{Declared, Reference, Stamped};
@@ -187,25 +185,18 @@ struct World<'s> {
 impl<'s> World<'s> {
     fn new(scenario: &'s Scenario, options: &'s Options) -> World<'s> {
         let seed = options.seed;
-        let machine = |name: &str, spec: &crate::server::ServerSpec| {
-            Server::new(
-                spec.clone(),
-                Path::new(&spec.forward, seed, &format!("{name}/forward")),
-                Path::new(&spec.backward, seed, &format!("{name}/backward")),
-                Random::new(seed, &format!("{name}/residence")),
-                Random::new(seed, &format!("{name}/wander")),
-                scenario.leap_second(),
-            )
-        };
         let machines = |(i, spec): (usize, &crate::server::ServerSpec)| -> Vec<Server> {
             let named =
                 |k: usize| if k == 0 { format!("server {i}") } else { format!("server {i}.{k}") };
-            spec.machines().enumerate().map(|(k, spec)| machine(&named(k), spec)).collect()
+            let leap = scenario.leap_second();
+            let machine = |(k, spec)| Server::new(spec, seed, &named(k), leap);
+            spec.machines().enumerate().map(machine).collect()
         };
         let source = |spec: &crate::server::ServerSpec| SourceConfig {
             poll: spec.poll.unwrap_or(scenario.poll),
             burst: scenario.burst,
             asymmetry: spec.declared(),
+            authentication: if spec.proof { Authentication::Nts } else { Authentication::None },
             ..SourceConfig::new(spec.name.clone())
         };
         let pulse = |(i, spec): (usize, &crate::pps::PpsSpec)| {
@@ -240,7 +231,7 @@ impl<'s> World<'s> {
                 ),
                 max_step: Some(truechimer_feedforward::number::span(scenario.max_step_s)),
                 min_sources: scenario.min_sources,
-                authentication: AuthenticationMode::default(),
+                authentication: scenario.authentication,
                 likely_doubt: truechimer_feedforward::number::rate(
                     truechimer_feedforward::LIKELY_DOUBT,
                 ),
@@ -395,6 +386,11 @@ impl<'s> World<'s> {
         let Some(server) = machines.and_then(|m| m.get_mut(request.machine)) else { return };
         let Truth { origin, leaps } = self.truth;
         let Some(answered) = server.answer(t, &request.packet, origin, &leaps) else { return };
+        for interposed in server.interposed(t, &answered, origin, &leaps) {
+            // Whoever is near the host, or quick.
+            let at = interposed.left;
+            self.queue.push(at, Happening::Reply(Datagram::new(&request, &interposed, t, at)));
+        }
         for at in server.backward.pass(answered.left).arrivals() {
             self.queue.push(at, Happening::Reply(Datagram::new(&request, &answered, t, at)));
         }

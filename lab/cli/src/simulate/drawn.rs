@@ -1,6 +1,7 @@
 //! `truechimer-lab simulate drawn`: the clock on paths that are drawn and not written down.
 
 mod summary;
+pub(super) use summary::{ranges as table_of_ranges, short, slashes};
 
 use std::io::Write;
 use std::path::PathBuf;

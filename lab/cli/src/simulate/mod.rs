@@ -2,6 +2,7 @@
 
 mod ablation;
 mod accuracy;
+mod attacks;
 mod case;
 mod csv;
 mod drawn;
@@ -117,7 +118,8 @@ pub struct Simulate {
 }
 
 /// Names that stand in place of a scenario and mean a series of them.
-const STUDIES: [&str; 10] = [
+const STUDIES: [&str; 11] = [
+    "attacks",
     "case",
     "accuracy",
     "outage-end",
@@ -133,6 +135,8 @@ const STUDIES: [&str; 10] = [
 /// A study with options of its own.
 #[derive(Subcommand, Debug)]
 pub enum Study {
+    /// Attacks on the path and by bought servers, drawn from ranges
+    Attacks(attacks::Options),
     /// Paths drawn from ranges, a day each
     Drawn(drawn::Options),
     /// Figures of every scenario, to be kept, or beside those that were kept
@@ -155,6 +159,7 @@ const MOST_TEXT: u64 = 100_000_000;
 /// Runs the command.
 pub fn run(args: &Simulate, out: &mut dyn Write) -> Ended {
     match &args.study {
+        Some(Study::Attacks(options)) => return attacks::run(options, out),
         Some(Study::Drawn(options)) => return drawn::run(options, out),
         Some(Study::Figures(options)) => return figures::run(options, out),
         Some(Study::Likely(options)) => return likely::run(options, out),

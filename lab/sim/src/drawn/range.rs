@@ -67,19 +67,19 @@ pub struct Drew {
 /// The draws of one path-day: each by a stream of its own, named after part and parameter, so that
 /// a parameter more or less changes no other.
 #[derive(Debug)]
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     seed: u64,
     /// All parameters drawn so far.
-    pub(super) drew: Vec<Drew>,
+    pub(crate) drew: Vec<Drew>,
 }
 
 impl Drawing {
-    pub(super) fn new(seed: u64) -> Drawing {
+    pub(crate) fn new(seed: u64) -> Drawing {
         Drawing { seed, drew: Vec::new() }
     }
 
     /// The value of a parameter of this part: the same whenever it is asked for.
-    pub(super) fn draw(&mut self, part: &str, range: &Range) -> f64 {
+    pub(crate) fn draw(&mut self, part: &str, range: &Range) -> f64 {
         let known = self.drew.iter().find(|drew| drew.part == part && drew.range == *range);
         if let Some(drew) = known {
             return drew.value;
@@ -90,17 +90,17 @@ impl Drawing {
     }
 
     /// Draws a yes or no: 1 is yes.
-    pub(super) fn is(&mut self, part: &str, range: &Range) -> bool {
+    pub(crate) fn is(&mut self, part: &str, range: &Range) -> bool {
         self.draw(part, range) > 0.5
     }
 
     /// A stream of random numbers of its own for this part.
-    pub(super) fn stream(&self, part: &str) -> Random {
+    pub(crate) fn stream(&self, part: &str) -> Random {
         Random::new(self.seed, &format!("drawn/{part}"))
     }
 
     /// A moment within a period, s: where a network's own grid lies.
-    pub(super) fn phase(&self, part: &str, period: f64) -> f64 {
+    pub(crate) fn phase(&self, part: &str, period: f64) -> f64 {
         period * self.stream(&format!("{part}/phase")).uniform()
     }
 }

@@ -127,6 +127,9 @@ pub enum When {
         from_s: f64,
         /// End, s.
         to_s: f64,
+        /// When it is gone at once, s; never if it is not said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until_s: Option<f64>,
     },
 }
 
@@ -297,7 +300,8 @@ impl When {
                 low + (1.0 - low) * 0.5 * (1.0 + libm::cos(turn))
             }
             When::Between { from_s, to_s } => on(t >= from_s && t < to_s),
-            When::Ramp { from_s, to_s } => ((t - from_s) / (to_s - from_s)).clamp(0.0, 1.0),
+            When::Ramp { until_s, .. } if until_s.is_some_and(|until| t >= until) => 0.0,
+            When::Ramp { from_s, to_s, .. } => ((t - from_s) / (to_s - from_s)).clamp(0.0, 1.0),
         }
     }
 
@@ -314,7 +318,11 @@ impl When {
                 within("low", low, 0.0, 1.0)?;
                 within("period-s", period_s, 1.0, TIME)
             }
-            When::Between { from_s, to_s } | When::Ramp { from_s, to_s } => interval(from_s, to_s),
+            When::Between { from_s, to_s } => interval(from_s, to_s),
+            When::Ramp { from_s, to_s, until_s } => {
+                interval(from_s, to_s)?;
+                within("until-s", until_s.unwrap_or(to_s), to_s, TIME)
+            }
         }
     }
 }

@@ -84,7 +84,7 @@ fn load_by_the_time_of_day() {
 #[test]
 fn load_that_comes_and_goes() {
     let between = When::Between { from_s: 10.0, to_s: 20.0 };
-    let ramp = When::Ramp { from_s: 10.0, to_s: 20.0 };
+    let ramp = When::Ramp { from_s: 10.0, to_s: 20.0, until_s: None };
     for (t, expected, ramped) in
         [(9.0, 0.0, 0.0), (10.0, 1.0, 0.0), (15.0, 1.0, 0.5), (20.0, 0.0, 1.0), (99.0, 0.0, 1.0)]
     {

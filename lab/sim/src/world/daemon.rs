@@ -17,7 +17,7 @@ use crate::host::{Arrival, Departure, as_heard};
 use crate::pps::PulseEdge;
 use crate::random::Random;
 use crate::scenario::Restart;
-use crate::server::Answered;
+use crate::server::{Answered, Sender};
 use truechimer_feedforward::number::seconds;
 use truechimer_trace::Exchanged;
 
@@ -64,6 +64,8 @@ struct Link {
     inbox: VecDeque<(Datagram, Arrival)>,
     /// How many replies have come.
     heard: u32,
+    /// Whether one of them answered the request.
+    answered: bool,
 }
 
 /// A reply on its way, with all that is known of its request.
@@ -441,7 +443,7 @@ impl World<'_> {
         self.requests += 1;
         let departure = self.host.send(number, t);
         self.first_request.get_or_insert(departure.wire);
-        let link = Link { request: number, departure, inbox: VecDeque::new(), heard: 0 };
+        let link = Link { request: number, departure, inbox: VecDeque::new(), heard: 0, answered: false };
         let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
         if let Some(place) = links.and_then(|links| links.get_mut(source.0 as usize)) {
             *place = Some(link);
@@ -459,26 +461,29 @@ impl World<'_> {
     /// Tells the engine of a reply, and keeps what came of it.
     fn hear(&mut self, t: f64, datagram: Datagram, arrival: Arrival) {
         let source = datagram.source;
-        let daemon = self.daemon.as_ref();
-        let Some(link) = daemon.and_then(|d| d.links.get(source)?.as_ref()) else { return };
+        let daemon = self.daemon.as_mut();
+        let Some(link) = daemon.and_then(|d| d.links.get_mut(source)?.as_mut()) else { return };
         // It may have been replaced by what the engine did about another reply.
         if link.request != datagram.number {
             return;
         }
         let departure = link.departure;
-        let first = link.inbox.len() + 1 == link.heard as usize;
+        let proof = self.scenario.servers.get(source).is_some_and(|server| server.proof);
+        let by = datagram.answered.by;
+        let answers = by == Sender::Server || by == Sender::Forger && !proof;
+        let first = answers && !link.answered;
+        link.answered |= answers;
         let before = self.reader.page().map(|(hand, _)| hand).filter(|h| h.status.bound_holds());
         let received = as_heard(&arrival, &departure);
-        self.handle(
-            t,
-            Event::Reply {
-                source: SourceId(source as u32),
-                from: address(source, datagram.machine),
-                sent: departure.stamp,
-                received,
-                packet: datagram.answered.packet.to_vec(),
-            },
-        );
+        let id = SourceId(source as u32);
+        let from = address(source, datagram.machine);
+        let event = if proof && matches!(by, Sender::Forger | Sender::Guesser) {
+            Event::Unauthentic { source: id, error: "a reply that is not protected".to_owned() }
+        } else {
+            let packet = datagram.answered.packet.to_vec();
+            Event::Reply { source: id, from, sent: departure.stamp, received, packet }
+        };
+        self.handle(t, event);
         let kiss = Packet::decode(&datagram.answered.packet).is_some_and(|(p, _)| p.stratum == 0);
         if first && (datagram.answered.claims || !kiss) {
             let heard = Heard { received, stamped: arrival.stamped };

@@ -13,7 +13,6 @@ use truechimer_time::{Count, CountSpan, Instant, Rate, Span};
 
 use crate::direct::first_interval;
 use crate::host::{Host, as_heard};
-use crate::path::Path;
 use crate::random::Random;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::Server;
@@ -60,16 +59,7 @@ impl Exchanges {
         if !scenario.pulses.is_empty() || !scenario.host.suspends.is_empty() {
             return Err(ScenarioError::new("pps, host.suspend: need a daemon"));
         }
-        let path = |spec, way| Path::new(spec, seed, &format!("server 0/{way}"));
-        let random = |what| Random::new(seed, &format!("server 0/{what}"));
-        let server = Server::new(
-            spec.clone(),
-            path(&spec.forward, "forward"),
-            path(&spec.backward, "backward"),
-            random("residence"),
-            random("wander"),
-            scenario.leap_second(),
-        );
+        let server = Server::new(spec, seed, "server 0", scenario.leap_second());
         let address = std::net::SocketAddr::from(([192, 0, 2, 1], truechimer_engine::NTP_PORT));
         let mut schedule = Random::new(seed, "schedule");
         Ok(Exchanges {

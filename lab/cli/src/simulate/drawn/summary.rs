@@ -319,7 +319,7 @@ fn worst(plan: &Plan, lines: &[Line], clock: usize) -> Grid {
 }
 
 /// Median, 90 % and worst in one cell.
-fn slashes(values: &[f64]) -> String {
+pub fn slashes(values: &[f64]) -> String {
     three(values).map(screen::number).join(" / ")
 }
 
@@ -348,7 +348,8 @@ pub fn page(outcome: &Outcome) -> String {
     page
 }
 
-fn ranges(page: &mut String, title: &str, about: &str, ranges: &[Range]) {
+/// A table of ranges that something is drawn from.
+pub fn ranges(page: &mut String, title: &str, about: &str, ranges: &[Range]) {
     let _ =
         writeln!(page, "### {title}\n\n{about}\n\n| | | drawn from | reason |\n|---|---|---|---|");
     for Range { name, unit, values, reason } in ranges {

@@ -127,7 +127,7 @@ fn early() -> Vec<Scenario> {
 /// Scenarios that look like something else: queues that grow steadily look like a rate.
 fn hard() -> Vec<Scenario> {
     let grows = || {
-        let when = When::Ramp { from_s: 0.0, to_s: 300.0 };
+        let when = When::Ramp { from_s: 0.0, to_s: 300.0, until_s: None };
         with(lan_path(), Law::Constant { ms: 5.0 }, when)
     };
     // A step of 5/6 ms every five seconds.

@@ -1,14 +1,14 @@
 //! docs/reference/scenarios.md against the code: its examples are read, it has every key, and its ranges and
 //! defaults are those of the code.
 
-use truechimer_engine::StepPolicy;
+use truechimer_engine::{AuthenticationMode, StepPolicy};
 use truechimer_sim::host::{HostSpec, Jump, Load, RequestDelay, StampLaw, StampSpec, Suspend};
 use truechimer_sim::oscillator::{self, OscillatorSpec, Sine};
 use truechimer_sim::path::{Law, Outage, PathSpec, Queue, Shift, When};
 use truechimer_sim::pps::PpsSpec;
 use truechimer_sim::scenario::{Change, LeapSpec, ResolveSpec, Restart};
 use truechimer_sim::server::{
-    self, Lapse, Lie, Refuse, ServerRestart, ServerSpec, Stretch, Wander,
+    self, Forgery, Lapse, Lie, Refuse, ServerRestart, ServerSpec, Stretch, Wander, Warned, Warning,
 };
 use truechimer_sim::system_clock::{Set, SystemClockSpec};
 use truechimer_sim::{AddressSpec, Scenario, ScenarioError, parse_delays};
@@ -38,7 +38,7 @@ fn everything() -> Scenario {
             Law::Lomax { shape: 1.0, scale_ms: 1.0, cap_ms: Some(1.0) },
             When::Between { from_s, to_s },
         ),
-        queue(Law::Recorded { file: "x".into(), delays: None }, When::Ramp { from_s, to_s }),
+        queue(Law::Recorded { file: "x".into(), delays: None }, When::Ramp { from_s, to_s, until_s: Some(30.0) }),
     ];
     let forward = PathSpec {
         floor_ms: 5.0,
@@ -63,6 +63,7 @@ fn everything() -> Scenario {
         offset_ms: 1.5,
         smears: true,
         announces: false,
+        proof: true,
         steps: vec![server::Step { at_s, by_ms: 1.0 }],
         ramps: vec![server::Ramp { from_s, to_s, ppm: 1.0 }],
         lies: vec![Lie { from_s, to_s, by_ms: 1.0 }],
@@ -73,6 +74,15 @@ fn everything() -> Scenario {
         declared_asymmetry_us: Some(1.0),
         declared_error_us: 1.0,
         refusals: vec![Refuse { from_s, to_s, code: "RATE".into() }],
+        warnings: vec![Warning { from_s, to_s, leap: Warned::Insert }],
+        replays: vec![Stretch { from_s, to_s }],
+        forgeries: vec![Forgery {
+            from_s,
+            to_s,
+            by_ms: 1.0,
+            code: Some("RATE".into()),
+            on_path: false,
+        }],
         own_address_until_s: Some(1.0),
         addresses: vec![AddressSpec { from_s, to_s: Some(to_s), machine: Box::default() }],
         forward: forward.clone(),
@@ -90,6 +100,7 @@ fn everything() -> Scenario {
         accept_step_after_s: 600.0,
         max_step_s: 86400.0,
         min_sources: Some(3),
+        authentication: AuthenticationMode::Require,
         begin: 1_800_000_001,
         leap_list: false,
         leap: Some(LeapSpec { midnight: 1_814_400_000, inserted: false }),
