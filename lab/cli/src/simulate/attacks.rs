@@ -14,7 +14,6 @@ use truechimer_sim::{Options as Run, simulate};
 use super::drawn::short;
 use super::jobs::{self, Progress};
 use super::{rows_of, screen};
-use truechimer_command::output::ready;
 use truechimer_command::show::json;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
@@ -80,9 +79,7 @@ pub fn run(args: &Options, out: &mut dyn Write) -> Ended {
     let rows = if args.rows.is_empty() {
         rows(args, out)?
     } else {
-        let files = args.rows.iter().map(|path| {
-            ready(path).or(Ok(())).and_then(|()| rows_of(path, read))
-        });
+        let files = args.rows.iter().map(|path| rows_of(path, read));
         files.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
     };
     let outcome = summary::outcome(&rows);

@@ -4,11 +4,10 @@
 //! Modelled: the test of delays (`maxdelaydevratio` 10), the register of up to 64 samples with a
 //! weighted regression and a test of runs ([`statistics`]), selection by overlapping intervals with
 //! `authselectmode mix` (proven sources are trusted and required where there are plain ones too),
-//! `maxdistance` 3 s, scores with `reselectdist` 0.1 ms, `combinelimit` 3, the reference's root
+//! `maxdistance` 3 s, `maxjitter` 1 s, scores with `reselectdist` 0.1 ms, `combinelimit` 3, the reference's root
 //! distance. Not modelled: its own poll intervals, bursts and sockets (it is given packets that
 //! another client exchanged), asymmetric jitter (`asymmetry`), slewing (the reference is followed at once; a
-//! real one takes some time longer), `makestep` and `maxchange`, leap seconds, the penalty of 32
-//! updates for distant sources.
+//! real one takes some time longer), `makestep` and `maxchange`, leap seconds.
 
 mod selection;
 mod statistics;
@@ -25,6 +24,10 @@ const MAX_DISTANCE: f64 = 3.0;
 const RESELECT_DISTANCE: f64 = 100e-6;
 /// Another source takes the selected one's place from this score on.
 const SCORE_LIMIT: f64 = 10.0;
+/// The greatest deviation of a source that may be selected, s (`maxjitter`).
+const MAX_JITTER: f64 = 1.0;
+/// Number of updates in which a source that disagreed, or was far away, has no part.
+const DISTANT: u32 = 32;
 /// Sources further away than so many times the selected one have no part (`combinelimit`).
 const COMBINE_LIMIT: f64 = 3.0;
 
@@ -61,6 +64,8 @@ struct Source {
     register: Register,
     trusted: bool,
     score: f64,
+    /// For so many updates it has no part, though it may be selected.
+    distant: u32,
     /// Whether there is a sample since the last update of the reference.
     updated: bool,
 }
@@ -86,6 +91,7 @@ impl ChronyModel {
             register: Register::default(),
             trusted: mixed && *proven,
             score: 1.0,
+            distant: 0,
             updated: false,
         };
         ChronyModel {
@@ -125,12 +131,17 @@ impl ChronyModel {
         let (mut offset, mut frequency, mut skew) = (0.0, 0.0, 0.0);
         let (mut offset_weights, mut rate_weights) = (0.0, 0.0);
         for index in survivors {
-            let Some(source) = self.sources.get(*index) else { continue };
+            let Some(source) = self.sources.get_mut(*index) else { continue };
             let Some(own) = source.register.tracking() else { continue };
             let far = own.distance > COMBINE_LIMIT * (RESELECT_DISTANCE + best.distance);
             let rates = best.skew + own.skew + MAX_CLOCK_ERROR;
             let apart = (own.frequency - best.frequency).abs() > COMBINE_LIMIT * rates;
             if *index != selected && (far || apart) {
+                source.distant = DISTANT;
+            } else {
+                source.distant = source.distant.saturating_sub(1);
+            }
+            if source.distant > 0 {
                 continue;
             }
             let weight = 1.0 / (own.distance * own.distance);

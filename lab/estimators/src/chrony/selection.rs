@@ -1,7 +1,7 @@
 //! Selection among sources by the overlap of their intervals.
 
 use super::{
-    ChronyModel, MAX_DISTANCE, REACH, RESELECT_DISTANCE, SCORE_LIMIT, statistics::Interval,
+    ChronyModel, DISTANT, MAX_DISTANCE, MAX_JITTER, REACH, RESELECT_DISTANCE, SCORE_LIMIT, statistics::Interval,
 };
 
 /// A source that may be selected.
@@ -28,9 +28,17 @@ impl ChronyModel {
         let able = |(index, source): (usize, &super::Source)| {
             let register = &source.register;
             let fresh = register.newest().is_some_and(|newest| at - newest <= REACH * self.poll);
-            let interval = register.interval(at).filter(|i| fresh && i.distance <= MAX_DISTANCE)?;
+            let interval = register.interval(at).filter(|i| {
+                fresh && i.distance <= MAX_DISTANCE && register.deviation() <= MAX_JITTER
+            })?;
             Some(Able { index, interval, trusted: source.trusted })
         };
+        // Until the first is selected, those that have answered are waited for.
+        let first = self.sources.iter().filter_map(|s| s.register.oldest()).fold(at, f64::min);
+        let waits = self.sources.iter().any(|source| source.register.is_gathering());
+        if self.reference.is_none() && waits && at - first < REACH * self.poll {
+            return;
+        }
         let able: Vec<Able> = self.sources.iter().enumerate().filter_map(able).collect();
         let survivors = survivors(&able);
         let required = self.sources.iter().any(|source| source.trusted);
@@ -38,7 +46,7 @@ impl ChronyModel {
             self.selected = None;
             return;
         }
-        let selected = self.best(&survivors, updated);
+        let Some(selected) = self.best(&survivors, updated) else { return };
         let has_news = self.sources.get(selected).is_some_and(|source| source.updated);
         if has_news {
             let indices: Vec<usize> = survivors.iter().map(|able| able.index).collect();
@@ -47,13 +55,14 @@ impl ChronyModel {
     }
 
     /// Which of the survivors is selected: the one that was, unless another has been much nearer
-    /// for a while.
-    fn best(&mut self, survivors: &[Able], updated: usize) -> usize {
+    /// for a while. None if the next one has said nothing new.
+    fn best(&mut self, survivors: &[Able], updated: usize) -> Option<usize> {
         let current = survivors.iter().find(|able| Some(able.index) == self.selected).copied();
         let mut best = (0.0, 0);
         for (index, source) in self.sources.iter_mut().enumerate() {
             let Some(able) = survivors.iter().find(|able| able.index == index) else {
                 source.score = 1.0;
+                source.distant = DISTANT;
                 continue;
             };
             let distance = able.interval.distance + RESELECT_DISTANCE;
@@ -72,11 +81,17 @@ impl ChronyModel {
         if let Some(current) = current
             && (best.1 == current.index || best.0 <= SCORE_LIMIT)
         {
-            return current.index;
+            return Some(current.index);
         }
-        self.sources.iter_mut().for_each(|source| source.score = 1.0);
+        if !self.sources.get(best.1).is_some_and(|source| source.updated) {
+            self.selected = None;
+            return None;
+        }
+        for source in &mut self.sources {
+            (source.score, source.distant) = (1.0, 0);
+        }
         self.selected = Some(best.1);
-        best.1
+        self.selected
     }
 }
 
@@ -90,23 +105,16 @@ fn survivors(able: &[Able]) -> Vec<Able> {
     edges.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let (mut depth, mut trusted) = (0usize, 0usize);
     let (mut best, mut low, mut high) = ((0, 0), 0.0, 0.0);
-    let (mut trust_low, mut trust_high) = (0.0, 0.0);
     for (at, ends, trust) in edges {
         if !ends {
             depth += 1;
             trusted += usize::from(trust);
-            if trusted > best.0 {
-                trust_low = at;
-            }
             if (trusted, depth) > best {
                 (best, low) = ((trusted, depth), at);
             }
         } else {
             if (trusted, depth) == best {
                 high = at;
-            }
-            if trusted == best.0 && trust {
-                trust_high = at;
             }
             depth -= 1;
             trusted -= usize::from(trust);
@@ -119,8 +127,8 @@ fn survivors(able: &[Able]) -> Vec<Able> {
         return Vec::new();
     }
     let fits = |one: &&Able| {
-        let inside = best.0 == 0 || one.trusted || one.is_within(trust_low, trust_high);
-        (one.reaches(low, high) || one.is_within(low, high)) && inside
+        let vouched = best.0 == 0 || one.trusted;
+        vouched && one.reaches(low, high) || one.is_within(low, high)
     };
     able.iter().filter(fits).copied().collect()
 }

@@ -157,6 +157,20 @@ impl Register {
         self.best = best.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(0, |(index, _)| index);
     }
 
+    /// Deviation of the samples from the line, s.
+    pub(super) fn deviation(&self) -> f64 {
+        self.line.map_or(f64::INFINITY, |line| line.deviation)
+    }
+
+    pub(super) fn oldest(&self) -> Option<f64> {
+        self.samples.front().map(|sample| sample.at)
+    }
+
+    /// Whether it has samples, and too few for a line.
+    pub(super) fn is_gathering(&self) -> bool {
+        !self.samples.is_empty() && self.line.is_none()
+    }
+
     pub(super) fn newest(&self) -> Option<f64> {
         self.samples.back().map(|sample| sample.at)
     }

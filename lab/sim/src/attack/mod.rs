@@ -156,9 +156,7 @@ impl Kind {
 
     fn surroundings(self) -> Surroundings {
         match self {
-            Kind::Leap | Kind::BoughtMinority | Kind::BoughtMajority | Kind::Combined => {
-                Surroundings::Several
-            }
+            Kind::BoughtMinority | Kind::BoughtMajority => Surroundings::Several,
             Kind::BoughtHalf => Surroundings::Even,
             Kind::Start | Kind::PlainTurn => Surroundings::Mixed,
             Kind::Unproven => Surroundings::Plain,

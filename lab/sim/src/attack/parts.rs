@@ -232,7 +232,7 @@ impl Part {
                 }
             }
             Part::Leap => leap(d, s, voters, (from_s, to_s)),
-            Part::BoughtMinority => lie(d, part, s, (from_s, to_s), |n, _| n < (voters - 1) / 2),
+            Part::BoughtMinority => lie(d, part, s, (from_s, to_s), |n, _| n < minority(voters)),
             Part::BoughtHalf => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2),
             Part::BoughtMajority => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2 + 1),
             Part::PlainTurn => lie(d, part, s, (from_s, to_s), |_, server| !server.proof),
@@ -250,6 +250,11 @@ impl Part {
             }
         }
     }
+}
+
+/// The most of so many servers with proof that leave an honest majority.
+fn minority(voters: usize) -> usize {
+    voters.saturating_sub(1) / 2
 }
 
 /// Holds packets back on the way there, back, or both.
@@ -322,7 +327,7 @@ fn leap(d: &mut Drawing, s: &mut Scenario, voters: usize, (from_s, to_s): (f64, 
         (false, false) => Warned::Delete,
     };
     for (n, server) in s.servers.iter_mut().enumerate() {
-        if !server.proof || n < (voters - 1) / 2 {
+        if !server.proof || n < minority(voters) {
             server.warnings.push(Warning { from_s, to_s, leap });
         }
     }
