@@ -16,7 +16,7 @@ JAVA = "$${CARGO_TARGET_DIR:-target}/java"
 # What else programs need: the library that 'truechimer group exec' preloads.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload
 
-.PHONY: help run build install uninstall package static c java python lab check test accuracy drawn compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build install uninstall package static c java python lab check test accuracy drawn attacks compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -66,6 +66,11 @@ accuracy: have-cargo ## docs/results/accuracy.md anew: every scenario, every est
 
 drawn: have-cargo ## docs/results/drawn.md anew: path-days drawn from ranges, every estimator
 	@$(CARGO) run --release --bin truechimer-lab -- simulate drawn --days 2040 --markdown $(ARGS) > $@.md.new \
+		|| [ $$? -eq 1 ]
+	@mv $@.md.new docs/results/$@.md
+
+attacks: have-cargo ## docs/results/attacks.md anew: attacks drawn from ranges, half an hour of a processor
+	@$(CARGO) run --release --bin truechimer-lab -- simulate attacks --attacks 12750 --markdown $(ARGS) > $@.md.new \
 		|| [ $$? -eq 1 ]
 	@mv $@.md.new docs/results/$@.md
 

@@ -64,7 +64,6 @@ pub struct ServerSpec {
     /// Whether it announces the leap second that the scenario may have.
     pub announces: bool,
     /// Whether it proves who it is, by NTS or a key: nobody else can answer for it.
-    #[serde(skip_serializing_if = "core::ops::Not::not")]
     pub proof: bool,
     /// Steps of its clock, for good.
     #[serde(rename = "step", skip_serializing_if = "Vec::is_empty")]

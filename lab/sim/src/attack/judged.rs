@@ -54,10 +54,17 @@ pub struct Judged {
 /// # Errors
 /// Never, as long as the drawn scenarios make sense.
 pub fn judge(attack: &Attack) -> Result<Judged, ScenarioError> {
-    let (scenario, _) = attack.scenario();
+    judge_scenario(attack, &attack.scenario().0)
+}
+
+/// Runs an attack with something changed in its scenario.
+///
+/// # Errors
+/// What makes no sense in it.
+pub fn judge_scenario(attack: &Attack, scenario: &Scenario) -> Result<Judged, ScenarioError> {
     let options = Options { seed: attack.packet_seed(), ..Options::default() };
-    let run = simulate(&scenario, &options)?;
-    Ok(judged(attack, &scenario, &run))
+    let run = simulate(scenario, &options)?;
+    Ok(judged(attack, scenario, &run))
 }
 
 fn judged(attack: &Attack, scenario: &Scenario, run: &Run) -> Judged {

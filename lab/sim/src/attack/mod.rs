@@ -17,7 +17,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 
 pub use beside::{Beside, beside};
-pub use judged::{Judged, judge};
+pub use judged::{Judged, judge, judge_scenario};
 use parts::{Part, Surroundings};
 
 /// A kind of attack.

@@ -5,6 +5,7 @@
 mod absences;
 mod addresses;
 mod adversity;
+mod attacks;
 mod bounded;
 mod catalogue;
 mod creep;

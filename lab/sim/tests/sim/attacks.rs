@@ -1,0 +1,79 @@
+//! Attacks: no attack that leaves an honest majority of the servers that vote moves the clock out
+//! of its bound, and the others show that the test can tell. Few of them, under a fixed seed:
+//! `simulate attacks` has as many as one likes.
+
+use truechimer_engine::AuthenticationMode;
+use truechimer_sim::attack::{Attack, Judged, Kind, judge, judge_scenario};
+
+/// The first so many attacks of a kind, of a seed that is not that of the page.
+fn some(kind: Kind, attacks: u64) -> Vec<Attack> {
+    Attack::numbers(attacks, Some(kind)).into_iter().map(|n| Attack::new(20_261, n)).collect()
+}
+
+fn judged(kind: Kind, attacks: u64) -> Vec<Judged> {
+    some(kind, attacks).iter().map(|attack| judge(attack).unwrap()).collect()
+}
+
+#[test]
+fn an_honest_majority_keeps_the_clock_within_its_bound() {
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.leaves_majority()) {
+        let all = judged(kind, 5);
+        let stands = all.iter().filter(|row| row.must_hold).count();
+        // Combined, servers may be cut off for a while, and then nothing is promised.
+        assert!(kind == Kind::Combined || stands == all.len(), "{}", kind.name());
+        for row in &all {
+            assert_eq!(row.outside_s, 0, "{row:?}");
+            assert!(row.promised_s > 3000, "a time, and a bound: {row:?}");
+        }
+    }
+}
+
+/// A delay in one direction moves the clock by half of it at most, and the bound has room for it.
+#[test]
+fn a_delay_that_is_hidden_is_in_the_bound() {
+    let mut hidden = 0;
+    for row in judged(Kind::DelaySlow, 12) {
+        let (error, bound) = (row.largest_us.unwrap(), row.widest_us.unwrap());
+        assert!(error <= bound, "{row:?}");
+        hidden += usize::from(error > 0.5 * bound);
+    }
+    assert!(hidden > 0, "no attack was any good");
+}
+
+/// Without an honest majority the truth is outside: the same judge sees it.
+#[test]
+fn without_a_majority_the_bound_is_broken() {
+    for kind in [Kind::BoughtHalf, Kind::BoughtMajority, Kind::Unproven] {
+        let all = judged(kind, 8);
+        let outside: Vec<&Judged> = all.iter().filter(|row| row.outside_s > 0).collect();
+        assert!(!outside.is_empty(), "{}: {all:?}", kind.name());
+        // A lie within what the server claims is none.
+        assert!(outside.iter().all(|row| !row.must_hold), "{}: {outside:?}", kind.name());
+    }
+}
+
+/// Plain servers that turn are held by the fence, and by nothing else.
+#[test]
+fn without_the_fence_plain_servers_move_the_clock() {
+    let mut outside = [0, 0];
+    for attack in some(Kind::PlainTurn, 12) {
+        for (n, mode) in [AuthenticationMode::Mix, AuthenticationMode::Ignore].iter().enumerate() {
+            let (mut scenario, _) = attack.scenario();
+            scenario.authentication = *mode;
+            let row = judge_scenario(&attack, &scenario).unwrap();
+            outside[n] += usize::from(row.outside_s > 0);
+        }
+    }
+    assert!(outside[0] == 0 && outside[1] > 0, "{outside:?}");
+}
+
+/// An attack is a scenario: the file says all of it.
+#[test]
+fn an_attack_can_be_written_down() {
+    for kind in Kind::ALL {
+        let (scenario, _) = some(kind, 1)[0].scenario();
+        scenario.check().unwrap();
+        let again = truechimer_sim::Scenario::from_toml(&scenario.to_toml()).unwrap();
+        assert_eq!(again, scenario, "{}", kind.name());
+    }
+}
