@@ -255,6 +255,33 @@ fn a_drawn_day_is_the_same_by_itself_and_can_be_replayed() {
 }
 
 #[test]
+fn an_attack_is_the_same_by_itself_and_can_be_written_down() {
+    let two = ["simulate", "attacks", "--kind", "forged", "--attacks", "2", "--json"];
+    let two = rows(&two);
+    assert_eq!(
+        (two.len(), &two[0]["kind"], &two[1]["outside_s"]),
+        (2, &"forged".into(), &0.into())
+    );
+    let number = two[1]["attack"].to_string();
+    let one = ["simulate", "attacks", "--attack", &number];
+    assert_eq!(rows(&[&one[..], &["--json"]].concat()), two[1..]);
+    let shown = lab(&one);
+    assert!(shown.code == 0 && shown.out.contains("model of chrony"), "{shown:?}");
+    let dir = Dir::new();
+    let [file, kept] = ["attack.toml", "rows.jsonl"].map(|name| dir.join(name));
+    std::fs::write(&file, lab(&[&one[..], &["--print"]].concat()).out).unwrap();
+    assert_eq!(lab(&["simulate", &file]).code, 0);
+    let lines: Vec<String> = two.iter().map(ToString::to_string).collect();
+    std::fs::write(&kept, lines.join("\n")).unwrap();
+    let page = lab(&["simulate", "attacks", "--rows", &kept, "--markdown"]);
+    let met = "0 of 2 attacks outside";
+    assert!(page.out.contains(met) && page.out.contains("cannot judge"), "{page:?}");
+    std::fs::write(&kept, "{}").unwrap();
+    let wrong = lab(&["simulate", "attacks", "--rows", &kept]);
+    assert!(wrong.code == 2 && wrong.err.contains("line 1"), "{wrong:?}");
+}
+
+#[test]
 fn a_part_of_the_model_is_left_out_on_drawn_days() {
     let whole = ["simulate", "drawn", "--hours", "3", "--days", "1", "--json"];
     let part = [&whole[..], &["--without", "blurred floors", "--without", "slow queues"]].concat();

@@ -1,7 +1,8 @@
 //! Selection among sources by the overlap of their intervals.
 
 use super::{
-    ChronyModel, DISTANT, MAX_DISTANCE, MAX_JITTER, REACH, RESELECT_DISTANCE, SCORE_LIMIT, statistics::Interval,
+    ChronyModel, DISTANT, MAX_DISTANCE, MAX_JITTER, REACH, RESELECT_DISTANCE, SCORE_LIMIT,
+    statistics::Interval,
 };
 
 /// A source that may be selected.
@@ -121,8 +122,7 @@ fn survivors(able: &[Able]) -> Vec<Able> {
         }
     }
     let all_trusted = able.iter().filter(|one| one.trusted).count();
-    let majority =
-        if best.0 > 0 { best.0 * 2 > all_trusted } else { best.1 * 2 > able.len() };
+    let majority = if best.0 > 0 { best.0 * 2 > all_trusted } else { best.1 * 2 > able.len() };
     if !majority {
         return Vec::new();
     }

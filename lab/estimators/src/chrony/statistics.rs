@@ -23,8 +23,7 @@ const LEAST_SKEW: f64 = 1e-12;
 /// How much more a sample's deviation is than what its delay is longer by.
 const DEVIATION_RATIO: f64 = 0.7;
 /// Student's t for a probability of 0.001 on both sides together, 1 to 10 degrees of freedom.
-const STUDENT: [f64; 10] =
-    [636.6, 31.6, 12.92, 8.61, 6.869, 5.959, 5.408, 5.041, 4.781, 4.587];
+const STUDENT: [f64; 10] = [636.6, 31.6, 12.92, 8.61, 6.869, 5.959, 5.408, 5.041, 4.781, 4.587];
 
 /// The newest samples, oldest first, and the line.
 #[derive(Clone, Debug, Default)]
@@ -238,7 +237,8 @@ fn student(free: usize) -> f64 {
     let n = free as f64;
     let cubed = z * z * z;
     let expanded = || {
-        z + (cubed + z) / (4.0 * n) + (5.0 * cubed * z * z + 16.0 * cubed + 3.0 * z) / (96.0 * n * n)
+        z + (cubed + z) / (4.0 * n)
+            + (5.0 * cubed * z * z + 16.0 * cubed + 3.0 * z) / (96.0 * n * n)
     };
     STUDENT.get(free.saturating_sub(1)).copied().unwrap_or_else(expanded)
 }

@@ -3,8 +3,8 @@
 
 use truechimer_estimators::{ChronyModel, Measured};
 use truechimer_feedforward::number::seconds;
-use truechimer_report::median;
 use truechimer_ntp::Log2;
+use truechimer_report::median;
 use truechimer_time::{Count, Instant};
 
 use crate::scenario::Scenario;
@@ -73,8 +73,7 @@ pub fn beside(scenario: &Scenario, run: &Run) -> Beside {
             delay: received - sent - residence,
             waited: received - sent,
             root_delay: 1e-6 * spec.root_delay_us,
-            root_dispersion: 1e-6 * spec.root_dispersion_us
-                + seconds(Log2(spec.precision).span()),
+            root_dispersion: 1e-6 * spec.root_dispersion_us + seconds(Log2(spec.precision).span()),
         });
         judge(&chrony);
         let middle = (since(reference.sent) + since(reference.received)) / 2.0;

@@ -443,7 +443,8 @@ impl World<'_> {
         self.requests += 1;
         let departure = self.host.send(number, t);
         self.first_request.get_or_insert(departure.wire);
-        let link = Link { request: number, departure, inbox: VecDeque::new(), heard: 0, answered: false };
+        let link =
+            Link { request: number, departure, inbox: VecDeque::new(), heard: 0, answered: false };
         let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
         if let Some(place) = links.and_then(|links| links.get_mut(source.0 as usize)) {
             *place = Some(link);

@@ -66,10 +66,7 @@ fn goal(rows: &[Judged]) -> Goal {
     Goal {
         name: "attacks that leave an honest majority: the truth inside the bound".to_owned(),
         wanted: format!("0 of {ENOUGH} attacks outside"),
-        measured: format!(
-            "{outside} of {} attacks outside ({seconds} readings)",
-            stands.len()
-        ),
+        measured: format!("{outside} of {} attacks outside ({seconds} readings)", stands.len()),
         verdict,
     }
 }
@@ -119,7 +116,8 @@ fn ours(groups: &[Group<'_>]) -> Grid {
 
 /// What status and log said.
 fn said(groups: &[Group<'_>]) -> Grid {
-    let head = ["", "synchronised, share of the time", "attacks with a warning", "the most frequent"];
+    let head =
+        ["", "synchronised, share of the time", "attacks with a warning", "the most frequent"];
     let mut grid = Grid::new("What status and log said", head);
     for (kind, rows) in groups {
         let mut times: BTreeMap<&str, usize> = BTreeMap::new();

@@ -87,8 +87,7 @@ pub(super) const HELD: Range =
 pub(super) const LOST: Range = range("share lost", "", Even(0.0, 0.3), "");
 pub(super) const ON_PATH: Range =
     range("its maker sees the requests", "", YES_OR_NO, "else has to guess 64 bits");
-pub(super) const CODE: Range =
-    range("code", "", OneOf(&[0.0, 1.0, 2.0]), "RATE, DENY, RSTR");
+pub(super) const CODE: Range = range("code", "", OneOf(&[0.0, 1.0, 2.0]), "RATE, DENY, RSTR");
 pub(super) const LIE: Range =
     range("lie", "ms", Log(0.05, 1e6), "hidden by queues, to beyond max-step");
 pub(super) const FAR_LIE: Range =
@@ -123,8 +122,20 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Vec<Range>)> {
             "Every attack",
             "host, servers and paths",
             vec![
-                PROVEN, PROVEN_SEVERAL, PROVEN_EVEN, PLAIN, PLAIN_ALONE, HOURS, POLL, SKEW, WALK,
-                FLOOR, LEANS, QUEUE, ROOT, OFF,
+                PROVEN,
+                PROVEN_SEVERAL,
+                PROVEN_EVEN,
+                PLAIN,
+                PLAIN_ALONE,
+                HOURS,
+                POLL,
+                SKEW,
+                WALK,
+                FLOOR,
+                LEANS,
+                QUEUE,
+                ROOT,
+                OFF,
             ],
         ),
         ("Every part", "when, and whom it reaches", vec![BEFORE, BEGINS, LASTS, REACHES]),
@@ -135,11 +146,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Vec<Range>)> {
         ),
         ("reorder", "all the time", vec![TWICE, OVERTAKEN, HELD, LOST]),
         ("forged, kiss", "replies in a server's name", vec![ON_PATH, LIE, AHEAD, CODE]),
-        (
-            "bought, plain",
-            "servers that lie",
-            vec![LIE, AHEAD, RAMPS, RAMP, TOGETHER_LIE, NEAR],
-        ),
+        ("bought, plain", "servers that lie", vec![LIE, AHEAD, RAMPS, RAMP, TOGETHER_LIE, NEAR]),
         ("start", "before the first reply with proof", vec![FAR_LIE, AHEAD, LATE]),
         ("leap", "announcements", vec![MIDNIGHT, REAL, INSERTED]),
         ("combined", "which parts", vec![TOGETHER, FROM_START]),

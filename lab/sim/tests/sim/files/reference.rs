@@ -38,7 +38,10 @@ fn everything() -> Scenario {
             Law::Lomax { shape: 1.0, scale_ms: 1.0, cap_ms: Some(1.0) },
             When::Between { from_s, to_s },
         ),
-        queue(Law::Recorded { file: "x".into(), delays: None }, When::Ramp { from_s, to_s, until_s: Some(30.0) }),
+        queue(
+            Law::Recorded { file: "x".into(), delays: None },
+            When::Ramp { from_s, to_s, until_s: Some(30.0) },
+        ),
     ];
     let forward = PathSpec {
         floor_ms: 5.0,
