@@ -91,7 +91,7 @@ pub fn beside(scenario: &Scenario, run: &Run) -> Beside {
     Beside {
         chrony_us: 1e6 * largest,
         chrony_beyond_us: 1e6 * beyond,
-        chrony_claim_us: 1e6 * median(claims.into_iter()),
+        chrony_claim_us: 1e6 * median(claims),
         trimmed_us: 1e6 * trimmed,
     }
 }

@@ -8,8 +8,10 @@ use truechimer_time::{Instant, Leaps};
 use super::{Answered, Server, ServerSpec, during};
 use truechimer_feedforward::number::span;
 
-/// Bytes of the origin timestamp in a reply.
+/// Bytes of the three timestamps in a reply (RFC 5905 §7.3): of the request, its arrival, the reply.
 const ORIGIN: core::ops::Range<usize> = 24..32;
+const RECEIVE: core::ops::Range<usize> = 32..40;
+const TRANSMIT: core::ops::Range<usize> = 40..48;
 
 /// A stretch in which a server announces a leap second that is not to come, or none.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -138,10 +140,9 @@ impl Server {
         };
         let (received_stamp, sent_stamp) = (at(t), at(answered.left));
         let mut packet = answered.packet;
-        for (place, stamp) in [(32, received_stamp), (40, sent_stamp)] {
-            let wire = Timestamp::from_instant(stamp, leaps).0.to_be_bytes();
-            packet[place..place + 8].copy_from_slice(&wire);
-        }
+        let wire = |stamp| Timestamp::from_instant(stamp, leaps).0.to_be_bytes();
+        packet[RECEIVE].copy_from_slice(&wire(received_stamp));
+        packet[TRANSMIT].copy_from_slice(&wire(sent_stamp));
         if let Some(code) = forgery.code.as_deref().and_then(|c| c.as_bytes().first_chunk::<4>()) {
             packet[1] = 0;
             packet[12..16].copy_from_slice(code);
