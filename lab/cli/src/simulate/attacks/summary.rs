@@ -13,6 +13,9 @@ use truechimer_command::program;
 /// Fewer attacks that leave an honest majority cannot show that the goal is met.
 const ENOUGH: usize = 10_000;
 
+/// The longest warning in a table, characters.
+const GIST: usize = 90;
+
 /// Attacks of one kind.
 type Group<'a> = (Kind, Vec<&'a Judged>);
 
@@ -125,7 +128,8 @@ fn said(groups: &[Group<'_>]) -> Grid {
             *times.entry(warning).or_default() += 1;
         }
         let most = times.into_iter().max_by(|a, b| a.1.cmp(&b.1).then(b.0.cmp(a.0)));
-        let most = most.map_or_else(String::new, |(text, times)| format!("{text} ({times})"));
+        let most =
+            most.map_or_else(String::new, |(text, times)| format!("{} ({times})", gist(text)));
         let mut share: Vec<f64> = rows.iter().map(|row| row.synchronised).collect();
         share.sort_by(f64::total_cmp);
         let at = |part: f64| {
@@ -140,6 +144,16 @@ fn said(groups: &[Group<'_>]) -> Grid {
         ]);
     }
     grid
+}
+
+/// The beginning of a warning, for a cell of a table.
+fn gist(text: &str) -> String {
+    let words = text.split_whitespace().scan(0, |length, word| {
+        *length += word.chars().count() + 1;
+        (*length <= GIST).then_some(word)
+    });
+    let words: Vec<&str> = words.collect();
+    words.join(" ")
 }
 
 /// What others came to on the same packets.
