@@ -192,7 +192,7 @@ pub fn page(outcome: &Outcome, rows: &[Judged]) -> String {
         program::line(),
         env!("CARGO_PKG_VERSION"),
     );
-    let _ = writeln!(page, "{}", include_str!("page.md"));
+    let _ = writeln!(page, "{}", include_str!("page.txt"));
     let _ = writeln!(page, "## Kinds\n\n| | |\n|---|---|");
     for kind in Kind::ALL {
         let majority = if kind.leaves_majority() { "" } else { "; no honest majority" };
