@@ -37,6 +37,7 @@ same() { diff /tmp/before <(everything); }
 # A daemon of tests may have left that on this machine.
 rm -rf /var/lib/truechimer
 everything >/tmp/before
+began=$SECONDS
 check "the package is installed" lay
 check "it has a user" getent passwd truechimer
 check "nothing is enabled" [ -z "$(find /etc/systemd -name 'truechimer*')" ]
@@ -51,6 +52,26 @@ check "group exec finds its library" refused grep -q 'is none of' <(truechimer g
 check "manual pages are there" man -w truechimer-run
 check "it can be enabled" systemctl enable truechimer truechimer-wait truechimer-serve truechimer-group@daemon
 check "its directories can be made" systemd-tmpfiles --create truechimer.conf
+# From the package to the time, by a server on this machine: the seconds are told and not judged.
+if command -v chronyd >/dev/null; then
+    ip link set lo up
+    mkdir -p /run/chrony
+    printf '%s\n' 'local stratum 1' 'allow' 'cmdport 0' 'bindcmdaddress /run/chrony/socket' 'pidfile /run/chrony/pid' >/tmp/chrony.conf
+    chronyd -x -u root -f /tmp/chrony.conf
+    cp /etc/truechimer.toml /tmp
+    printf '[[source]]\nhost = "127.0.0.1"\n' >/etc/truechimer.toml
+    setpriv --reuid truechimer --regid truechimer --clear-groups truechimer run >/tmp/log 2>&1 &
+    daemon=$!
+    check "it knows the time" truechimer waitsync --timeout 60s
+    echo "# seconds from the beginning of the installation to that: $((SECONDS - began))"
+    check "and within what bound" grep -q 'bound *± ' <(truechimer now)
+    kill $daemon
+    wait $daemon
+    cp /tmp/truechimer.toml /etc
+    rm -f /var/lib/truechimer/*
+else
+    echo "# no chronyd: whether it comes to know the time is not tried"
+fi
 touch /var/lib/truechimer/rate.json
 check "it can be installed again" again
 check "over which the configuration stays" grep -qx 'host = "0.pool.ntp.org"' /etc/truechimer.toml
