@@ -24,6 +24,8 @@ pub enum Peer {
     CounterFenced,
     /// Truechimer's client.
     Truechimer,
+    /// Truechimer's client, its three times in Unix time as C has them.
+    TruechimerUnix,
     /// Truechimer's client with fences.
     TruechimerFenced,
     /// Truechimer's library for C.
@@ -45,10 +47,11 @@ pub enum Peer {
 }
 
 /// In the order of the table.
-pub const ALL: [Peer; 12] = [
+pub const ALL: [Peer; 13] = [
     Peer::Counter,
     Peer::CounterFenced,
     Peer::Truechimer,
+    Peer::TruechimerUnix,
     Peer::TruechimerFenced,
     Peer::TruechimerC,
     Peer::ClockBound,
@@ -67,6 +70,7 @@ impl Peer {
             Peer::Counter => "bare counter",
             Peer::CounterFenced => "bare counter, fenced",
             Peer::Truechimer => "Truechimer, UTC ± bound",
+            Peer::TruechimerUnix => "Truechimer, Unix time",
             Peer::TruechimerFenced => "Truechimer, fenced",
             Peer::TruechimerC => "Truechimer, from C",
             Peer::ClockBound => "ClockBound, UTC ± bound",
@@ -170,6 +174,9 @@ impl<'a> Clocks<'a> {
             Peer::Counter => repeat(time, || counter.read()),
             Peer::CounterFenced => repeat(time, || fenced.read()),
             Peer::Truechimer => repeat(time, || self.clock.now()),
+            Peer::TruechimerUnix => {
+                repeat(time, || self.clock.now_if_usual().and_then(|now| now.unix_if_usual()))
+            }
             Peer::TruechimerFenced => repeat(time, || self.fenced.now()),
             Peer::ClockBound => repeat(time, || own.client.now()),
             Peer::TruechimerC => match &self.c {

@@ -1,5 +1,6 @@
 //! `truechimer sources`: the servers that the daemon follows.
 
+mod asymmetry;
 mod json;
 mod ptp;
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use truechimer_engine::{
-    Asymmetry, Authentication, ReasonKind, SourceKind, SourceReport, SourceStatus,
+    Asymmetry, Authentication, Learnt, ReasonKind, SourceKind, SourceReport, SourceStatus,
 };
 use truechimer_time::{Span, StampMethod};
 
@@ -71,6 +72,10 @@ pub struct Sources {
     /// stamp errors, root distance
     #[arg(short, long)]
     pub verbose: bool,
+    /// How the two directions of each server's path differ, as far as the clock knows the time
+    /// better than that path can tell it; and how to declare it
+    #[arg(long, conflicts_with_all = ["verbose", "json"])]
+    pub asymmetry: bool,
     /// Print one JSON array; spans are whole nanoseconds
     #[arg(long)]
     pub json: bool,
@@ -90,6 +95,8 @@ pub fn run(args: &Sources, out: &mut dyn Write) -> Ended {
         writeln!(out, "{}", json(&sources)?)?;
     } else if sources.is_empty() {
         writeln!(out, "no servers are configured")?;
+    } else if args.asymmetry {
+        asymmetry::write(&sources, out)?;
     } else if args.verbose {
         for source in &sources {
             write_detail(source, out)?;
@@ -346,7 +353,12 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     }
     lines.extend(ptp::lines(source));
     if let Some(Asymmetry { by, error }) = source.asymmetry {
-        lines.push(("asymmetry", format!("{by:+} ± {error}, as declared (there − back)")));
+        lines
+            .push(("asymmetry", format!("{by:+} ± {error}, as declared or learnt (there − back)")));
+    }
+    if let Some(learnt) = &source.learnt {
+        let Learnt { asymmetry: Asymmetry { by, error }, exchanges } = learnt;
+        lines.push(("learnt", format!("asymmetry {by:+} ± {error} by {exchanges} exchanges")));
     }
     if let (Some(trouble), None) = (trouble(source), told_as_status(source)) {
         lines.push(("trouble", trouble));

@@ -1,5 +1,26 @@
-# The life of the .deb, as root in a copy of the system's files; tests/install/check starts it.
+# The life of the package, a .deb or an .rpm, as root in a copy of the system's files; tests/install/check starts it.
 # shellcheck shell=bash
+package=${1:?a .deb or an .rpm}
+case $package in
+*.deb)
+    lay() { dpkg --force-unsafe-io -i "$package"; }
+    again() { lay; }
+    remove() { dpkg -r truechimer; }
+    left=/etc/truechimer.toml
+    ;;
+*.rpm)
+    # A database of its own: this system's files belong to another manager, which has what is required as well.
+    # What an rpm system's package `filesystem` has is made first.
+    mkdir -p /tmp/rpm /usr/share/licenses /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
+    # Debian's rpm wants to hear that this is meant; others do not know the word.
+    meant=$(rpm --help | grep -o -- --force-debian)
+    of_its_own() { rpm ${meant:+"$meant"} --dbpath /tmp/rpm --nodeps "$@"; }
+    lay() { of_its_own -i "$package"; }
+    again() { of_its_own -U --replacepkgs "$package"; }
+    remove() { of_its_own -e truechimer; }
+    left=/etc/truechimer.toml.rpmsave
+    ;;
+esac
 check() { # DESCRIPTION COMMAND...
     local what=$1
     shift
@@ -16,7 +37,8 @@ same() { diff /tmp/before <(everything); }
 # A daemon of tests may have left that on this machine.
 rm -rf /var/lib/truechimer
 everything >/tmp/before
-check "the .deb is installed" dpkg --force-unsafe-io -i /truechimer.deb
+began=$SECONDS
+check "the package is installed" lay
 check "it has a user" getent passwd truechimer
 check "nothing is enabled" [ -z "$(find /etc/systemd -name 'truechimer*')" ]
 check "the program runs" truechimer --version
@@ -30,19 +52,43 @@ check "group exec finds its library" refused grep -q 'is none of' <(truechimer g
 check "manual pages are there" man -w truechimer-run
 check "it can be enabled" systemctl enable truechimer truechimer-wait truechimer-serve truechimer-group@daemon
 check "its directories can be made" systemd-tmpfiles --create truechimer.conf
+# From the package to the time, by a server on this machine: the seconds are told and not judged.
+if command -v chronyd >/dev/null; then
+    ip link set lo up
+    mkdir -p /run/chrony
+    printf '%s\n' 'local stratum 1' 'allow' 'cmdport 0' 'bindcmdaddress /run/chrony/socket' 'pidfile /run/chrony/pid' >/tmp/chrony.conf
+    chronyd -x -u root -f /tmp/chrony.conf
+    cp /etc/truechimer.toml /tmp
+    printf '[[source]]\nhost = "127.0.0.1"\n' >/etc/truechimer.toml
+    setpriv --reuid truechimer --regid truechimer --clear-groups truechimer run >/tmp/log 2>&1 &
+    daemon=$!
+    check "it knows the time" truechimer waitsync --timeout 60s
+    echo "# seconds from the beginning of the installation to that: $((SECONDS - began))"
+    check "and within what bound" grep -q 'bound *± ' <(truechimer now)
+    kill $daemon
+    wait $daemon
+    cp /tmp/truechimer.toml /etc
+    rm -f /var/lib/truechimer/*
+else
+    echo "# no chronyd: whether it comes to know the time is not tried"
+fi
 touch /var/lib/truechimer/rate.json
-check "it can be installed again" dpkg --force-unsafe-io -i /truechimer.deb
+check "it can be installed again" again
 check "over which the configuration stays" grep -qx 'host = "0.pool.ntp.org"' /etc/truechimer.toml
-check "it is removed" dpkg -r truechimer
+check "it is removed" remove
 everything | comm -13 /tmp/before - >/tmp/left
+# dpkg keeps every configuration; rpm those that were changed, and has nothing beyond removing.
+if [ "$left" = /etc/truechimer.toml ]; then other=/etc/truechimer-group.toml; else other=; fi
 check "what is left are configuration and what was learnt" diff /tmp/left - <<END
-/etc/truechimer-group.toml
-/etc/truechimer.toml
+${other:+$other
+}$left
 /var/lib/truechimer
 /var/lib/truechimer/rate.json
 END
 check "nothing else has gone" diff /dev/null <(everything | comm -23 /tmp/before -)
-check "it is purged" dpkg -P truechimer
-check "and nothing is left" same
-check "nor its user" refused getent passwd truechimer
+if [[ $package = *.deb ]]; then
+    check "it is purged" dpkg -P truechimer
+    check "and nothing is left" same
+    check "nor its user" refused getent passwd truechimer
+fi
 echo END

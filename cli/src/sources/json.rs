@@ -46,6 +46,15 @@ pub(super) struct Json<'a> {
     /// Reference of `offset_ns`: `clock`, or the name of a server while there is no clock.
     offset_to: Option<&'a str>,
     bound_ns: Option<i64>,
+    /// Asymmetry of the path (there − back) that is used, declared or learnt; null if none is.
+    asymmetry_ns: Option<i64>,
+    /// Bound of its error.
+    asymmetry_error_ns: Option<i64>,
+    /// Asymmetry that the exchanges show beside a clock that knows the time better; null if they
+    /// show none.
+    learnt_asymmetry_ns: Option<i64>,
+    /// Bound of its error.
+    learnt_asymmetry_error_ns: Option<i64>,
     /// How far it is likely to be off; null if statistics say no less than the bound.
     likely_ns: Option<i64>,
     deviation_ns: Option<i64>,
@@ -166,6 +175,10 @@ impl Json<'_> {
             offset_ns: ns(source.offset),
             offset_to: source.offset.map(|_| source.offset_to.as_deref().unwrap_or("clock")),
             bound_ns: source.bound.map(Span::as_nanos_up),
+            asymmetry_ns: source.asymmetry.map(|a| a.by.as_nanos_i64()),
+            asymmetry_error_ns: source.asymmetry.map(|a| a.error.as_nanos_up()),
+            learnt_asymmetry_ns: source.learnt.map(|l| l.asymmetry.by.as_nanos_i64()),
+            learnt_asymmetry_error_ns: source.learnt.map(|l| l.asymmetry.error.as_nanos_up()),
             likely_ns: source.likely.map(Span::as_nanos_up),
             deviation_ns: ns(source.deviation),
             skew_ppb: source.skew.map(ppb),

@@ -39,6 +39,7 @@ pub fn source() -> SourceReport {
         timeouts: 2,
         refused: BTreeMap::from([("wrong-origin".into(), 3), ("duplicate".into(), 1)]),
         asymmetry: None,
+        learnt: None,
         trouble: None,
         ptp: None,
     }

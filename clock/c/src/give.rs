@@ -5,54 +5,42 @@ use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 use libc::timespec;
-use truechimer::{Elapsed, ReadBy, Side, Span, UnixNanos, UnixTick, UnixTimer, View};
+use truechimer::{Elapsed, ReadBy, Side, Span, UnixNanos, UnixReading, UnixTick, UnixTimer, View};
 
 use crate::types::{
     Bound, Length, Moment, Reading, TRUECHIMER_AFTER, TRUECHIMER_BEFORE, TRUECHIMER_BY_COUNTER,
     TRUECHIMER_BY_DEVICE, TRUECHIMER_BY_RAW_CLOCK, TRUECHIMER_LEAP_SECOND, TRUECHIMER_LIKELY,
     TRUECHIMER_TAI_KNOWN, Tick, Timer,
 };
-use crate::unix::{FIRST, LAST, Three, three, three_anywhere, timespec_of};
+use crate::unix::timespec_of;
 
 /// A reading as C has it, if it promises something and no leap second is near: nearly all do. It is
 /// written field by field where C wants it; one that is put together elsewhere and copied in wider
 /// pieces than it was written has to wait for the cache.
 #[inline(always)]
 pub(crate) fn usual(from: &truechimer::Reading) -> Option<Reading> {
-    let leaps = from.leaps();
-    let unix = three([from.earliest, from.best, from.latest], &leaps)?;
-    from.status.bound_holds().then(|| with(from, &unix, leaps.known))
-}
-
-#[inline(always)]
-fn with(from: &truechimer::Reading, unix: &Three, known: bool) -> Reading {
-    let leap_second = if unix.leap_second { TRUECHIMER_LEAP_SECOND } else { 0 };
-    let known = if known { TRUECHIMER_TAI_KNOWN } else { 0 };
-    Reading {
-        earliest: unix.earliest,
-        best: unix.best,
-        latest: unix.latest,
-        count: from.count.0,
-        status: from.status as i32,
-        tai_offset: unix.offset,
-        flags: leap_second | known,
-        reserved: 0,
-    }
+    from.unix_if_usual().map(|unix| with(from, &unix))
 }
 
 /// Any reading as C has it.
 pub(crate) fn reading(from: &truechimer::Reading) -> Reading {
-    let leaps = from.leaps();
-    let promised = from.status.bound_holds();
-    let [mut earliest, mut latest] = [from.earliest, from.latest];
-    if !promised {
-        [earliest, latest] = [from.best; 2];
+    with(from, &from.unix())
+}
+
+#[inline(always)]
+fn with(from: &truechimer::Reading, unix: &UnixReading) -> Reading {
+    let leap_second = if unix.leap_second { TRUECHIMER_LEAP_SECOND } else { 0 };
+    let known = if from.leaps().known { TRUECHIMER_TAI_KNOWN } else { 0 };
+    Reading {
+        earliest: timespec_of(unix.earliest),
+        best: timespec_of(unix.best),
+        latest: timespec_of(unix.latest),
+        count: from.count.0,
+        status: from.status as i32,
+        tai_offset: unix.tai_offset,
+        flags: leap_second | known,
+        reserved: 0,
     }
-    let mut unix = three_anywhere([earliest, from.best, latest], &leaps);
-    if !promised {
-        (unix.earliest, unix.latest) = (FIRST, LAST);
-    }
-    with(from, &unix, leaps.known)
 }
 
 #[inline(always)]

@@ -79,6 +79,7 @@ mod error;
 mod hypervisor;
 mod judge;
 mod reading;
+mod shown;
 mod unix;
 mod uptime;
 mod view;
@@ -88,6 +89,7 @@ pub use clock::Clock;
 pub use device::ReadBy;
 pub use error::{NoDevice, NoRawClock, OpenError, ReadError, Unreadable};
 pub use reading::{Elapsed, Moment, Reading};
+pub use shown::UnixReading;
 pub use truechimer_counter::CounterError;
 pub use truechimer_time::{
     Count, CountSpan, CounterKind, Epoch, Instant, Leap, Leaps, Period, Rate, Span, Utc,

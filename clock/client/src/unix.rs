@@ -11,7 +11,7 @@ use crate::wait::{Side, Timer, WaitError};
 const NANOS: u32 = 1_000_000_000;
 
 /// Unix time in whole nanoseconds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct UnixNanos {
     /// Seconds since 1970.
     pub seconds: i64,
@@ -20,6 +20,11 @@ pub struct UnixNanos {
 }
 
 impl UnixNanos {
+    /// The first moment of the scale.
+    pub const FIRST: UnixNanos = UnixNanos { seconds: i64::MIN, nanos: 0 };
+    /// The last moment of the scale.
+    pub const LAST: UnixNanos = UnixNanos { seconds: i64::MAX, nanos: NANOS - 1 };
+
     /// Time that many nanoseconds after 1970; before it if negative.
     #[must_use]
     pub fn from_nanos(ns: i64) -> UnixNanos {
@@ -36,9 +41,26 @@ impl UnixNanos {
         let nanos = i128::from(NANOS);
         match i64::try_from(ns.div_euclid(nanos)) {
             Ok(seconds) => UnixNanos { seconds, nanos: ns.rem_euclid(nanos) as u32 },
-            Err(_) if ns < 0 => UnixNanos { seconds: i64::MIN, nanos: 0 },
-            Err(_) => UnixNanos { seconds: i64::MAX, nanos: NANOS - 1 },
+            Err(_) if ns < 0 => UnixNanos::FIRST,
+            Err(_) => UnixNanos::LAST,
         }
+    }
+
+    /// `at` − `offset` s, rounded down.
+    #[inline(always)]
+    pub(crate) fn down(at: Instant, offset: i32) -> UnixNanos {
+        let nanos = (u128::from(at.frac()) * u128::from(NANOS)) >> 64;
+        UnixNanos { seconds: at.secs().wrapping_sub(offset.into()), nanos: nanos as u32 }
+    }
+
+    /// `at` − `offset` s, rounded up.
+    #[inline(always)]
+    pub(crate) fn up(at: Instant, offset: i32) -> UnixNanos {
+        let product = u128::from(at.frac()) * u128::from(NANOS);
+        let nanos = ((product >> 64) as u32).wrapping_add(u32::from(product as u64 != 0));
+        let carry = nanos == NANOS;
+        let seconds = at.secs().wrapping_sub(offset.into()).wrapping_add(carry.into());
+        UnixNanos { seconds, nanos: if carry { 0 } else { nanos } }
     }
 
     /// Fraction of the second to wait for, 2⁻⁶⁴ s: so that what ends the wait is true of the reading

@@ -80,6 +80,7 @@
 //! error, and so is a value out of its range: each problem is reported with its line and with how
 //! to mend it.
 
+mod asymmetry;
 mod authentication;
 mod duration;
 mod foreign;

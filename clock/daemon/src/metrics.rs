@@ -423,6 +423,7 @@ mod tests {
             timeouts: 1,
             refused: BTreeMap::from([("server-step".into(), 4)]),
             asymmetry: None,
+            learnt: None,
             trouble: None,
             ptp: None,
         }

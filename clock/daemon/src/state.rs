@@ -478,6 +478,7 @@ mod tests {
             poll: 16,
             burst: true,
             asymmetry: None,
+            learn_asymmetry: false,
             authentication: truechimer_engine::Authentication::None,
             no_select: false,
             trust: false,

@@ -122,6 +122,9 @@ pub struct SourceConfig {
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
+    /// Whether what its exchanges show of that is used, as if the user had declared it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub learn_asymmetry: bool,
     /// Proof of who it is, without which nothing of it is used.
     #[serde(default, skip_serializing_if = "Authentication::is_none")]
     pub authentication: Authentication,
@@ -348,6 +351,7 @@ impl SourceConfig {
             poll: DEFAULT_POLL,
             burst: true,
             asymmetry: None,
+            learn_asymmetry: false,
             authentication: Authentication::None,
             no_select: false,
             trust: false,

@@ -342,7 +342,7 @@ impl Engine {
         at: Count,
         actions: &mut Vec<Action>,
     ) {
-        let (leaps, known) = (self.leaps, self.hand.status.bound_holds());
+        let (leaps, hand, known) = (self.leaps, self.hand, self.hand.status.bound_holds());
         let about = known.then(|| self.hand.time_at(received.count));
         let reckoned = about.and_then(|about| self.reckoned(id, received.count, about));
         let tells = |peer: &Peer| peer.id != id && peer.trust.is_part();
@@ -351,7 +351,8 @@ impl Engine {
         let clock = Clock { leaps, about, reckoned, others };
         let smeared = source.smears();
         let heard = source.heard(from, sent, received, packet, &clock);
-        if let Some(text) = source.news() {
+        let learnt = matches!(heard, Heard::Used(_)).then(|| source.learn(&hand)).flatten();
+        for text in source.news().into_iter().chain(learnt) {
             note(actions, Level::Info, format!("{}: {text}", source.name()));
         }
         if source.smears() != smeared {

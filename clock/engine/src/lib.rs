@@ -53,4 +53,4 @@ pub use ptp::{
     Delay, MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
     Transport,
 };
-pub use report::{Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};
+pub use report::{Learnt, Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};

@@ -305,6 +305,7 @@ impl Peer {
             timeouts: self.tally.timeouts,
             refused: self.tally.refused.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
             asymmetry: None,
+            learnt: None,
             trouble: self.trouble.clone().map(Cow::into_owned),
             ptp: None,
         }

@@ -15,6 +15,7 @@ use crate::config::{Asymmetry, RefClockKind};
 use crate::hold_off;
 use crate::peer::HoldOff;
 use crate::ptp::PtpReport;
+pub use crate::source::Learnt;
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -221,6 +222,10 @@ pub struct SourceReport {
     /// How the two directions of its path differ, as the user declared.
     #[serde(default)]
     pub asymmetry: Option<Asymmetry>,
+    /// How they differ by its exchanges, while the published clock knows the time better than its
+    /// path can tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<Learnt>,
     /// The newest trouble with this source, for people.
     pub trouble: Option<String>,
     /// Master of a PTP port, and what else is heard there; `None` of other sources.

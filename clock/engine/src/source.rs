@@ -4,6 +4,7 @@
 mod act;
 mod courtesy;
 mod leap_smear;
+mod learnt;
 mod path;
 mod ptp;
 mod reply;
@@ -26,6 +27,7 @@ use crate::peer::{Filter, HoldOff, Peer, Role, declared};
 use crate::ptp::{Port, PtpConfig};
 use crate::report::SourceKind;
 use leap_smear::LeapSmear;
+pub use learnt::Learnt;
 use path::Path;
 use resolver::Resolver;
 use schedule::{MISSES_PER_ADDRESS, Plan, Schedule};
@@ -151,7 +153,8 @@ impl Source {
     /// Takes over another configuration without forgetting anything; a server that is lost is
     /// looked up at once.
     pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
-        if self.path.redeclare(config.asymmetry) {
+        let goes_on_learning = config.learn_asymmetry && self.config.learn_asymmetry;
+        if !goes_on_learning && self.path.redeclare(config.asymmetry) {
             self.peer.filter.set_asymmetry(config.asymmetry);
         }
         self.schedule.reconfigure(&config, at);

@@ -3,9 +3,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use truechimer::{Elapsed, Instant, Leaps, Reading, Side, Span, Status};
-
-const NANOS: i128 = 1_000_000_000;
+use truechimer::{Elapsed, Reading, Side, Span, Status};
 
 /// A reading in ns since 1970, held at the ends of 64 bits.
 pub(crate) struct Told {
@@ -24,48 +22,22 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn of(reading: &Reading) -> Told {
-        let leaps = reading.leaps();
-        let utc = leaps.utc(reading.best);
-        let best = held(utc.unix_nanos());
-        let (mut earliest, mut latest, mut bound) = (i64::MIN, i64::MAX, None);
-        if reading.status.bound_holds() {
-            (earliest, latest) = ends(reading, &leaps);
-            bound = Some(best.saturating_sub(earliest).max(latest.saturating_sub(best)));
-        }
+        let shown = reading.unix();
+        let [earliest, best, latest] =
+            [shown.earliest, shown.best, shown.latest].map(|time| held(time.as_nanos()));
+        let bound = best.saturating_sub(earliest).max(latest.saturating_sub(best));
         Told {
             earliest,
             best,
             latest,
-            bound,
+            bound: reading.status.bound_holds().then_some(bound),
             count: reading.count.0,
             status: reading.status,
-            tai_offset: leaps.offset_at(reading.best),
-            tai_known: leaps.known,
-            leap_second: utc.leap_second,
+            tai_offset: shown.tai_offset,
+            tai_known: reading.leaps().known,
+            leap_second: shown.leap_second,
         }
     }
-}
-
-/// The first and the last that Unix time showed in the interval. One second is shown twice around an
-/// inserted leap second: they need not be what it showed at the ends.
-fn ends(reading: &Reading, leaps: &Leaps) -> (i64, i64) {
-    let down = |at: Instant| leaps.utc(at).unix_nanos();
-    let (mut low, mut high) = (down(reading.earliest), up(reading.latest, leaps));
-    for leap in [leaps.last, leaps.next].into_iter().flatten().filter(|leap| leap.step > 0) {
-        // From the end of 23:59:59 it goes back to its beginning here.
-        let begins = Instant::new(leap.at.saturating_sub(1), 0);
-        if reading.earliest < begins && begins <= reading.latest {
-            low = low.min(down(begins));
-            high = high.max(down(begins) + NANOS - 1);
-        }
-    }
-    (held(low), held(high))
-}
-
-fn up(at: Instant, leaps: &Leaps) -> i128 {
-    let utc = leaps.utc(at);
-    let below = (u128::from(utc.frac) * NANOS as u128) as u64;
-    utc.unix_nanos() + i128::from(below != 0)
 }
 
 fn held(ns: i128) -> i64 {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use truechimer::{Clock, Instant, Reading as ClockReading, Status};
+use truechimer::{Clock, Reading as ClockReading, Status, UnixNanos};
 use truechimer_group::{Bound, Reading, Utc};
 
 use crate::sys;
@@ -125,12 +125,10 @@ fn of(reading: &ClockReading) -> Option<Utc> {
     if !matches!(reading.status, Status::Synchronised | Status::Holdover) {
         return None;
     }
-    let leaps = reading.leaps();
-    let nanos = |at: Instant| i64::try_from(leaps.utc(at).unix_nanos()).ok();
-    let best = nanos(reading.best)?;
-    let earliest = nanos(reading.earliest)?.min(best);
-    // Rounded up to the whole nanosecond.
-    let latest = nanos(reading.latest)?.saturating_add(1).max(best);
+    let shown = reading.unix();
+    let nanos = |time: UnixNanos| i64::try_from(time.as_nanos()).ok();
+    let (earliest, best, latest) =
+        (nanos(shown.earliest)?, nanos(shown.best)?, nanos(shown.latest)?);
     Some(Utc { best, bound: Bound { earliest, latest } })
 }
 

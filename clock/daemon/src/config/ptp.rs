@@ -4,8 +4,9 @@ use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::{Delay, PTP_ERROR_LIMIT, PtpConfig, SourceConfig, Timescale, Transport};
 use truechimer_time::Span;
 
+use super::asymmetry::Declared;
 use super::foreign::unknown;
-use super::reader::{TABLES, asymmetry, asymmetry_error, declared_asymmetry, span, wish};
+use super::reader::{TABLES, span, wish};
 
 /// Keys of a source that are for PTP alone.
 pub(super) const KEYS: &[&str] = &["ptp", "domain", "transport", "delay", "error", "timescale"];
@@ -22,7 +23,7 @@ pub(super) fn port(
 ) -> Option<SourceConfig> {
     let mut source = SourceConfig::ptp("");
     let mut ptp = PtpConfig::default();
-    let mut declared = (None, None);
+    let mut declared = Declared::default();
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "ptp" => source.host = reader.text_of("ptp", value, interface).unwrap_or_default(),
@@ -37,13 +38,7 @@ pub(super) fn port(
                 let read = reader.text_of("timescale", value, timescale);
                 ptp.timescale = read.unwrap_or(ptp.timescale);
             }
-            "asymmetry" => {
-                declared.0 = span(reader, "asymmetry", value, "120us", asymmetry).or(declared.0);
-            }
-            "asymmetry-error" => {
-                let span = span(reader, "asymmetry-error", value, "20us", asymmetry_error);
-                declared.1 = span.or(declared.1);
-            }
+            key if declared.take(reader, key, value) => {}
             key if wish(reader, key, value, &mut source) => {}
             other if OF_OTHERS.contains(&other) => reader.problem(
                 key.span().start,
@@ -52,7 +47,7 @@ pub(super) fn port(
             other => unknown(reader, other, key.span().start, TABLES[1]),
         }
     }
-    source.asymmetry = declared_asymmetry(reader, table, at, declared);
+    declared.put(reader, at, &mut source);
     source.ptp = Some(ptp);
     (!source.host.is_empty()).then_some(source)
 }

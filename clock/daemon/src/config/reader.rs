@@ -5,13 +5,14 @@ use truechimer_config::{
     ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
 };
 use truechimer_engine::{
-    Asymmetry, Authentication, AuthenticationMode, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig,
+    Authentication, AuthenticationMode, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig,
     SourceConfig, StepPolicy,
 };
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 use super::Settings;
+use super::asymmetry::Declared;
 use super::authentication::{Proof, authorities};
 use super::duration;
 use super::foreign::unknown;
@@ -430,7 +431,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
     let mut source = SourceConfig::new("");
     let (mut named, mut port) = (false, None);
     let mut proof = Proof::default();
-    let mut declared = (None, None);
+    let mut declared = Declared::default();
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "host" => {
@@ -444,13 +445,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
                 Some(Err(why)) => reader.wrong("poll", value, why),
                 None => reader.kind("poll", value, "a whole number of seconds, as in 16"),
             },
-            "asymmetry" => {
-                declared.0 = span(reader, "asymmetry", value, "120us", asymmetry).or(declared.0);
-            }
-            "asymmetry-error" => {
-                let span = span(reader, "asymmetry-error", value, "20us", asymmetry_error);
-                declared.1 = span.or(declared.1);
-            }
+            key if declared.take(reader, key, value) => {}
             key if wish(reader, key, value, &mut source) => {}
             name @ ("nts" | "key") => proof.take(reader, name, value),
             "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
@@ -467,7 +462,7 @@ fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Sou
             other => unknown(reader, other, key.span().start, TABLES[1]),
         }
     }
-    source.asymmetry = declared_asymmetry(reader, table, at, declared);
+    declared.put(reader, at, &mut source);
     source.authentication = proof.kind(reader);
     let exchange = source.authentication == Authentication::Nts;
     source.port = port.unwrap_or(if exchange { NTS_PORT } else { NTP_PORT });
@@ -493,26 +488,6 @@ pub(super) fn wish(
     };
     *wish = reader.boolean(key, value).unwrap_or(*wish);
     true
-}
-
-/// Asymmetry of a path, of which both keys have to be there or none.
-pub(super) fn declared_asymmetry(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-    at: usize,
-    declared: (Option<Span>, Option<Span>),
-) -> Option<Asymmetry> {
-    match (declared, table.contains_key("asymmetry"), table.contains_key("asymmetry-error")) {
-        ((Some(by), Some(error)), ..) => return Some(Asymmetry { by, error }),
-        (_, true, false) => {
-            reader.problem(at, "`asymmetry` needs `asymmetry-error`: how well is it known?");
-        }
-        (_, false, true) => {
-            reader.problem(at, "`asymmetry-error` is nothing without `asymmetry`");
-        }
-        _ => {}
-    }
-    None
 }
 
 /// A number of ppm, as a number or as text with or without the unit; never by way of a float.
@@ -566,23 +541,6 @@ pub(crate) fn check_poll(seconds: i128) -> Result<u32, String> {
         .ok()
         .filter(|s| POLL_RANGE.contains(s))
         .ok_or_else(|| format!("must be {} to {} seconds", POLL_RANGE.start(), POLL_RANGE.end()))
-}
-
-/// Half a second is more than halfway round the world.
-pub(super) fn asymmetry(span: Span) -> Result<Span, String> {
-    if span.abs() > Span::from_millis(500) {
-        return Err("must be -500ms to 500ms".into());
-    }
-    Ok(span)
-}
-
-pub(super) fn asymmetry_error(span: Span) -> Result<Span, String> {
-    if span <= Span::ZERO || span > Span::from_millis(500) {
-        let why = "must be above 0s, and 500ms at most: nobody knows a path exactly, and the bound is \
-                   only as true as this";
-        return Err(why.into());
-    }
-    Ok(span)
 }
 
 fn authentication(word: &str) -> Result<AuthenticationMode, String> {

@@ -72,7 +72,7 @@ fn everything_can_be_set() {
             source = [
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
-                { host = "::1" },
+                { host = "::1", asymmetry = "learn" },
                 { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
@@ -98,7 +98,11 @@ fn everything_can_be_set() {
             key_file: None,
             sandbox: true,
             engine: Config {
-                sources: vec![first, SourceConfig::new("::1"), watched],
+                sources: vec![
+                    first,
+                    SourceConfig { learn_asymmetry: true, ..SourceConfig::new("::1") },
+                    watched,
+                ],
                 max_wander: ppm("0.25"),
                 accept_step_after: Span::from_secs(5400),
                 max_step: Some(Span::from_secs(7200)),
@@ -332,6 +336,10 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "[[source]]\nhost = \"a\"\nasymmetry = \"1us\"\nasymmetry-error = \"0s\"",
             "t:4: `asymmetry-error` = \"0s\": must be above 0s, and 500ms at most: nobody knows \
                  a path exactly",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nasymmetry = \"learn\"\nasymmetry-error = \"1us\"",
+            "t:1: `asymmetry-error` is for a declared asymmetry, and this one is learnt: remove it",
         ),
         ("[[source]]\npps = \"/p\"\nasymmetry = \"1us\"", "t:3: `asymmetry` is for a server"),
         ("[[source]]\npoll = 4", "t:1: this source has no `host`: add host ="),

@@ -9,7 +9,7 @@ use super::{Engine, note};
 use crate::event::{Action, Level, SourceId};
 use crate::peer::Peer;
 use crate::ptp::PtpEvent;
-use crate::source::Clock;
+use crate::source::{Clock, Heard};
 
 impl Engine {
     /// Something happened at a PTP port.
@@ -19,7 +19,7 @@ impl Engine {
             | PtpEvent::Sent { source, .. }
             | PtpEvent::Failed { source, .. } => *source,
         };
-        let clock = self.clock_for(id, at);
+        let (clock, hand) = (self.clock_for(id, at), self.hand);
         let Some(source) = self.source(id) else { return };
         let heard = match event {
             PtpEvent::Message { from, received, packet, .. } => {
@@ -34,7 +34,9 @@ impl Engine {
                 None
             }
         };
-        if let Some(text) = source.news() {
+        let used = matches!(heard, Some(Heard::Used(_)));
+        let learnt = used.then(|| source.learn(&hand)).flatten();
+        for text in source.news().into_iter().chain(learnt) {
             note(actions, Level::Info, format!("{}: {text}", source.name()));
         }
         let Some(heard) = heard else { return };

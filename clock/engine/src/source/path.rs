@@ -6,8 +6,10 @@ use core::net::SocketAddr;
 
 use truechimer_feedforward::Exchange;
 use truechimer_time::{CountSpan, Period, Span};
+use truechimer_timehands::Hand;
 
 use super::canonical;
+use super::learnt::{Learning, Learnt};
 use crate::config::Asymmetry;
 use crate::peer::Filter;
 
@@ -26,6 +28,8 @@ pub(super) struct Path {
     impossible: Option<Span>,
     /// The user has been told what is wrong with it.
     told: bool,
+    /// Memory of its delays.
+    learning: Learning,
 }
 
 impl Path {
@@ -37,6 +41,7 @@ impl Path {
             used: declared,
             impossible: None,
             told: false,
+            learning: Learning::default(),
         }
     }
 
@@ -67,7 +72,33 @@ impl Path {
             news += "; the declared asymmetry is not of the path to it, and not used";
         }
         (self.impossible, self.told) = (None, false);
+        self.forget();
         Some(news)
+    }
+
+    /// Forgets the delays of what was another path.
+    pub(super) fn forget(&mut self) {
+        self.learning = Learning::default();
+    }
+
+    /// Learns of this exchange, as it came, how the directions differ, by what this hand knows.
+    pub(super) fn learn(&mut self, exchange: &Exchange, hand: &Hand, nominal: Period) {
+        self.learning.take(exchange, hand, nominal);
+    }
+
+    /// Asymmetry that its exchanges show.
+    pub(super) fn learnt(&self) -> Option<Learnt> {
+        self.learning.learnt()
+    }
+
+    /// That, where it is worth declaring: it is twice as well known as what is declared, or that
+    /// cannot be true.
+    pub(super) fn better(&self) -> Option<Asymmetry> {
+        let Asymmetry { by, error } = self.learnt()?.asymmetry;
+        let better = self.used.is_none_or(|used| {
+            error < used.error.half() || (by - used.by).abs() > error + used.error
+        });
+        better.then_some(Asymmetry { by, error })
     }
 
     /// The exchange as it would be if both directions took as long as each other.

@@ -1,5 +1,6 @@
 //! Treatment of a datagram from the server.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
 
@@ -7,8 +8,10 @@ use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Accepted, Exchange, Refusal as Rejected};
 use truechimer_ntp::{Demand, Refusal, Timestamp};
 use truechimer_time::{Count, Span, Stamp};
+use truechimer_timehands::Hand;
 
 use super::{Clock, Heard, LeapSmear, Plan, Source};
+use crate::config::Asymmetry;
 use crate::leap::nearer_showing;
 use crate::peer::Sample;
 
@@ -116,6 +119,20 @@ impl Source {
         self.peer.trust.change_server();
         self.peer.trouble = None;
         self.peer.filter.set_poll(self.schedule.steady_interval());
+    }
+
+    /// Learns of its newest exchange how the directions of its path differ, by this hand. Returns
+    /// what to tell if that is used from now on.
+    pub(crate) fn learn(&mut self, hand: &Hand) -> Option<String> {
+        let nominal = self.peer.filter.nominal();
+        let sample = self.peer.filter.newest.as_ref()?;
+        let root_distance = sample.exchange.root_distance + sample.smear;
+        self.path.learn(&Exchange { root_distance, ..sample.exchange }, hand, nominal);
+        let learnt = self.path.better().filter(|_| self.config.learn_asymmetry)?;
+        self.path.redeclare(Some(learnt));
+        self.peer.filter.set_asymmetry(Some(learnt));
+        let Asymmetry { by, error } = learnt;
+        Some(format!("asymmetry of the path to it, learnt and used from now on: {by:+} ± {error}"))
     }
 
     /// Takes a smear off. By dead reckoning it is found, and by the clock without it that it has

@@ -40,6 +40,7 @@ impl Source {
                 root_distance,
                 refused,
                 asymmetry,
+                learnt: self.path.learnt(),
                 trouble,
                 ..shown
             };
@@ -58,6 +59,7 @@ impl Source {
             sent_method: newest.map(|newest| newest.exchange.sent.method),
             refused,
             asymmetry: self.path.asymmetry(),
+            learnt: self.path.learnt(),
             trouble: self.trouble(at, utc),
             ..shown
         }

@@ -10,6 +10,7 @@ mod bed;
 mod world;
 
 mod arbitrary;
+mod asymmetry;
 mod continuity;
 mod courtesy;
 mod engine;
