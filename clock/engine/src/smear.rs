@@ -53,6 +53,19 @@ pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
     Some(Span(step * ahead))
 }
 
+/// How far our clock, by dead reckoning since a leap second came near, may be off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// By its rate since then.
+    pub(crate) strayed: Span,
+    /// By its bound when that began.
+    pub(crate) begun: Span,
+}
+
+impl Doubt {
+    pub(crate) const NONE: Doubt = Doubt { strayed: Span::ZERO, begun: Span::ZERO };
+}
+
 /// Belief about one server.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Smear {
@@ -92,9 +105,9 @@ impl Early {
 }
 
 impl Smear {
-    /// Looks at a reply that is `off` from our clock and took a round trip of `rtt`, while our
-    /// clock may be off by `doubt`; `expected` is where the server is if it smears.
-    pub(crate) fn look(&mut self, off: Span, rtt: Span, doubt: Span, expected: Option<Span>) {
+    /// Looks at a reply that is `off` from our clock and took a round trip of `rtt`; `expected` is
+    /// where the server is if it smears.
+    pub(crate) fn look(&mut self, off: Span, rtt: Span, doubt: Doubt, expected: Option<Span>) {
         let Some(expected) = expected.map(seconds) else {
             *self = Smear::default();
             return;
@@ -106,8 +119,10 @@ impl Smear {
         let share = off / expected;
         let near = (-1.0..=1.0).contains(&whole);
         self.plausible = near && expected != 0.0 && share >= SHARE.0 && share <= SHARE.1;
-        let (rtt, doubt) = (seconds(rtt).abs(), seconds(doubt).abs());
-        let doubtful = (ASKEW * rtt).max(LEAST);
+        let (rtt, begun) = (seconds(rtt).abs(), seconds(doubt.begun).abs());
+        let doubt = seconds(doubt.strayed).abs();
+        // A path that has become shorter moves the server by what it hid from our clock until then.
+        let doubtful = (ASKEW * rtt).max(LEAST).max(begun - rtt / 2.0);
         let clear = expected.abs() >= CLEAR * doubtful && doubt <= OWN * expected.abs();
         // No path hides so much.
         let honest = (off - expected).abs() > rtt / 2.0 + doubt + LEAST;
@@ -221,9 +236,23 @@ mod tests {
         for reply in 0..40 {
             let now = Instant::new(LEAP - HALF + 16 * reply, 0);
             let off = Span::from_nanos((off(16 * reply) * 1e9) as i64);
-            smear.look(off, Span::from_micros(500), Span::ZERO, expected(&LEAPS, now));
+            smear.look(off, Span::from_micros(500), Doubt::NONE, expected(&LEAPS, now));
         }
         smear
+    }
+
+    /// A clock that half a round trip of a second hid half a second from, which comes to light.
+    #[test]
+    fn a_path_that_became_shorter_is_no_smear() {
+        for (begun, found) in [(Span::from_millis(560), false), (Span::from_millis(20), true)] {
+            let mut smear = Smear::default();
+            for reply in 0..400 {
+                let expected = expected(&LEAPS, Instant::new(LEAP + 32 * reply, 0));
+                let doubt = Doubt { begun, ..Doubt::NONE };
+                smear.look(expected.unwrap(), Span::from_millis(22), doubt, expected);
+            }
+            assert_eq!(smear.is_found(), found, "{begun}");
+        }
     }
 
     #[test]
@@ -241,7 +270,7 @@ mod tests {
         let stops = |s: i64| if s < 320 { s as f64 / -86_400.0 } else { 0.0 };
         assert!(!looked(stops).is_found());
         let mut smear = looked(|s| s as f64 / -86_400.0);
-        smear.look(Span::ZERO, Span::ZERO, Span::ZERO, None);
+        smear.look(Span::ZERO, Span::ZERO, Doubt::NONE, None);
         assert_eq!(smear, Smear::default());
     }
 
@@ -250,12 +279,17 @@ mod tests {
         let mut smear = looked(|s| s as f64 / -86_400.0);
         for off in [-500, 500] {
             let expected = Some(Span::from_millis(500));
-            smear.look(Span::from_millis(off), Span::from_micros(500), Span::ZERO, expected);
+            smear.look(Span::from_millis(off), Span::from_micros(500), Doubt::NONE, expected);
             let (by, _) = smear.correction(Span::from_millis(off), expected).unwrap();
             assert!((by - Span::from_millis(off)).abs() <= Span(2), "{by}");
         }
         assert!(smear.is_found());
-        smear.look(Span::MAX, Span::MAX, Span::MAX, Some(Span::MAX));
+        smear.look(
+            Span::MAX,
+            Span::MAX,
+            Doubt { strayed: Span::MAX, begun: Span::MAX },
+            Some(Span::MAX),
+        );
     }
 
     #[test]
@@ -266,7 +300,7 @@ mod tests {
             for at in (first..=seconds).step_by(poll) {
                 let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
                 let off = Span::from_nanos((off(at as f64) * 1e9) as i64);
-                smear.look(off, Span::from_micros(500), Span::ZERO, expected);
+                smear.look(off, Span::from_micros(500), Doubt::NONE, expected);
                 doubt = smear.doubt(expected);
                 // Nothing that is off by as much is ever without its doubt, or known for what it
                 // is.
@@ -306,7 +340,12 @@ mod tests {
                 let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
                 let off = if smears { expected.unwrap_or(Span::ZERO) } else { Span::ZERO };
                 let doubt = Span::from_nanos((rate * at as f64 * 1e3) as i64);
-                smear.look(off, Span::from_millis(36), doubt, expected);
+                smear.look(
+                    off,
+                    Span::from_millis(36),
+                    Doubt { strayed: doubt, ..Doubt::NONE },
+                    expected,
+                );
                 open += i64::from(smear.is_open()) * 16;
             }
             (open, smear.is_found())
@@ -325,7 +364,12 @@ mod tests {
         for at in (16..2 * HALF).step_by(16) {
             let expected = expected(&LEAPS, Instant::new(LEAP - HALF + at, 0));
             let doubt = Span::from_nanos((6.0 * at as f64 * 1e3) as i64);
-            smear.look(expected.unwrap(), Span::from_millis(36), doubt, expected);
+            smear.look(
+                expected.unwrap(),
+                Span::from_millis(36),
+                Doubt { strayed: doubt, ..Doubt::NONE },
+                expected,
+            );
             assert!(smear.is_open(), "{at}");
         }
     }

@@ -26,6 +26,7 @@ use crate::method::{Beginning, Method};
 use crate::peer::{Filter, HoldOff, Peer, Role, declared};
 use crate::ptp::{Port, PtpConfig};
 use crate::report::SourceKind;
+use crate::smear::Doubt;
 use leap_smear::LeapSmear;
 pub use learnt::Learnt;
 use path::Path;
@@ -40,7 +41,7 @@ pub(crate) struct Clock {
     /// The time at the arrival by the published clock.
     pub(crate) about: Option<Instant>,
     /// Time at the arrival by dead reckoning since a leap second came near.
-    pub(crate) reckoned: Option<(Instant, Span)>,
+    pub(crate) reckoned: Option<(Instant, Doubt)>,
     /// Other sources tell it as well.
     pub(crate) others: bool,
 }

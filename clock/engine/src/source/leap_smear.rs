@@ -3,7 +3,7 @@
 use truechimer_feedforward::Exchange;
 use truechimer_time::{Instant, Leaps, Period, Span};
 
-use crate::smear::{self, Smear};
+use crate::smear::{self, Doubt, Smear};
 
 /// Replies after its smear was found that may contradict what was known before.
 const RESETTLES: u32 = 32;
@@ -52,7 +52,7 @@ impl LeapSmear {
         &mut self,
         exchange: &mut Exchange,
         leaps: &Leaps,
-        (about, doubt): (Instant, Span),
+        (about, doubt): (Instant, Doubt),
         nominal: Period,
     ) -> Span {
         let away = nominal.span(exchange.received.count - exchange.sent.count);

@@ -14,6 +14,7 @@ use super::{Clock, Heard, LeapSmear, Plan, Source};
 use crate::config::Asymmetry;
 use crate::leap::nearer_showing;
 use crate::peer::Sample;
+use crate::smear::Doubt;
 
 /// The era of NTP timestamps is chosen nearest to this Unix time (2050-01-01): right for
 /// 1982–2118.
@@ -141,7 +142,7 @@ impl Source {
         let nominal = self.peer.filter.nominal();
         let Clock { leaps, about, reckoned, .. } = clock;
         let by = match (about, reckoned) {
-            (Some(about), _) if self.smears() => (*about, Span::ZERO),
+            (Some(about), _) if self.smears() => (*about, Doubt::NONE),
             (None, _) if self.smears() => {
                 self.smear.go_on(exchange, leaps);
                 return Span::ZERO;
