@@ -1,8 +1,9 @@
 //! The part of the configuration that decides what the clock does.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::LIKELY_DOUBT;
@@ -18,6 +19,11 @@ use crate::ptp::PtpConfig;
 pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
 /// The poll interval if none is set, s.
 pub const DEFAULT_POLL: u32 = 16;
+
+/// Limits of the servers of a pool.
+pub const MAX_SOURCES_RANGE: core::ops::RangeInclusive<u32> = 1..=16;
+/// Servers of a pool if no number is set, as chrony has it.
+pub const DEFAULT_MAX_SOURCES: u32 = 4;
 
 /// Configuration of the engine. All of it can change at run time ([`crate::Event::Configure`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -141,6 +147,13 @@ pub struct SourceConfig {
     /// Not a server, but whichever PTP master is the best on the network interface `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpConfig>,
+    /// Not one server, but up to so many of those that `host` leads to, within [`MAX_SOURCES_RANGE`]:
+    /// each a source by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<u32>,
+    /// Not asked for now.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub offline: bool,
 }
 
 /// How the two directions of a path differ: half of it is taken off the offset, and no more than
@@ -354,7 +367,21 @@ impl SourceConfig {
             prefer: false,
             require: false,
             ptp: None,
+            pool: None,
+            offline: false,
         }
+    }
+
+    /// A pool of the default size.
+    #[must_use]
+    pub fn pool(host: impl Into<String>) -> SourceConfig {
+        SourceConfig { pool: Some(DEFAULT_MAX_SOURCES), ..SourceConfig::new(host) }
+    }
+
+    /// The server at one address of this pool.
+    pub(crate) fn member(&self, address: SocketAddr) -> SourceConfig {
+        let (host, port) = (address.ip().to_string(), address.port());
+        SourceConfig { host, port, pool: None, ..self.clone() }
     }
 
     /// Whether it proves who it is, so that nothing without proof is used of it.

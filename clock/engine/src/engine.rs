@@ -5,6 +5,7 @@ mod configuration;
 mod course;
 mod gate;
 mod likeness;
+mod pool;
 mod ptp;
 mod publication;
 mod reckoning;
@@ -36,7 +37,7 @@ use crate::leap::Announced;
 use crate::method::{Method, Standard};
 use crate::peer::Peer;
 use crate::refclock::{self, RefClock};
-use crate::source::{Clock, Heard, Source, canonical};
+use crate::source::{Clock, Heard, Pool, Source, canonical};
 use crate::steer::Servo;
 use crate::{kernel, steer};
 use gate::Gate;
@@ -75,6 +76,7 @@ pub struct Engine {
     announced: Announced,
     random: ChaCha20Rng,
     sources: Vec<Source>,
+    pools: Vec<Pool>,
     refclocks: Vec<RefClock>,
     next_id: u32,
     combination: Combination,
@@ -98,6 +100,8 @@ pub struct Engine {
     last_at: Count,
     /// Hold-offs of servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
+    /// What servers of pools begin with that join before there is a time of our own.
+    known: Known,
     /// Standard uncertainty of the published difference clock's rate.
     deviation: Rate,
     /// The last rate that was worth keeping, and its error: a server that drifts away puts it in
@@ -159,6 +163,7 @@ impl Engine {
             announced: Announced::default(),
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
+            pools: Vec::new(),
             refclocks: Vec::new(),
             next_id: 0,
             combination: Combination::default(),
@@ -178,6 +183,7 @@ impl Engine {
             renew_at: None,
             last_at: start.at,
             inherited: Vec::new(),
+            known: Known::default(),
             deviation: Rate::ZERO,
             kept_rate: None,
             split_told: false,
@@ -213,6 +219,7 @@ impl Engine {
             note(&mut actions, Level::Info, text);
         }
         engine.configure(config, &known, start.at, &mut actions);
+        engine.known = known;
         engine.act(start.at, &mut actions);
         (engine, actions)
     }
@@ -322,6 +329,13 @@ impl Engine {
         at: Count,
         actions: &mut Vec<Action>,
     ) {
+        if let Some(pool) = self.pools.iter_mut().find(|pool| pool.id == id) {
+            let trouble = pool.resolved(result.clone(), at);
+            if let Some(trouble) = trouble {
+                note(actions, Level::Warning, format!("{}: {trouble}", pool.name()));
+            }
+            return;
+        }
         let others = self.sources.iter().filter(|other| other.id() != id);
         let taken: Vec<SocketAddr> = others.filter_map(Source::address).map(canonical).collect();
         let Some(source) = self.source(id) else { return };
@@ -394,7 +408,8 @@ impl Engine {
     pub fn next_deadline(&self) -> Option<Count> {
         let refclocks = self.refclocks.iter().map(RefClock::deadline);
         let servers = self.sources.iter().filter_map(Source::deadline);
-        let deadlines = servers.chain(refclocks).chain(self.renew_at);
+        let pools = self.pools.iter().filter_map(Pool::deadline);
+        let deadlines = servers.chain(pools).chain(refclocks).chain(self.renew_at);
         deadlines.min_by_key(|at| (*at - self.last_at).0)
     }
 
@@ -431,6 +446,7 @@ impl Engine {
 
     /// Lets every source do what is due.
     fn act(&mut self, at: Count, actions: &mut Vec<Action>) {
+        self.tend_pools(at, actions);
         for source in &mut self.sources {
             // Moving on to another address or a look-up is a step of its own: a few at most.
             for _ in 0..4 {
@@ -466,6 +482,9 @@ impl Engine {
         for source in &mut self.sources {
             source.new_epoch(at);
         }
+        for pool in &mut self.pools {
+            pool.new_epoch(at);
+        }
         for refclock in &mut self.refclocks {
             refclock.new_epoch(at);
         }
@@ -473,6 +492,7 @@ impl Engine {
         self.change_log.new_epoch(at);
         self.reckoning = None;
         self.inherited.clear();
+        self.known = Known::default();
         self.gate.new_epoch();
         self.kept_rate = None;
         // The machine may be another one now.
@@ -547,7 +567,7 @@ impl Engine {
 
 /// Time that a daemon before has left, and which servers agreed with that, with since when and
 /// until when it was known.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     time: Option<TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
@@ -583,7 +603,9 @@ fn strangers(config: &Config, start: &Start) -> Option<String> {
     let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
     let tellers = saved.agreed.as_ref()?.tellers(warm);
     let voters = || config.sources.iter().filter(|source| config.votes(source));
-    let followed = |name: &String| voters().any(|source| source.name() == *name);
+    // Who the servers of a pool are is not known yet.
+    let followed =
+        |name: &String| voters().any(|source| source.pool.is_some() || source.name() == *name);
     let strange = !tellers.is_empty() && !tellers.iter().any(followed);
     strange.then(|| tellers.join(", "))
 }

@@ -147,6 +147,9 @@ pub struct SourceReport {
     pub kind: SourceKind,
     /// The address in use.
     pub address: Option<SocketAddr>,
+    /// Pool that it is a server of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
     /// How far it is believed.
     pub status: SourceStatus,
     /// Why it has that status, or why the clock does not go along with its newest samples.
@@ -262,6 +265,8 @@ pub enum ReasonKind {
     NoReply,
     /// Unreachable: it refuses service (`DENY`, `RSTR`).
     KissCode,
+    /// Unreachable: it is not asked for now, by the user's word.
+    Offline,
     /// Nothing usable came from it for longer than it may.
     Stale,
     /// Unselectable: only asked and shown, as configured.
@@ -351,6 +356,48 @@ impl Reason {
 }
 
 impl SourceReport {
+    /// One that nothing is known of.
+    pub(crate) fn new(name: String, kind: SourceKind) -> SourceReport {
+        SourceReport {
+            name,
+            kind,
+            address: None,
+            pool: None,
+            status: SourceStatus::Unreachable,
+            reason: None,
+            weight: None,
+            holdover: false,
+            authentication: Authentication::None,
+            vote: false,
+            reach: 0,
+            poll: 0,
+            retry: None,
+            last_reply: None,
+            stratum: None,
+            reference: None,
+            leap: None,
+            root_distance: None,
+            rtt: None,
+            rtt_floor: None,
+            offset: None,
+            offset_to: None,
+            bound: None,
+            likely: None,
+            deviation: None,
+            skew: None,
+            sent_method: None,
+            received_method: None,
+            stamp_errors: None,
+            requests: 0,
+            accepted: 0,
+            timeouts: 0,
+            refused: BTreeMap::new(),
+            asymmetry: None,
+            trouble: None,
+            ptp: None,
+        }
+    }
+
     /// Whether its newest samples are held off: what was known before stands.
     #[must_use]
     pub fn is_held_off(&self) -> bool {

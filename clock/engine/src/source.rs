@@ -5,6 +5,7 @@ mod act;
 mod courtesy;
 mod leap_smear;
 mod path;
+mod pool;
 mod ptp;
 mod reply;
 mod resolver;
@@ -24,9 +25,10 @@ use crate::event::SourceId;
 use crate::method::{Beginning, Method};
 use crate::peer::{Filter, HoldOff, Peer, Role, declared};
 use crate::ptp::{Port, PtpConfig};
-use crate::report::SourceKind;
+use crate::report::{SourceKind, SourceStatus};
 use leap_smear::LeapSmear;
 use path::Path;
+pub(crate) use pool::Pool;
 use resolver::Resolver;
 use schedule::{MISSES_PER_ADDRESS, Plan, Schedule};
 
@@ -69,6 +71,12 @@ pub(crate) struct Source {
     news: Option<String>,
     /// The user has been told that it drifts.
     stray_told: bool,
+    /// Pool that it is of, and its address there.
+    pub(crate) member: Option<(SourceId, SocketAddr)>,
+    /// Others answer and agree.
+    pub(crate) others_speak: bool,
+    /// Requests in a row that were sent while it was of no use.
+    useless_requests: u32,
 }
 
 /// Effect of a reply.
@@ -116,6 +124,9 @@ impl Source {
             ptp: config.ptp.is_some().then(|| Port::new(at)),
             news: None,
             stray_told: false,
+            member: None,
+            others_speak: false,
+            useless_requests: 0,
             config,
         }
     }
@@ -155,6 +166,12 @@ impl Source {
             self.peer.filter.set_asymmetry(config.asymmetry);
         }
         self.schedule.reconfigure(&config, at);
+        if config.offline
+            && let Some(association) = &mut self.association
+        {
+            // What is not waited for is not missed.
+            association.give_up();
+        }
         self.config = config;
         if self.ptp.is_some() {
             return;
@@ -192,6 +209,25 @@ impl Source {
     /// The others do not wait for its first reply.
     pub(crate) fn is_not_waited_for(&mut self) {
         self.schedule.is_not_awaited();
+    }
+
+    /// Whether another server of the pool that it is of should take its place: it refuses service, is
+    /// another source's server, or was of no use for [`MISSES_PER_ADDRESS`] requests.
+    pub(crate) fn is_spent(&self, at: Count) -> bool {
+        self.useless_requests >= MISSES_PER_ADDRESS
+            || self.schedule.retry().is_some() && self.is_expendable(at)
+            || self.peer.trust.same_server().is_some()
+    }
+
+    /// Whether nothing is lost with it: it knows nothing, or others answer and agree.
+    fn is_expendable(&self, at: Count) -> bool {
+        self.others_speak || !self.peer.filter.knows(at)
+    }
+
+    /// Whether it is of no use just now: a falseticker, or silent.
+    fn is_useless(&self, at: Count) -> bool {
+        self.peer.trust.status() == SourceStatus::Falseticker
+            || self.peer.tally.reach == 0 && self.is_expendable(at)
     }
 
     /// Leap indicator of its last usable reply.

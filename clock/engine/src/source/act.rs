@@ -62,6 +62,8 @@ impl Source {
                 return;
             }
         }
+        let more = self.useless_requests.saturating_add(1);
+        self.useless_requests = if self.is_useless(at) { more } else { 0 };
         let Some(association) = &mut self.association else {
             self.schedule.plan = Plan::Resolve(at);
             return;

@@ -53,6 +53,8 @@ pub(super) struct Schedule {
     /// The poll interval that the user wants, s, and whether it begins with a burst.
     poll: u32,
     burst: bool,
+    /// Nothing is to be done for now.
+    offline: bool,
     pub(super) plan: Plan,
     ramp: Ramp,
     /// After how many more breaks the server is asked at once.
@@ -82,6 +84,7 @@ impl Schedule {
             nominal,
             poll: config.poll,
             burst: config.burst,
+            offline: config.offline,
             plan: Plan::Resolve(at),
             ramp: if config.burst { Ramp::WHOLE } else { Ramp::NONE },
             at_once: AT_ONCE,
@@ -97,6 +100,7 @@ impl Schedule {
     /// When it wants to act next.
     pub(super) fn deadline(&self) -> Option<Count> {
         match self.plan {
+            _ if self.offline => None,
             Plan::Resolve(at) | Plan::Poll(at) | Plan::Refused(at) | Plan::Retry(at) => Some(at),
             Plan::Resolving => None,
         }
@@ -140,7 +144,7 @@ impl Schedule {
 
     /// Whether the others wait for its first reply.
     pub(super) fn is_awaited(&self) -> bool {
-        self.chances > 0 && self.retry().is_none()
+        self.chances > 0 && self.retry().is_none() && !self.offline
     }
 
     /// The others do not wait for its first reply.
@@ -228,7 +232,11 @@ impl Schedule {
     /// Takes over another poll interval.
     pub(super) fn reconfigure(&mut self, config: &SourceConfig, at: Count) {
         let faster = config.poll < self.poll;
-        (self.poll, self.burst) = (config.poll, config.burst);
+        let comes_back = self.offline && !config.offline;
+        (self.poll, self.burst, self.offline) = (config.poll, config.burst, config.offline);
+        if let (true, Plan::Poll(_)) = (comes_back, self.plan) {
+            self.plan = Plan::Poll(at);
+        }
         if let (true, Plan::Poll(next)) = (faster, self.plan) {
             let soon = self.after(at, self.interval());
             self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });

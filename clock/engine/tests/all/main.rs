@@ -18,6 +18,7 @@ mod fence;
 mod held;
 mod news;
 mod panic;
+mod pools;
 mod preference;
 mod ptp;
 mod pulses;
