@@ -1,5 +1,6 @@
 //! `truechimer sources`: the servers that the daemon follows.
 
+mod change;
 mod json;
 mod ptp;
 
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use truechimer_engine::{
-    Asymmetry, Authentication, ReasonKind, SourceKind, SourceReport, SourceStatus,
+    Asymmetry, Authentication, Origin, ReasonKind, SourceKind, SourceReport, SourceStatus,
 };
 use truechimer_time::{Span, StampMethod};
 
@@ -66,7 +67,11 @@ status is one of the words above; reason says why, null if there is nothing to s
 selection, why and doubt are status and reason in the words of earlier versions.
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Sources {
+    /// A change of the sources; without one they are listed
+    #[command(subcommand)]
+    pub change: Option<change::What>,
     /// Everything about each server: why it has no part, what was refused and why, poll interval,
     /// stamp errors, root distance
     #[arg(short, long)]
@@ -84,6 +89,9 @@ pub use json::{DoubtJson, ReasonJson};
 
 /// Runs the command.
 pub fn run(args: &Sources, out: &mut dyn Write) -> Ended {
+    if let Some(what) = &args.change {
+        return change::run(what, out);
+    }
     let sources = daemon::ask(&args.page, &args.control)?.report.sources;
     if args.json {
         let sources: Vec<_> = sources.iter().map(Json::of).collect();
@@ -307,6 +315,18 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     if source.kind.is_refclock() {
         return write_refclock(source, &last, &offset, out);
     }
+    let named = match (source.pool.as_deref(), source.origin) {
+        (None, Origin::Configuration) => None,
+        (pool, origin) => {
+            let of = pool.map(|pool| format!("of the pool {}", plain(pool)));
+            let by = match origin {
+                Origin::Configuration => None,
+                Origin::SourceDir => Some("named by a file in source-dir".to_owned()),
+                Origin::RunTime => Some("added at run time, until the daemon ends".to_owned()),
+            };
+            Some(of.into_iter().chain(by).collect::<Vec<_>>().join("; "))
+        }
+    };
     let mut lines = vec![
         ("status", status(source)),
         ("server", server(source)),
@@ -332,6 +352,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         Authentication::Nts => Some("NTS".to_owned()),
         Authentication::Key(number) => Some(format!("key {number}")),
     };
+    lines.extend(named.map(|named| ("named", named)));
     if let Some(proof) = proof {
         let text = format!("by {proof}: replies without proof of who made them are not used");
         lines.push(("proven", text));

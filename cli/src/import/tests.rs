@@ -39,16 +39,18 @@ fn servers_are_sources_with_their_poll_and_port() {
 }
 
 #[test]
-fn a_pool_is_several_servers_where_that_is_known() {
-    let hosts = |text: &str| -> Vec<String> {
-        made(text).1.engine.sources.into_iter().map(|source| source.host).collect()
+fn a_pool_is_a_pool() {
+    let pools = |text: &str| -> Vec<_> {
+        let sources = made(text).1.engine.sources;
+        sources.into_iter().map(|source| (source.host, source.port, source.pool)).collect()
     };
-    let four = ["0", "1", "2", "3"].map(|n| format!("{n}.debian.pool.ntp.org"));
-    assert_eq!(hosts("pool 2.debian.pool.ntp.org iburst"), four);
-    assert_eq!(hosts("pool pool.ntp.org maxsources 2"), ["0.pool.ntp.org", "1.pool.ntp.org"]);
-    assert_eq!(hosts("pool time.example.org iburst"), ["time.example.org"]);
-    assert_eq!(hosts("server 1.pool.ntp.org"), ["1.pool.ntp.org"]);
-    has("pool time.example.org", &["# A name is one server here"]);
+    let debian = "pool 2.debian.pool.ntp.org iburst";
+    assert_eq!(pools(debian), [("2.debian.pool.ntp.org".into(), 123, Some(4))]);
+    let text = "pool a port 99 maxsources 2 key 3\nkeyfile /k\nserver b maxsources 3";
+    assert_eq!(pools(text), [("a".into(), 99, Some(2)), ("b".into(), 123, None)]);
+    assert_eq!(pools("pool a maxsources 99 offset 0.1"), [("a".into(), 123, Some(16))]);
+    has("pool a offset 0.1", &["# c:1: pool a offset 0.1", "has a path of its own"]);
+    has("pool a nts", &["`nts` is not for a pool: each of its servers would need a certificate"]);
     has("server a\nserver a", &["is there already, and counts once"]);
 }
 

@@ -24,6 +24,10 @@ pub(super) struct Json<'a> {
     /// Whether it has a vote on what time it is.
     vote: bool,
     address: Option<String>,
+    /// Pool that it is a server of.
+    pool: Option<&'a str>,
+    /// Place where it, or its pool, was named: configuration, source-dir or run-time.
+    origin: &'static str,
     status: SourceStatus,
     /// Why it has that.
     reason: Option<ReasonJson>,
@@ -149,6 +153,8 @@ impl Json<'_> {
             key: source.authentication.key(),
             vote: source.vote,
             address: source.address.map(|a| a.to_string()),
+            pool: source.pool.as_deref(),
+            origin: source.origin.name(),
             status: source.status,
             reason: reason.map(ReasonJson::of),
             weight: source.weight,

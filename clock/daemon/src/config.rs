@@ -8,6 +8,7 @@
 //! state = "/var/lib/truechimer/rate.json"     # or "none"
 //! # sock-out = "/run/chrony.tc.sock"          # a socket that is sent the clock's time, as chrony's SOCK; none unless set
 //! # key-file = "/etc/truechimer.keys"         # symmetric keys, for `key` of a source; none unless set
+//! # source-dir = "/run/truechimer/sources"   # more [[source]], in files *.toml; none unless set
 //! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
 //! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
@@ -30,6 +31,10 @@
 //! # key = 5                     # the symmetric key, in `key-file`, by which it proves who it is; none unless set
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
+//!
+//! # [[source]]
+//! # pool = "pool.ntp.org"       # several servers of one name, each replaced when it is of no use
+//! # max-sources = 4             # how many, 1 to 16
 //!
 //! [[source]]
 //! pps = "/dev/pps0"             # a pulse per second: a device, or a file as /sys/class/pps/pps0/assert
@@ -80,6 +85,7 @@
 //! error, and so is a value out of its range: each problem is reported with its line and with how
 //! to mend it.
 
+mod added;
 mod authentication;
 mod duration;
 mod foreign;
@@ -87,6 +93,7 @@ mod host;
 mod ptp;
 mod reader;
 mod refclock;
+mod server;
 
 use std::path::PathBuf;
 
@@ -98,10 +105,11 @@ use crate::audit;
 use crate::clockbound::Wanted;
 use truechimer_metrics::Listen;
 
+pub(crate) use added::added;
 pub(crate) use host::host_and_port;
-pub(crate) use reader::check_poll;
 pub use reader::parse;
 pub(crate) use refclock::path as pps_path;
+pub(crate) use server::check_poll;
 
 /// Everything that the daemon needs to know, checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -124,6 +132,8 @@ pub struct Settings {
     pub sock_out: Option<PathBuf>,
     /// Symmetric keys that servers and this daemon share.
     pub key_file: Option<PathBuf>,
+    /// Directory of files with more sources, as programs for DHCP leave them.
+    pub source_dir: Option<PathBuf>,
     /// The list of leap seconds.
     pub leap_file: Place,
     /// Authorities that servers' certificates are by; `None`: those of the system.
@@ -138,6 +148,8 @@ pub struct Settings {
     pub sandbox: bool,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
+    /// Files of `source-dir` that are wrong, and so left out, for people.
+    pub left_out: Vec<String>,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -154,6 +166,7 @@ impl Default for Settings {
             state: Place::Default,
             sock_out: None,
             key_file: None,
+            source_dir: None,
             leap_file: Place::Default,
             nts_ca: None,
             clockbound: None,
@@ -161,6 +174,7 @@ impl Default for Settings {
             audit: None,
             sandbox: true,
             vmclock: Place::Default,
+            left_out: Vec::new(),
             fresh: false,
         }
     }

@@ -154,6 +154,39 @@ pub struct SourceConfig {
     /// Not asked for now.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub offline: bool,
+    /// Place where it was named.
+    #[serde(default, skip_serializing_if = "Origin::is_configuration")]
+    pub origin: Origin,
+}
+
+/// Place where a source was named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The configuration or the command line.
+    #[default]
+    Configuration,
+    /// A file in the directory of sources.
+    SourceDir,
+    /// The control socket, since the start.
+    RunTime,
+}
+
+impl Origin {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_configuration(&self) -> bool {
+        *self == Origin::Configuration
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Origin::Configuration => "configuration",
+            Origin::SourceDir => "source-dir",
+            Origin::RunTime => "run-time",
+        }
+    }
 }
 
 /// How the two directions of a path differ: half of it is taken off the offset, and no more than
@@ -369,6 +402,7 @@ impl SourceConfig {
             ptp: None,
             pool: None,
             offline: false,
+            origin: Origin::Configuration,
         }
     }
 

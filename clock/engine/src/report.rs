@@ -11,7 +11,7 @@ use truechimer_timehands::Hand;
 
 use crate::authentication::Authentication;
 use crate::cause::Cause;
-use crate::config::{Asymmetry, RefClockKind};
+use crate::config::{Asymmetry, Origin, RefClockKind};
 use crate::hold_off;
 use crate::peer::HoldOff;
 use crate::ptp::PtpReport;
@@ -150,6 +150,9 @@ pub struct SourceReport {
     /// Pool that it is a server of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// Place where it, or its pool, was named.
+    #[serde(default)]
+    pub origin: Origin,
     /// How far it is believed.
     pub status: SourceStatus,
     /// Why it has that status, or why the clock does not go along with its newest samples.
@@ -363,6 +366,7 @@ impl SourceReport {
             kind,
             address: None,
             pool: None,
+            origin: Origin::Configuration,
             status: SourceStatus::Unreachable,
             reason: None,
             weight: None,

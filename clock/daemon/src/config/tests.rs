@@ -63,6 +63,7 @@ fn everything_can_be_set() {
             control = "none"
             state = "/s"
             leap-file = "none"
+            source-dir = "/d"
             vmclock = "/v"
             max-wander-ppm = "0.25 ppm"
             accept-step-after = "90min"
@@ -73,6 +74,7 @@ fn everything_can_be_set() {
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
                 { host = "::1" },
+                { pool = "p:99", max-sources = 2, poll = 64, prefer = true },
                 { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
@@ -90,15 +92,19 @@ fn everything_can_be_set() {
         require: true,
         ..SourceConfig::new("b")
     };
+    let pool = SourceConfig { prefer: true, port: 99, poll: 64, ..SourceConfig::pool("p") };
+    let pool = SourceConfig { pool: Some(2), ..pool };
     assert_eq!(
         settings,
         Settings {
             file: None,
+            source_dir: Some("/d".into()),
+            left_out: Vec::new(),
             nts_ca: None,
             key_file: None,
             sandbox: true,
             engine: Config {
-                sources: vec![first, SourceConfig::new("::1"), watched],
+                sources: vec![first, SourceConfig::new("::1"), pool, watched],
                 max_wander: ppm("0.25"),
                 accept_step_after: Span::from_secs(5400),
                 max_step: Some(Span::from_secs(7200)),
@@ -270,7 +276,41 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
         ("key = 1", "t:1: unknown key `key`; the file of symmetric keys is `key-file`, at the top"),
         ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
-        ("[[source]]\nmode = \"pool\"", "t:2: unknown key `mode`; every [[source]] is one server"),
+        (
+            "[[source]]\nmode = \"pool\"",
+            "t:2: unknown key `mode`; a pool is [[source]] with pool =",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nhost = \"b\"",
+            "t:3: `host` and `pool` are two sources: write a [[source]] for each",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nnts = true",
+            "t:3: `nts` is not for a pool: each of its servers",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nasymmetry = \"1ms\"\nasymmetry-error = \"1ms\"",
+            "t:3: `asymmetry` is not for a pool: each of its servers has a path of its own",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nmax-sources = 17",
+            "t:3: `max-sources` = 17: must be a whole number from 1 to 16",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nmax-sources = 2",
+            "t:3: `max-sources` is for a pool: write pool, not host",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\n[[source]]\npool = \"a\"",
+            "t:3: `a:123` is a source already (line 1)",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nmaxsources = 2",
+            "unknown key `maxsources`; that is `max-sources`",
+        ),
+        ("pool = \"a\"", "t:1: unknown key `pool`; it belongs into [[source]]"),
+        ("sourcedir = \"/s\"", "t:1: unknown key `sourcedir`; that is `source-dir`"),
+        ("source-dir = \"s\"", "t:1: `source-dir` = \"s\": must begin with /"),
         ("[Time]\nNTP = \"a\"", "t:1: unknown key `Time`; a server is [[source]]"),
         ("NTP = \"a\"", "t:1: unknown key `NTP`; a server is [[source]]"),
         ("authselectmode = \"mix\"", "t:1: unknown key `authselectmode`; that is `authentication`"),

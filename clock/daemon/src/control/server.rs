@@ -11,7 +11,8 @@ use truechimer_files::Bound;
 use truechimer_time::Count;
 
 use super::budget::Budget;
-use super::{Accepted, Answer, MAX_REQUEST, Refused, Reloading, Request, Version};
+use super::{Accepted, Answer, Changed, MAX_REQUEST, Refused, Reloading, Request, Version};
+use crate::changes::Change;
 use crate::sys::{self, POLLIN, POLLOUT, pollfd};
 
 /// Clients at a time, of all users but the daemon's own and root; one more, and another has to go.
@@ -35,6 +36,8 @@ pub(crate) trait Handler {
     fn reload(&mut self);
     /// Believes this source now, or the one that is held off; or says why not.
     fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String>;
+    /// Changes the sources, or says why not.
+    fn change(&mut self, change: Change, source: Option<&str>) -> Result<Changed, String>;
 }
 
 /// The listening socket and its clients.
@@ -261,7 +264,22 @@ impl Client {
             "accept" => {
                 refuse("only root and the daemon's own user may say whom to believe".into())
             }
-            _ => refuse("unknown verb: known are report, version, reload, accept".into()),
+            verb => match Change::named(verb) {
+                Some(change) if self.may_change => {
+                    match handler.change(change, source.as_deref()) {
+                        Ok(changed) => json_line(&changed),
+                        Err(why) => refuse(why),
+                    }
+                }
+                Some(_) => {
+                    refuse("only root and the daemon's own user may change its sources".into())
+                }
+                None => refuse(
+                    "unknown verb: known are report, version, reload, accept, add, delete, offline, \
+                     online"
+                        .into(),
+                ),
+            },
         }
     }
 }
@@ -303,6 +321,7 @@ mod tests {
     #[derive(Default)]
     struct Oracle {
         reloads: u32,
+        changes: Vec<(Change, Option<String>)>,
     }
 
     impl Handler for Oracle {
@@ -339,6 +358,12 @@ mod tests {
         fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
             let accepted = source.ok_or("which one?")?.to_owned();
             Ok(Accepted { accepted, status: "synchronised".into() })
+        }
+
+        fn change(&mut self, change: Change, source: Option<&str>) -> Result<Changed, String> {
+            self.changes.push((change, source.map(str::to_owned)));
+            let name = source.ok_or("which source?")?;
+            Ok(Changed { changed: vec![name.into()] })
         }
     }
 
@@ -380,8 +405,13 @@ mod tests {
             assert_eq!((&*accepted.accepted, &*accepted.status), ("s1:123", "synchronised"));
             let refused = control::accept(path, None, TIMEOUT).unwrap_err();
             assert_eq!(refused.to_string(), "the daemon refused: which one?");
+            let text = "source = [{ host = \"a\" }]";
+            assert_eq!(control::change(path, "add", Some(text), TIMEOUT).unwrap().changed, [text]);
+            assert!(control::change(path, "offline", None, TIMEOUT).is_err());
             (version, control::report(path, TIMEOUT).unwrap())
         });
+        let text = Some("source = [{ host = \"a\" }]".into());
+        assert_eq!(oracle.changes, [(Change::Add, text), (Change::Offline, None)]);
         assert_eq!(answers.0, Version { version: crate::VERSION.into() });
         assert_eq!(answers.1, Oracle::default().report(), "to the last bit");
         assert_eq!(oracle.reloads, 1);
@@ -501,6 +531,29 @@ mod tests {
         // Nothing is for ever.
         server.resume();
         assert!(server.budget.allows(4321));
+    }
+
+    /// What is asked for is not even looked at.
+    #[test]
+    fn nobody_else_changes_anything() {
+        let (told, oracle, _) = with_server(|path| {
+            as_user(4321, || {
+                let verbs = ["add", "delete", "offline", "online", "reload", "accept"];
+                verbs.map(|verb| {
+                    let told = control::change(path, verb, Some("x"), TIMEOUT);
+                    told.unwrap_err().to_string()
+                })
+            })
+        });
+        let Some(told) = told else {
+            let _ = writeln!(io::stderr(), "SKIPPED nobody_else_changes: only root can be others");
+            return;
+        };
+        assert!(
+            told.iter().all(|why| why.contains("only root and the daemon's own user")),
+            "{told:?}"
+        );
+        assert!(oracle.changes.is_empty() && oracle.reloads == 0);
     }
 
     #[test]

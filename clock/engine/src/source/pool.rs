@@ -215,7 +215,7 @@ impl Pool {
 
     /// Row in `sources` while it has no server.
     pub(crate) fn report(&self, votes: bool) -> SourceReport {
-        let SourceConfig { authentication, poll, .. } = self.config;
+        let SourceConfig { authentication, poll, origin, .. } = self.config;
         let cause = match self.resolver.failure() {
             _ if self.config.offline => Cause::Offline,
             Some(_) => Cause::NoAddress,
@@ -224,7 +224,7 @@ impl Pool {
         let reason = Some(Reason::of(&cause, Span::ZERO));
         let (pool, trouble) = (Some(self.name.clone()), self.trouble());
         let shown = SourceReport::new(self.name.clone(), SourceKind::Server);
-        SourceReport { pool, authentication, poll, vote: votes, reason, trouble, ..shown }
+        SourceReport { pool, authentication, poll, vote: votes, origin, reason, trouble, ..shown }
     }
 
     fn after(&self, at: Count, seconds: u32) -> Count {

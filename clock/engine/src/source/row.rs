@@ -47,7 +47,7 @@ impl Source {
         }
         SourceReport {
             address: self.address(),
-            pool: None,
+            origin: self.config.origin,
             authentication: self.config.authentication,
             poll: self.schedule.interval(),
             retry: self.schedule.retry().map(|due| filter.span(due - at).max(Span::ZERO)),

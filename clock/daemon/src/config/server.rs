@@ -1,0 +1,181 @@
+//! How a server, or a pool of servers, is written.
+
+use truechimer_config::{DeTable, Reader, Value, whole};
+use truechimer_engine::{
+    Asymmetry, Authentication, DEFAULT_MAX_SOURCES, MAX_SOURCES_RANGE, NTP_PORT, NTS_PORT,
+    POLL_RANGE, SourceConfig,
+};
+use truechimer_time::Span;
+
+use super::authentication::Proof;
+use super::foreign::unknown;
+use super::host::host_and_port;
+use super::ptp;
+use super::reader::{TABLES, span};
+use super::refclock::OF_REFCLOCK;
+
+/// Keys of a source that are for a server.
+pub(super) const OF_SERVER: &[&str] = &[
+    "host",
+    "pool",
+    "max-sources",
+    "poll",
+    "burst",
+    "noselect",
+    "nts",
+    "key",
+    "asymmetry",
+    "asymmetry-error",
+];
+
+/// A source that is a server, or a pool of servers.
+pub(super) fn server(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    at: usize,
+) -> Option<SourceConfig> {
+    let mut source = SourceConfig::new("");
+    let (mut named, mut port, mut most) = (false, None, DEFAULT_MAX_SOURCES);
+    let mut proof = Proof::default();
+    let mut declared = (None, None);
+    let (own, is_pool) = if table.contains_key("pool") { ("pool", true) } else { ("host", false) };
+    for (key, value) in table {
+        let start = key.span().start;
+        match key.get_ref().as_ref() {
+            key if key == own => {
+                named = true;
+                if let Some((host, given)) = reader.text_of(own, value, host_and_port) {
+                    (source.host, port) = (host, given);
+                }
+            }
+            "host" => {
+                let text = "`host` and `pool` are two sources: write a [[source]] for each";
+                reader.problem(start, text);
+            }
+            "max-sources" if is_pool => most = max_sources(reader, value).unwrap_or(most),
+            "max-sources" => {
+                reader.problem(start, "`max-sources` is for a pool: write pool, not host");
+            }
+            key @ ("nts" | "asymmetry" | "asymmetry-error") if is_pool => {
+                let why = match key {
+                    "nts" => "each of its servers would need a certificate for the pool's name",
+                    _ => "each of its servers has a path of its own",
+                };
+                let text = format!("`{key}` is not for a pool: {why}; name the server with host");
+                reader.problem(start, text);
+            }
+            "poll" => match whole(value).map(check_poll) {
+                Some(Ok(poll)) => source.poll = poll,
+                Some(Err(why)) => reader.wrong("poll", value, why),
+                None => reader.kind("poll", value, "a whole number of seconds, as in 16"),
+            },
+            "asymmetry" => {
+                declared.0 = span(reader, "asymmetry", value, "120us", asymmetry).or(declared.0);
+            }
+            "asymmetry-error" => {
+                let span = span(reader, "asymmetry-error", value, "20us", asymmetry_error);
+                declared.1 = span.or(declared.1);
+            }
+            key if wish(reader, key, value, &mut source) => {}
+            name @ ("nts" | "key") => proof.take(reader, name, value),
+            "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
+            other if OF_REFCLOCK.contains(&other) => reader.problem(
+                start,
+                format!(
+                    "`{other}` is for a reference clock: add `pps`, `phc`, `shm` or `sock`, or remove it"
+                ),
+            ),
+            other if ptp::KEYS.contains(&other) => reader.problem(
+                start,
+                format!("`{other}` is for PTP: add ptp = \"eth0\", or remove it"),
+            ),
+            other => unknown(reader, other, start, TABLES[1]),
+        }
+    }
+    source.pool = is_pool.then_some(most);
+    source.asymmetry = declared_asymmetry(reader, table, at, declared);
+    source.authentication = proof.kind(reader);
+    let exchange = source.authentication == Authentication::Nts;
+    source.port = port.unwrap_or(if exchange { NTS_PORT } else { NTP_PORT });
+    if !named {
+        reader
+            .problem(at, "this source has no `host`: add host = \"ntp.example.org\", or a pool");
+    }
+    (!source.host.is_empty()).then_some(source)
+}
+
+/// The most servers of a pool.
+fn max_sources(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<u32> {
+    match whole(value).map(u32::try_from) {
+        Some(Ok(most)) if MAX_SOURCES_RANGE.contains(&most) => Some(most),
+        _ => {
+            let (least, most) = (MAX_SOURCES_RANGE.start(), MAX_SOURCES_RANGE.end());
+            let text = format!("must be a whole number from {least} to {most}");
+            reader.wrong("max-sources", value, text);
+            None
+        }
+    }
+}
+
+/// Reads what the user wants of a server or a PTP port; whether the key says that.
+pub(super) fn wish(
+    reader: &mut Reader<'_>,
+    key: &str,
+    value: &Value<'_>,
+    source: &mut SourceConfig,
+) -> bool {
+    let wish = match key {
+        "trust" => &mut source.trust,
+        "prefer" => &mut source.prefer,
+        "require" => &mut source.require,
+        "noselect" => &mut source.no_select,
+        _ => return false,
+    };
+    *wish = reader.boolean(key, value).unwrap_or(*wish);
+    true
+}
+
+/// Asymmetry of a path, of which both keys have to be there or none.
+pub(super) fn declared_asymmetry(
+    reader: &mut Reader<'_>,
+    table: &DeTable<'_>,
+    at: usize,
+    declared: (Option<Span>, Option<Span>),
+) -> Option<Asymmetry> {
+    match (declared, table.contains_key("asymmetry"), table.contains_key("asymmetry-error")) {
+        ((Some(by), Some(error)), ..) => return Some(Asymmetry { by, error }),
+        (_, true, false) => {
+            reader.problem(at, "`asymmetry` needs `asymmetry-error`: how well is it known?");
+        }
+        (_, false, true) => {
+            reader.problem(at, "`asymmetry-error` is nothing without `asymmetry`");
+        }
+        _ => {}
+    }
+    None
+}
+
+/// A poll interval within its range.
+pub(crate) fn check_poll(seconds: i128) -> Result<u32, String> {
+    u32::try_from(seconds)
+        .ok()
+        .filter(|s| POLL_RANGE.contains(s))
+        .ok_or_else(|| format!("must be {} to {} seconds", POLL_RANGE.start(), POLL_RANGE.end()))
+}
+
+/// Half a second is more than halfway round the world.
+pub(super) fn asymmetry(span: Span) -> Result<Span, String> {
+    if span.abs() > Span::from_millis(500) {
+        return Err("must be -500ms to 500ms".into());
+    }
+    Ok(span)
+}
+
+pub(super) fn asymmetry_error(span: Span) -> Result<Span, String> {
+    if span <= Span::ZERO || span > Span::from_millis(500) {
+        let why = "must be above 0s, and 500ms at most: nobody knows a path exactly, and the bound is \
+                   only as true as this";
+        return Err(why.into());
+    }
+    Ok(span)
+}
