@@ -47,8 +47,8 @@ if anything is. In the JSON, kind is server, ptp, pulse, phc, shm, sock or vmclo
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 status is one of the words above; reason says why, null if there is nothing to say:
-  kind            unreachable: no-address, no-keys, no-reply, kiss-code; unselectable: noselect,
-                  unauthenticated, same-server, leap-smear; candidate: waiting (for other
+  kind            unreachable: no-address, no-keys, no-reply, kiss-code, offline (by your word);
+                  unselectable: noselect, unauthenticated, same-server, leap-smear; candidate: waiting (for other
                   servers), unvouched (by those with proof or trust), no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of
                   the others probably are), stale (nothing usable lately).
@@ -452,8 +452,9 @@ fn server(source: &SourceReport) -> String {
         Some(_) => "unsynchronised",
         None => return "has not answered yet".into(),
     };
+    let mode = if source.interleaved { ", interleaved mode" } else { "" };
     format!(
-        "stratum {}, reference {}, root distance {}, {leap}",
+        "stratum {}, reference {}, root distance {}, {leap}{mode}",
         number(source.stratum),
         source.reference.as_deref().unwrap_or("-"),
         optional(source.root_distance),

@@ -1,32 +1,33 @@
 //! Servers, pools and reference clocks of chrony's as sources of ours.
 
+use truechimer_engine::DEFAULT_POLL;
+
 use super::files::Line;
-use super::{Found, Part};
+use super::{Found, Left, Part};
 
 /// Poll intervals of chrony are powers of 2 s with these exponents; ours go from 1 to 1024 s.
 const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
 /// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
-const NEEDLESS: [&str; 9] =
-    ["iburst", "auto_offline", "online", "xleave", "copy", "ipv4", "ipv6", "extpps", "pps"];
-/// Options of that kind that have a value.
-const NEEDLESS_VALUES: [&str; 17] = [
-    "maxpoll",
-    "polltarget",
-    "minsamples",
-    "maxsamples",
-    "filter",
-    "maxdelay",
-    "maxdelayratio",
-    "maxdelaydevratio",
-    "maxdelayquant",
-    "mindelay",
-    "asymmetry",
-    "presend",
-    "version",
-    "minstratum",
-    "extfield",
-    "maxunreach",
-    "certset",
+const NEEDLESS: [&str; 6] = ["iburst", "auto_offline", "online", "copy", "extpps", "pps"];
+/// Options of that kind that have a value, and what does it here.
+const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
+    (
+        &["maxdelay", "maxdelayratio", "maxdelaydevratio", "maxdelayquant", "mindelay"],
+        "late packets are weighed by what their path does, not thrown away",
+    ),
+    (
+        &["polltarget", "minsamples", "maxsamples", "filter"],
+        "how long samples are worth something is worked out",
+    ),
+    (&["asymmetry"], "the bound allows for any, unless you state it (asymmetry, asymmetry-error)"),
+    (
+        &["maxunreach"],
+        "silent for accept-step-after a server has no vote; one of a pool is replaced before",
+    ),
+    (
+        &["presend", "version", "minstratum", "extfield", "certset"],
+        "requests are of version 4, and say nothing",
+    ),
 ];
 
 /// Takes a `server`, `pool` or `peer`.
@@ -53,6 +54,8 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                      'truechimer sources add', or write a file into `source-dir`",
                 );
             }
+            "ipv4" | "ipv6" => keys.push(format!("family = \"{option}\"")),
+            "xleave" => keys.push("interleaved = true".to_owned()),
             "nts" => keys.push("nts = true".to_owned()),
             "ntsport" => nts_port = number().map(|port| port as u32),
             "key" => match options.next().map(|value| value.parse::<u32>()) {
@@ -74,11 +77,17 @@ pub(super) fn server(line: &Line, found: &mut Found) {
             "offset" => asymmetry(number(), line, &mut keys, found),
             "burst" => {}
             name if NEEDLESS.contains(&name) => {}
-            name if NEEDLESS_VALUES.contains(&name) => drop(number()),
-            name => found.lose(
-                line,
-                format!("no option is known here by the name {}", super::printable(name)),
-            ),
+            name => match NEEDLESS_VALUES.iter().find(|(names, _)| names.contains(&name)) {
+                Some((_, why)) => {
+                    let _ = number();
+                    let why = format!("{name}: {why}");
+                    found.needless.push(Left { from: line.shown(), why });
+                }
+                None => {
+                    let name = super::printable(name);
+                    found.lose(line, format!("no option is known here by the name {name}"));
+                }
+            },
         }
     }
     // Of a server that proves itself the key exchange says where it is.
@@ -89,6 +98,9 @@ pub(super) fn server(line: &Line, found: &mut Found) {
     let poll = minpoll.filter(|poll| *poll > 4).or(maxpoll.filter(|poll| *poll < 4));
     let poll = poll.map(|poll| 1 << poll.clamp(*POLLS.start(), *POLLS.end()));
     keys.extend(poll.map(|seconds: u32| format!("poll = {seconds}")));
+    let longest = maxpoll.map(|poll| 1_u32 << poll.clamp(*POLLS.start(), *POLLS.end()));
+    let longest = longest.filter(|longest| *longest > poll.unwrap_or(DEFAULT_POLL));
+    keys.extend(longest.map(|seconds| format!("max-poll = {seconds}")));
     one(line, host, port, &keys, found);
 }
 

@@ -32,6 +32,17 @@ fn servers_are_sources_with_their_poll_and_port() {
     let wanted =
         [("a", 123, 64), ("b", 1123, 4), ("2001:db8::1", 11, 16), ("c", 123, 16), ("d", 123, 1024)];
     assert_eq!(found, wanted.map(|(host, port, poll)| (host, port, poll)));
+    let longest: Vec<_> = sources.iter().map(|s| s.max_poll).collect();
+    assert_eq!(longest, [Some(1024), None, None, None, None]);
+    has(
+        "server a xleave maxdelayquant 0.3 version 3",
+        &[
+            "interleaved = true",
+            "maxdelayquant: late packets are weighed by what their path does",
+            "version: requests are of version 4",
+        ],
+    );
+    has("server a ipv6 maxpoll 12", &["family = \"ipv6\"\nmax-poll = 1024"]);
     assert!(sources[2].no_select && !sources[0].no_select);
     // Requests take 100 µs longer than replies: chrony takes 50 µs off.
     let asymmetry = sources[4].asymmetry.unwrap();

@@ -41,6 +41,8 @@ pub(super) struct Json<'a> {
     holdover: bool,
     stratum: Option<u8>,
     reference: Option<&'a str>,
+    /// Whether its last reply was in interleaved mode.
+    interleaved: bool,
     leap: Option<u8>,
     poll_s: u32,
     retry_ns: Option<i64>,
@@ -164,6 +166,7 @@ impl Json<'_> {
             holdover: source.holdover,
             stratum: source.stratum,
             reference: source.reference.as_deref(),
+            interleaved: source.interleaved,
             leap: source.leap,
             poll_s: source.poll,
             retry_ns: ns(source.retry),

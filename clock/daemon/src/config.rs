@@ -22,6 +22,9 @@
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
 //! poll = 16                     # seconds between requests, 1 to 1024
+//! # max-poll = 256              # how rarely, where that makes little difference; as `poll` unless set
+//! # family = "ipv4"             # or "ipv6": which addresses of its name; either unless set
+//! interleaved = false           # true: ask when its last reply left, exactly (RFC 9769)
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
 //! trust = false                 # true: servers without it, and without proof, have no vote beside it

@@ -385,6 +385,7 @@ mod tests {
         SourceReport {
             name: name.into(),
             pool: None,
+            interleaved: false,
             origin: truechimer_engine::Origin::Configuration,
             kind: truechimer_engine::SourceKind::Server,
             authentication: truechimer_engine::Authentication::None,

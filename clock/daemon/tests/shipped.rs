@@ -2,7 +2,7 @@
 
 use truechimer_daemon::config::parse;
 use truechimer_engine::{
-    Authentication, Config, PtpConfig, RefClockConfig, RefClockKind, SourceConfig,
+    Authentication, Config, Family, PtpConfig, RefClockConfig, RefClockKind, SourceConfig,
 };
 use truechimer_time::Span;
 
@@ -38,12 +38,15 @@ fn the_documented_file_is_right_and_complete() {
     assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
+    (sources[0].max_poll, sources[0].family) = (Some(16), Some(Family::Ipv4));
     sources[0].authentication = Authentication::Key(5);
+    sources.push(SourceConfig::pool("pool.ntp.org"));
     let ptp = PtpConfig { error: Some(Span::from_micros(1)), ..PtpConfig::default() };
     sources.push(SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") });
     let min_sources = Some(2);
     assert_eq!(full.engine, Config { refclocks, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
+    assert!(settings.source_dir.is_none() && full.source_dir.is_some());
     assert!(settings.key_file.is_none() && full.key_file.is_some());
     assert!(full.replay_log.is_some());
     assert!(settings.metrics.is_none() && full.metrics.is_some());

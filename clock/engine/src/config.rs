@@ -123,8 +123,17 @@ pub struct SourceConfig {
     pub port: u16,
     /// Seconds between requests, within [`POLL_RANGE`].
     pub poll: u32,
+    /// Seconds between requests at the most, while fewer make little difference; `None`: as `poll`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_poll: Option<u32>,
+    /// Family of the addresses that are asked; `None`: either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// Whether to begin with eight requests two seconds apart.
     pub burst: bool,
+    /// Whether to ask when the reply before left, exactly (interleaved mode, RFC 9769).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub interleaved: bool,
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
@@ -157,6 +166,32 @@ pub struct SourceConfig {
     /// Place where it was named.
     #[serde(default, skip_serializing_if = "Origin::is_configuration")]
     pub origin: Origin,
+}
+
+/// Family of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// The addresses of IPv4, also where they are written as IPv6.
+    Ipv4,
+    /// The other addresses of IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// Those of these addresses that are of this family.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn of(self, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+        let is_v4 = |address: &SocketAddr| address.ip().to_canonical().is_ipv4();
+        addresses.retain(|address| is_v4(address) == (self == Family::Ipv4));
+        match (addresses.is_empty(), self) {
+            (false, _) => Ok(addresses),
+            (true, Family::Ipv4) => Err("the name has no IPv4 address".into()),
+            (true, Family::Ipv6) => Err("the name has no IPv6 address".into()),
+        }
+    }
 }
 
 /// Place where a source was named.
@@ -392,7 +427,10 @@ impl SourceConfig {
             host: host.into(),
             port: NTP_PORT,
             poll: DEFAULT_POLL,
+            max_poll: None,
+            family: None,
             burst: true,
+            interleaved: false,
             asymmetry: None,
             authentication: Authentication::None,
             no_select: false,

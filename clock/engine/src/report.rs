@@ -185,6 +185,9 @@ pub struct SourceReport {
     pub stratum: Option<u8>,
     /// The server's reference identifier, as text.
     pub reference: Option<String>,
+    /// Whether its last reply was in interleaved mode (RFC 9769).
+    #[serde(default)]
+    pub interleaved: bool,
     /// The server's leap indicator (0 none, 1 insert, 2 delete, 3 unsynchronised).
     pub leap: Option<u8>,
     /// The server's root distance: half its root delay plus its root dispersion.
@@ -379,6 +382,7 @@ impl SourceReport {
             last_reply: None,
             stratum: None,
             reference: None,
+            interleaved: false,
             leap: None,
             root_distance: None,
             rtt: None,

@@ -3,6 +3,7 @@
 
 mod act;
 mod courtesy;
+mod interleaved;
 mod leap_smear;
 mod path;
 mod pool;
@@ -26,6 +27,7 @@ use crate::method::{Beginning, Method};
 use crate::peer::{Filter, HoldOff, Peer, Role, declared};
 use crate::ptp::{Port, PtpConfig};
 use crate::report::{SourceKind, SourceStatus};
+use interleaved::Before;
 use leap_smear::LeapSmear;
 use path::Path;
 pub(crate) use pool::Pool;
@@ -64,6 +66,8 @@ pub(crate) struct Source {
     schedule: Schedule,
     association: Option<Association>,
     path: Path,
+    /// The last exchange, in interleaved mode.
+    before: Option<Before>,
     smear: LeapSmear,
     /// PTP port, of a source that is none of NTP.
     ptp: Option<Port>,
@@ -120,6 +124,7 @@ impl Source {
             schedule,
             association: None,
             path: Path::new(config.asymmetry),
+            before: None,
             smear: LeapSmear::default(),
             ptp: config.ptp.is_some().then(|| Port::new(at)),
             news: None,
@@ -333,6 +338,7 @@ impl Source {
         // Whoever had something to say before the break is waited for again.
         let awaited = self.peer.filter.newest.is_some();
         self.peer.new_epoch();
+        self.before = None;
         if let Some(association) = &mut self.association {
             association.give_up();
         }

@@ -3,7 +3,7 @@
 use truechimer_config::{Reader, Table};
 
 /// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 24] = [
+const FOREIGN: [(&[&str], &str); 26] = [
     (
         &["server", "servers", "pools", "peer", "NTP", "FallbackNTP", "Time"],
         "a server is [[source]] with host = \"…\", or with pool = \"…\"",
@@ -25,7 +25,6 @@ const FOREIGN: [(&[&str], &str); 24] = [
     (
         &[
             "minpoll",
-            "maxpoll",
             "poll-interval-limits",
             "initial-poll-interval",
             "PollIntervalMinSec",
@@ -33,9 +32,11 @@ const FOREIGN: [(&[&str], &str); 24] = [
         ],
         "that is `poll` in [[source]], in seconds",
     ),
+    (&["maxpoll"], "that is `max-poll` in [[source]], in seconds"),
+    (&["ipv4", "ipv6"], "that is `family` in [[source]]"),
     (&["authselectmode"], "that is `authentication`"),
     (&["true"], "that is `trust` in [[source]]"),
-    (&["xleave"], "servers are always asked in the basic mode: leave it out"),
+    (&["xleave"], "that is `interleaved` in [[source]]"),
     (&["version", "extfield"], "the version is always 4: leave it out"),
     (
         &[

@@ -2,7 +2,7 @@
 
 use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::{
-    Asymmetry, Authentication, DEFAULT_MAX_SOURCES, MAX_SOURCES_RANGE, NTP_PORT, NTS_PORT,
+    Asymmetry, Authentication, DEFAULT_MAX_SOURCES, Family, MAX_SOURCES_RANGE, NTP_PORT, NTS_PORT,
     POLL_RANGE, SourceConfig,
 };
 use truechimer_time::Span;
@@ -20,6 +20,9 @@ pub(super) const OF_SERVER: &[&str] = &[
     "pool",
     "max-sources",
     "poll",
+    "max-poll",
+    "family",
+    "interleaved",
     "burst",
     "noselect",
     "nts",
@@ -37,6 +40,7 @@ pub(super) fn server(
     let mut source = SourceConfig::new("");
     let (mut named, mut port, mut most) = (false, None, DEFAULT_MAX_SOURCES);
     let mut proof = Proof::default();
+    let mut longest: Option<(u32, usize)> = None;
     let mut declared = (None, None);
     let (own, is_pool) = if table.contains_key("pool") { ("pool", true) } else { ("host", false) };
     for (key, value) in table {
@@ -69,6 +73,16 @@ pub(super) fn server(
                 Some(Err(why)) => reader.wrong("poll", value, why),
                 None => reader.kind("poll", value, "a whole number of seconds, as in 16"),
             },
+            "max-poll" => match whole(value).map(check_poll) {
+                Some(Ok(poll)) => longest = Some((poll, start)),
+                Some(Err(why)) => reader.wrong("max-poll", value, why),
+                None => reader.kind("max-poll", value, "a whole number of seconds, as in 256"),
+            },
+            "interleaved" => {
+                let wanted = reader.boolean("interleaved", value);
+                source.interleaved = wanted.unwrap_or(source.interleaved);
+            }
+            "family" => source.family = reader.text_of("family", value, family),
             "asymmetry" => {
                 declared.0 = span(reader, "asymmetry", value, "120us", asymmetry).or(declared.0);
             }
@@ -92,16 +106,30 @@ pub(super) fn server(
             other => unknown(reader, other, start, TABLES[1]),
         }
     }
+    match longest {
+        Some((longest, at)) if longest < source.poll => {
+            let text = format!("`max-poll` = {longest} is less than `poll`, {}", source.poll);
+            reader.problem(at, text);
+        }
+        _ => source.max_poll = longest.map(|(longest, _)| longest),
+    }
     source.pool = is_pool.then_some(most);
     source.asymmetry = declared_asymmetry(reader, table, at, declared);
     source.authentication = proof.kind(reader);
     let exchange = source.authentication == Authentication::Nts;
     source.port = port.unwrap_or(if exchange { NTS_PORT } else { NTP_PORT });
     if !named {
-        reader
-            .problem(at, "this source has no `host`: add host = \"ntp.example.org\", or a pool");
+        reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\", or a pool");
     }
     (!source.host.is_empty()).then_some(source)
+}
+
+fn family(word: &str) -> Result<Family, &'static str> {
+    match word {
+        "ipv4" => Ok(Family::Ipv4),
+        "ipv6" => Ok(Family::Ipv6),
+        _ => Err("must be \"ipv4\" or \"ipv6\""),
+    }
 }
 
 /// The most servers of a pool.

@@ -73,8 +73,8 @@ fn everything_can_be_set() {
             source = [
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
-                { host = "::1" },
-                { pool = "p:99", max-sources = 2, poll = 64, prefer = true },
+                { host = "::1", interleaved = true },
+                { pool = "p:99", max-sources = 2, poll = 64, max-poll = 1024, family = "ipv6", prefer = true },
                 { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
@@ -93,7 +93,9 @@ fn everything_can_be_set() {
         ..SourceConfig::new("b")
     };
     let pool = SourceConfig { prefer: true, port: 99, poll: 64, ..SourceConfig::pool("p") };
-    let pool = SourceConfig { pool: Some(2), ..pool };
+    let xleave = SourceConfig { interleaved: true, ..SourceConfig::new("::1") };
+    let family = Some(truechimer_engine::Family::Ipv6);
+    let pool = SourceConfig { pool: Some(2), max_poll: Some(1024), family, ..pool };
     assert_eq!(
         settings,
         Settings {
@@ -104,7 +106,7 @@ fn everything_can_be_set() {
             key_file: None,
             sandbox: true,
             engine: Config {
-                sources: vec![first, SourceConfig::new("::1"), pool, watched],
+                sources: vec![first, xleave, pool, watched],
                 max_wander: ppm("0.25"),
                 accept_step_after: Span::from_secs(5400),
                 max_step: Some(Span::from_secs(7200)),
@@ -273,7 +275,7 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nhost = \"a\"\ntrue = true", "t:3: unknown key `true`; that is `trust`"),
         ("[[source]]\nhost = \"a\"\nrequire = 2", "t:3: `require` must be true or false"),
         ("prefer = true", "t:1: unknown key `prefer`; it belongs into [[source]]"),
-        ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
+        ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; that is `interleaved`"),
         ("key = 1", "t:1: unknown key `key`; the file of symmetric keys is `key-file`, at the top"),
         ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
         (
@@ -339,6 +341,13 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "[[source]]\nhost = \"a\"\npoll = 1.5",
             "t:3: `poll` must be a whole number of seconds, as in 16, not float",
         ),
+        ("[[source]]\nhost = \"a\"\nmax-poll = 8", "t:3: `max-poll` = 8 is less than `poll`, 16"),
+        ("[[source]]\nhost = \"a\"\nmax-poll = 2048", "t:3: `max-poll` = 2048: must be 1 to 1024"),
+        (
+            "[[source]]\nhost = \"a\"\nfamily = \"v4\"",
+            "t:3: `family` = \"v4\": must be \"ipv4\" or \"ipv6\"",
+        ),
+        ("[[source]]\nhost = \"a\"\nmaxpoll = 9", "t:3: unknown key `maxpoll`; that is `max-poll`"),
         ("[[source]]\nhost = \"a\"\nburst = 1", "t:3: `burst` must be true or false, not integer"),
         (
             "[[source]]\nhost = \"a\"\nnoselect = \"yes\"",

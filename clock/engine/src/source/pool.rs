@@ -151,6 +151,10 @@ impl Pool {
         if self.plan != Plan::LookingUp {
             return None;
         }
+        let result = match self.config.family {
+            Some(family) => result.and_then(|addresses| family.of(addresses)),
+            None => result,
+        };
         let failure = match result {
             Ok(addresses) if addresses.is_empty() => "the name has no address".into(),
             Ok(addresses) => {

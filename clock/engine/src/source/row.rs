@@ -53,6 +53,7 @@ impl Source {
             retry: self.schedule.retry().map(|due| filter.span(due - at).max(Span::ZERO)),
             stratum: reply.map(|r| r.stratum),
             reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
+            interleaved: self.is_interleaved(),
             leap: reply.map(|r| r.leap as u8),
             root_distance: reply.map(|r| r.root_distance()),
             rtt: newest.and_then(|newest| newest.rtt),

@@ -60,8 +60,8 @@ fn signed() -> impl Strategy<Value = i64> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    let source = (0usize..5, 0u32..12, any::<[bool; 9]>()).prop_map(|(n, poll, flags)| {
-        let [burst, odd, no_select, proven, trust, prefer, require, pool, offline] = flags;
+    let source = (0usize..5, 0u32..12, any::<[bool; 10]>()).prop_map(|(n, poll, flags)| {
+        let [burst, odd, no_select, proven, trust, prefer, require, pool, offline, adapts] = flags;
         // Every fourth only, or there would be hardly any time.
         let require = require && n == 0;
         // Whoever makes a configuration by hand may ask for any poll interval.
@@ -73,7 +73,8 @@ fn config() -> impl Strategy<Value = Config> {
             (true, true) => Authentication::Key(7),
         };
         let pool = pool.then_some([0, 2, 4, u32::MAX][n % 4]);
-        let host = SourceConfig { trust, prefer, require, pool, offline, ..host };
+        let max_poll = adapts.then_some([0, 64, 1024, u32::MAX][n % 4]);
+        let host = SourceConfig { max_poll, trust, prefer, require, pool, offline, ..host };
         SourceConfig { poll, burst, no_select, authentication, ..host }
     });
     let refclock = (0usize..3, number(), signed(), 0u32..99, any::<bool>(), 0usize..12);

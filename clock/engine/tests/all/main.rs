@@ -9,6 +9,7 @@ extern crate alloc;
 mod bed;
 mod world;
 
+mod adapt;
 mod arbitrary;
 mod continuity;
 mod courtesy;
@@ -16,6 +17,7 @@ mod engine;
 mod estimators;
 mod fence;
 mod held;
+mod interleaved;
 mod news;
 mod panic;
 mod pools;
