@@ -37,9 +37,10 @@ use crate::leap::Announced;
 use crate::method::{Method, Standard};
 use crate::peer::Peer;
 use crate::refclock::{self, RefClock};
-use crate::source::{Clock, Heard, Pool, Source, canonical};
+use crate::source::{Clock, Heard, Pool, Source};
 use crate::steer::Servo;
 use crate::{kernel, steer};
+use configuration::strangers;
 use gate::Gate;
 use likeness::Likeness;
 use reckoning::Reckoning;
@@ -322,33 +323,6 @@ impl Engine {
         }
     }
 
-    fn resolved(
-        &mut self,
-        id: SourceId,
-        result: &Result<Vec<SocketAddr>, String>,
-        at: Count,
-        actions: &mut Vec<Action>,
-    ) {
-        if let Some(pool) = self.pools.iter_mut().find(|pool| pool.id == id) {
-            let trouble = pool.resolved(result.clone(), at);
-            if let Some(trouble) = trouble {
-                note(actions, Level::Warning, format!("{}: {trouble}", pool.name()));
-            }
-            return;
-        }
-        let others = self.sources.iter().filter(|other| other.id() != id);
-        let taken: Vec<SocketAddr> = others.filter_map(Source::address).map(canonical).collect();
-        let Some(source) = self.source(id) else { return };
-        // Names of a pool may have the same addresses: each source takes one of its own.
-        let result = result.clone().map(|mut addresses| {
-            addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
-            addresses
-        });
-        if let Some(error) = source.resolved(result, at) {
-            note(actions, Level::Warning, format!("{}: {error}", source.name()));
-        }
-    }
-
     fn replied(
         &mut self,
         id: SourceId,
@@ -596,18 +570,6 @@ fn trusted_rate(saved: &Saved, start: &Start) -> Option<RatePrior> {
     let limit = start.nominal_error.0.saturating_add(error.0);
     (same && apart.0.saturating_abs() <= limit && error < start.nominal_error)
         .then_some(RatePrior { period: saved.period, error })
-}
-
-/// Those whose word the clock page has, if that is known, and none of them is followed now.
-fn strangers(config: &Config, start: &Start) -> Option<String> {
-    let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
-    let tellers = saved.agreed.as_ref()?.tellers(warm);
-    let voters = || config.sources.iter().filter(|source| config.votes(source));
-    // Who the servers of a pool are is not known yet.
-    let followed =
-        |name: &String| voters().any(|source| source.pool.is_some() || source.name() == *name);
-    let strange = !tellers.is_empty() && !tellers.iter().any(followed);
-    strange.then(|| tellers.join(", "))
 }
 
 /// Hand that is published before anything is known.

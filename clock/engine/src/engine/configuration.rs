@@ -1,6 +1,7 @@
 //! Taking over another configuration without losing what is known.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use truechimer_feedforward::TimePrior;
@@ -8,7 +9,7 @@ use truechimer_time::Count;
 
 use super::{Engine, Known};
 use crate::config::{Config, RefClockConfig, SourceConfig};
-use crate::event::{Action, SourceId};
+use crate::event::{Action, SourceId, Start};
 use crate::hold_off::Held;
 use crate::refclock::RefClock;
 use crate::source::{Basis, Pool, Source};
@@ -170,4 +171,16 @@ impl Engine {
         self.next_id += 1;
         id
     }
+}
+
+/// Those whose word the clock page has, if that is known, and none of them is followed now.
+pub(super) fn strangers(config: &Config, start: &Start) -> Option<String> {
+    let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
+    let tellers = saved.agreed.as_ref()?.tellers(warm);
+    let voters = || config.sources.iter().filter(|source| config.votes(source));
+    // Who the servers of a pool are is not known yet.
+    let followed =
+        |name: &String| voters().any(|source| source.pool.is_some() || source.name() == *name);
+    let strange = !tellers.is_empty() && !tellers.iter().any(followed);
+    strange.then(|| tellers.join(", "))
 }

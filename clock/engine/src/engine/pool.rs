@@ -17,6 +17,34 @@ use crate::report::{Reason, SourceReport};
 use crate::source::{Basis, Pool, Source, canonical};
 
 impl Engine {
+    /// The answer to a look-up.
+    pub(super) fn resolved(
+        &mut self,
+        id: SourceId,
+        result: &Result<Vec<SocketAddr>, String>,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        if let Some(pool) = self.pools.iter_mut().find(|pool| pool.id == id) {
+            let trouble = pool.resolved(result.clone(), at);
+            if let Some(trouble) = trouble {
+                note(actions, Level::Warning, format!("{}: {trouble}", pool.name()));
+            }
+            return;
+        }
+        let others = self.sources.iter().filter(|other| other.id() != id);
+        let taken: Vec<SocketAddr> = others.filter_map(Source::address).map(canonical).collect();
+        let Some(source) = self.source(id) else { return };
+        // Names of a pool may have the same addresses: each source takes one of its own.
+        let result = result.clone().map(|mut addresses| {
+            addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
+            addresses
+        });
+        if let Some(error) = source.resolved(result, at) {
+            note(actions, Level::Warning, format!("{}: {error}", source.name()));
+        }
+    }
+
     /// Servers of pools that are wanted by another configuration as well, with what it says of them.
     pub(super) fn kept(&self, config: &Config) -> BTreeMap<SourceId, SourceConfig> {
         let mut kept = BTreeMap::new();
