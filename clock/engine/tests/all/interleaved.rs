@@ -115,14 +115,14 @@ impl World {
         self.left.insert(receive.0, ntp(departs));
         let named = named.filter(|_| match self.mode {
             Mode::Basic => false,
-            Mode::Forgets => self.asked % 3 != 0,
+            Mode::Forgets => !self.asked.is_multiple_of(3),
             _ => server::is_interleaved(&request),
         });
         match named {
             None => server::reply(&request, receive, read, &state).encode(),
             Some(left) => {
                 self.interleaved += 1;
-                let wrong = self.mode == Mode::Wrong && self.interleaved % 2 == 0;
+                let wrong = self.mode == Mode::Wrong && self.interleaved.is_multiple_of(2);
                 let left = if wrong { Timestamp(left.0.wrapping_sub(1 << 40)) } else { left };
                 server::interleaved(&request, receive, left, &state).encode()
             }
