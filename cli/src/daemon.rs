@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use truechimer::places;
-use truechimer_daemon::control::{self, Accepted, Answer, ControlError};
+use truechimer_daemon::control::{self, Accepted, Answer, Changed, ControlError};
 
 use clap::Args;
 use truechimer_command::Failure;
@@ -36,6 +36,21 @@ pub fn ask(page: &Page, socket: &Control) -> Result<Answer, Failure> {
 /// Has the daemon that the user means believe a source.
 pub fn accept(page: &Page, socket: &Control, source: Option<&str>) -> Result<Accepted, Failure> {
     at_its_socket(page, socket, |path| control::accept(path, source, PATIENCE))
+}
+
+/// Has the daemon that the user means change its sources.
+pub fn change(
+    page: &Page,
+    socket: &Control,
+    verb: &str,
+    source: Option<&str>,
+) -> Result<Changed, Failure> {
+    at_its_socket(page, socket, |path| control::change(path, verb, source, PATIENCE))
+}
+
+/// Has the daemon that the user means read its configuration again.
+pub fn reload(page: &Page, socket: &Control) -> Result<(), Failure> {
+    at_its_socket(page, socket, |path| control::reload(path, PATIENCE))
 }
 
 fn at_its_socket<T>(

@@ -12,6 +12,7 @@ use truechimer_command::show::plain;
 use truechimer_command::{Ended, Failure, Outcome};
 
 use files::Line;
+pub(crate) use source::quoted;
 
 /// Options of `truechimer import-chrony`.
 #[derive(Args, Debug)]

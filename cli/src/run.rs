@@ -158,8 +158,10 @@ fn what_is_followed(config: &Config) -> String {
     };
     let refclocks = &config.refclocks;
     let pulses = refclocks.iter().filter(|r| r.kind == RefClockKind::Pulse).count();
+    let pools = config.sources.iter().filter(|source| source.pool.is_some()).count();
     let kinds = [
-        (config.sources.len(), "server"),
+        (config.sources.len() - pools, "server"),
+        (pools, "pool"),
         (pulses, "pulse"),
         (refclocks.len() - pulses, "other reference clock"),
     ];

@@ -1,6 +1,7 @@
 //! `truechimer sources`: the servers that the daemon follows.
 
 mod asymmetry;
+mod change;
 mod json;
 mod ptp;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use truechimer_engine::{
-    Asymmetry, Authentication, Learnt, ReasonKind, SourceKind, SourceReport, SourceStatus,
+    Asymmetry, Authentication, Learnt, Origin, ReasonKind, SourceKind, SourceReport, SourceStatus,
 };
 use truechimer_time::{Span, StampMethod};
 
@@ -47,8 +48,8 @@ if anything is. In the JSON, kind is server, ptp, pulse, phc, shm, sock or vmclo
 Of the JSON, offset_to says what offset_ns is shown against: clock, or that server's name;
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 status is one of the words above; reason says why, null if there is nothing to say:
-  kind            unreachable: no-address, no-keys, no-reply, kiss-code; unselectable: noselect,
-                  unauthenticated, same-server, leap-smear; candidate: waiting (for other
+  kind            unreachable: no-address, no-keys, no-reply, kiss-code, offline (by your word);
+                  unselectable: noselect, unauthenticated, same-server, leap-smear; candidate: waiting (for other
                   servers), unvouched (by those with proof or trust), no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of
                   the others probably are), stale (nothing usable lately).
@@ -67,7 +68,11 @@ status is one of the words above; reason says why, null if there is nothing to s
 selection, why and doubt are status and reason in the words of earlier versions.
 
 Exit status: 0, or 2 on an error (no daemon, say).")]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Sources {
+    /// A change of the sources; without one they are listed
+    #[command(subcommand)]
+    pub change: Option<change::What>,
     /// Everything about each server: why it has no part, what was refused and why, poll interval,
     /// stamp errors, root distance
     #[arg(short, long)]
@@ -89,6 +94,9 @@ pub use json::{DoubtJson, ReasonJson};
 
 /// Runs the command.
 pub fn run(args: &Sources, out: &mut dyn Write) -> Ended {
+    if let Some(what) = &args.change {
+        return change::run(what, out);
+    }
     let sources = daemon::ask(&args.page, &args.control)?.report.sources;
     if args.json {
         let sources: Vec<_> = sources.iter().map(Json::of).collect();
@@ -314,6 +322,18 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     if source.kind.is_refclock() {
         return write_refclock(source, &last, &offset, out);
     }
+    let named = match (source.pool.as_deref(), source.origin) {
+        (None, Origin::Configuration) => None,
+        (pool, origin) => {
+            let of = pool.map(|pool| format!("of the pool {}", plain(pool)));
+            let by = match origin {
+                Origin::Configuration => None,
+                Origin::SourceDir => Some("named by a file in source-dir".to_owned()),
+                Origin::RunTime => Some("added at run time, until the daemon ends".to_owned()),
+            };
+            Some(of.into_iter().chain(by).collect::<Vec<_>>().join("; "))
+        }
+    };
     let mut lines = vec![
         ("status", status(source)),
         ("server", server(source)),
@@ -339,6 +359,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         Authentication::Nts => Some("NTS".to_owned()),
         Authentication::Key(number) => Some(format!("key {number}")),
     };
+    lines.extend(named.map(|named| ("named", named)));
     if let Some(proof) = proof {
         let text = format!("by {proof}: replies without proof of who made them are not used");
         lines.push(("proven", text));
@@ -443,8 +464,9 @@ fn server(source: &SourceReport) -> String {
         Some(_) => "unsynchronised",
         None => return "has not answered yet".into(),
     };
+    let mode = if source.interleaved { ", interleaved mode" } else { "" };
     format!(
-        "stratum {}, reference {}, root distance {}, {leap}",
+        "stratum {}, reference {}, root distance {}, {leap}{mode}",
         number(source.stratum),
         source.reference.as_deref().unwrap_or("-"),
         optional(source.root_distance),

@@ -44,8 +44,8 @@ check "nothing is enabled" [ -z "$(find /etc/systemd -name 'truechimer*')" ]
 check "the program runs" truechimer --version
 truechimer run --check >/tmp/said 2>&1
 check "it names the file in which no server is named yet" grep -F '/etc/truechimer.toml: no server to follow: add a [[source]]' /tmp/said
-sed -i 's/^#\(\[\[source\|host\)/\1/' /etc/truechimer.toml
-check "the servers proposed there can be taken" grep -qx 'the configuration /etc/truechimer.toml is good: 4 servers' <(truechimer run --check)
+sed -i 's/^#\(\[\[source\|pool\)/\1/' /etc/truechimer.toml
+check "the servers proposed there can be taken" grep -qx 'the configuration /etc/truechimer.toml is good: 1 pool' <(truechimer run --check)
 truechimer group agent --check >/tmp/said 2>&1
 check "likewise for groups" grep -F '/etc/truechimer-group.toml: no group: add a [[group]]' /tmp/said
 check "group exec finds its library" refused grep -q 'is none of' <(truechimer group exec --group x --wait 1ms -- true 2>&1)
@@ -74,7 +74,7 @@ else
 fi
 touch /var/lib/truechimer/rate.json
 check "it can be installed again" again
-check "over which the configuration stays" grep -qx 'host = "0.pool.ntp.org"' /etc/truechimer.toml
+check "over which the configuration stays" grep -qx 'pool = "pool.ntp.org"' /etc/truechimer.toml
 check "it is removed" remove
 everything | comm -13 /tmp/before - >/tmp/left
 # dpkg keeps every configuration; rpm those that were changed, and has nothing beyond removing.

@@ -1,34 +1,33 @@
 //! Servers, pools and reference clocks of chrony's as sources of ours.
 
+use truechimer_engine::DEFAULT_POLL;
+
 use super::files::Line;
-use super::{Found, Part};
+use super::{Found, Left, Part};
 
 /// Poll intervals of chrony are powers of 2 s with these exponents; ours go from 1 to 1024 s.
 const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
-/// Servers that one `pool` stands for unless it says otherwise, and those of pool.ntp.org at most.
-const OF_POOL: u32 = 4;
 /// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
-const NEEDLESS: [&str; 9] =
-    ["iburst", "auto_offline", "online", "xleave", "copy", "ipv4", "ipv6", "extpps", "pps"];
-/// Options of that kind that have a value.
-const NEEDLESS_VALUES: [&str; 17] = [
-    "maxpoll",
-    "polltarget",
-    "minsamples",
-    "maxsamples",
-    "filter",
-    "maxdelay",
-    "maxdelayratio",
-    "maxdelaydevratio",
-    "maxdelayquant",
-    "mindelay",
-    "asymmetry",
-    "presend",
-    "version",
-    "minstratum",
-    "extfield",
-    "maxunreach",
-    "certset",
+const NEEDLESS: [&str; 6] = ["iburst", "auto_offline", "online", "copy", "extpps", "pps"];
+/// Options of that kind that have a value, and what does it here.
+const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
+    (
+        &["maxdelay", "maxdelayratio", "maxdelaydevratio", "maxdelayquant", "mindelay"],
+        "late packets are weighed by what their path does, not thrown away",
+    ),
+    (
+        &["polltarget", "minsamples", "maxsamples", "filter"],
+        "how long samples are worth something is worked out",
+    ),
+    (&["asymmetry"], "the bound allows for any, unless you state it (asymmetry, asymmetry-error)"),
+    (
+        &["maxunreach"],
+        "silent for accept-step-after a server has no vote; one of a pool is replaced before",
+    ),
+    (
+        &["presend", "version", "minstratum", "extfield", "certset"],
+        "requests are of version 4, and say nothing",
+    ),
 ];
 
 /// Takes a `server`, `pool` or `peer`.
@@ -40,7 +39,8 @@ pub(super) fn server(line: &Line, found: &mut Found) {
         return found.lose(line, "symmetric mode is not there: name it as a server if it is one");
     }
     let mut keys = Vec::new();
-    let (mut port, mut nts_port, mut most) = (None, None, OF_POOL);
+    let is_pool = line.name() == "pool";
+    let (mut port, mut nts_port) = (None, None);
     let (mut minpoll, mut maxpoll) = (None, None);
     let mut options = options.iter().map(|word| word.to_ascii_lowercase());
     while let Some(option) = options.next() {
@@ -50,9 +50,12 @@ pub(super) fn server(line: &Line, found: &mut Found) {
             "offline" => {
                 return found.lose(
                     line,
-                    "offline: chronyd does not ask it before it is told to; nor does the daemon",
+                    "offline: chronyd does not ask it before it is told to; once there is a network say \
+                     'truechimer sources add', or write a file into `source-dir`",
                 );
             }
+            "ipv4" | "ipv6" => keys.push(format!("family = \"{option}\"")),
+            "xleave" => keys.push("interleaved = true".to_owned()),
             "nts" => keys.push("nts = true".to_owned()),
             "ntsport" => nts_port = number().map(|port| port as u32),
             "key" => match options.next().map(|value| value.parse::<u32>()) {
@@ -61,17 +64,30 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                 _ => return found.lose(line, "key: must be the number of a key"),
             },
             "port" => port = number().map(|port| port as u32),
-            "maxsources" => most = number().map_or(OF_POOL, |n| n.clamp(1.0, 16.0) as u32),
+            "maxsources" => {
+                let most = number().map(|most| most.clamp(1.0, 16.0) as u32);
+                keys.extend(most.filter(|_| is_pool).map(|most| format!("max-sources = {most}")));
+            }
             "minpoll" => minpoll = number().map(|poll| poll as i32),
             "maxpoll" => maxpoll = number().map(|poll| poll as i32),
+            "offset" if is_pool => {
+                let _ = number();
+                found.lose(line, "offset: each server of a pool has a path of its own");
+            }
             "offset" => asymmetry(number(), line, &mut keys, found),
             "burst" => {}
             name if NEEDLESS.contains(&name) => {}
-            name if NEEDLESS_VALUES.contains(&name) => drop(number()),
-            name => found.lose(
-                line,
-                format!("no option is known here by the name {}", super::printable(name)),
-            ),
+            name => match NEEDLESS_VALUES.iter().find(|(names, _)| names.contains(&name)) {
+                Some((_, why)) => {
+                    let _ = number();
+                    let why = format!("{name}: {why}");
+                    found.needless.push(Left { from: line.shown(), why });
+                }
+                None => {
+                    let name = super::printable(name);
+                    found.lose(line, format!("no option is known here by the name {name}"));
+                }
+            },
         }
     }
     // Of a server that proves itself the key exchange says where it is.
@@ -82,9 +98,10 @@ pub(super) fn server(line: &Line, found: &mut Found) {
     let poll = minpoll.filter(|poll| *poll > 4).or(maxpoll.filter(|poll| *poll < 4));
     let poll = poll.map(|poll| 1 << poll.clamp(*POLLS.start(), *POLLS.end()));
     keys.extend(poll.map(|seconds: u32| format!("poll = {seconds}")));
-    for host in hosts(line.name() == "pool", host, most) {
-        one(line, &host, port, &keys, found);
-    }
+    let longest = maxpoll.map(|poll| 1_u32 << poll.clamp(*POLLS.start(), *POLLS.end()));
+    let longest = longest.filter(|longest| *longest > poll.unwrap_or(DEFAULT_POLL));
+    keys.extend(longest.map(|seconds| format!("max-poll = {seconds}")));
+    one(line, host, port, &keys, found);
 }
 
 /// Half of the path's asymmetry with the sign turned round is what chrony calls an offset.
@@ -99,29 +116,14 @@ fn asymmetry(seconds: Option<f64>, line: &Line, keys: &mut Vec<String>, found: &
     }
 }
 
-/// Names of a pool's servers: pool.ntp.org has four under numbers.
-fn hosts(pool: bool, name: &str, most: u32) -> Vec<String> {
-    let lower = name.trim_end_matches('.').to_ascii_lowercase();
-    let zone = lower
-        .strip_suffix("pool.ntp.org")
-        .filter(|front| pool && (front.is_empty() || front.ends_with('.')));
-    let Some(front) = zone else { return vec![name.to_owned()] };
-    // 2.debian.pool.ntp.org is one of four itself.
-    let mut labels: Vec<&str> = front.split('.').filter(|label| !label.is_empty()).collect();
-    if labels.first().is_some_and(|label| matches!(*label, "0" | "1" | "2" | "3")) {
-        labels.remove(0);
-    }
-    let vendor: String = labels.iter().map(|label| format!("{label}.")).collect();
-    (0..most.min(OF_POOL)).map(|n| format!("{n}.{vendor}pool.ntp.org")).collect()
-}
-
 fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut Found) {
     let address = match port {
         None => host.to_owned(),
         Some(port) if host.contains(':') => format!("[{host}]:{port}"),
         Some(port) => format!("{host}:{port}"),
     };
-    let source = format!("[[source]]\nhost = {}", quoted(&address));
+    let own = if line.name() == "pool" { "pool" } else { "host" };
+    let source = format!("[[source]]\n{own} = {}", quoted(&address));
     // Beside another: a single one may not be `noselect`.
     let by_key = keys.iter().any(|key| key.starts_with("key"));
     let file = if by_key { "key-file = \"/k\"\n" } else { "" };
@@ -136,12 +138,6 @@ fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut 
     found.by_key |= by_key;
     found.hosts.push(address);
     let mut lines = vec![source];
-    if line.name() == "pool" && !host.ends_with("pool.ntp.org") {
-        lines.push(
-            "# A name is one server here, even if it leads to several: name three or more"
-                .to_owned(),
-        );
-    }
     lines.extend_from_slice(keys);
     found.sources.push(Part { from: line.shown(), lines });
 }
@@ -245,7 +241,7 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
 }
 
 /// The text as a string of TOML.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let escape = |c: char| match c {
         '"' | '\\' => format!("\\{c}"),
         c if c.is_control() => format!("\\u{:04x}", u32::from(c)),

@@ -32,6 +32,17 @@ fn servers_are_sources_with_their_poll_and_port() {
     let wanted =
         [("a", 123, 64), ("b", 1123, 4), ("2001:db8::1", 11, 16), ("c", 123, 16), ("d", 123, 1024)];
     assert_eq!(found, wanted.map(|(host, port, poll)| (host, port, poll)));
+    let longest: Vec<_> = sources.iter().map(|s| s.max_poll).collect();
+    assert_eq!(longest, [Some(1024), None, None, None, None]);
+    has(
+        "server a xleave maxdelayquant 0.3 version 3",
+        &[
+            "interleaved = true",
+            "maxdelayquant: late packets are weighed by what their path does",
+            "version: requests are of version 4",
+        ],
+    );
+    has("server a ipv6 maxpoll 12", &["family = \"ipv6\"\nmax-poll = 1024"]);
     assert!(sources[2].no_select && !sources[0].no_select);
     // Requests take 100 µs longer than replies: chrony takes 50 µs off.
     let asymmetry = sources[4].asymmetry.unwrap();
@@ -39,16 +50,18 @@ fn servers_are_sources_with_their_poll_and_port() {
 }
 
 #[test]
-fn a_pool_is_several_servers_where_that_is_known() {
-    let hosts = |text: &str| -> Vec<String> {
-        made(text).1.engine.sources.into_iter().map(|source| source.host).collect()
+fn a_pool_is_a_pool() {
+    let pools = |text: &str| -> Vec<_> {
+        let sources = made(text).1.engine.sources;
+        sources.into_iter().map(|source| (source.host, source.port, source.pool)).collect()
     };
-    let four = ["0", "1", "2", "3"].map(|n| format!("{n}.debian.pool.ntp.org"));
-    assert_eq!(hosts("pool 2.debian.pool.ntp.org iburst"), four);
-    assert_eq!(hosts("pool pool.ntp.org maxsources 2"), ["0.pool.ntp.org", "1.pool.ntp.org"]);
-    assert_eq!(hosts("pool time.example.org iburst"), ["time.example.org"]);
-    assert_eq!(hosts("server 1.pool.ntp.org"), ["1.pool.ntp.org"]);
-    has("pool time.example.org", &["# A name is one server here"]);
+    let debian = "pool 2.debian.pool.ntp.org iburst";
+    assert_eq!(pools(debian), [("2.debian.pool.ntp.org".into(), 123, Some(4))]);
+    let text = "pool a port 99 maxsources 2 key 3\nkeyfile /k\nserver b maxsources 3";
+    assert_eq!(pools(text), [("a".into(), 99, Some(2)), ("b".into(), 123, None)]);
+    assert_eq!(pools("pool a maxsources 99 offset 0.1"), [("a".into(), 123, Some(16))]);
+    has("pool a offset 0.1", &["# c:1: pool a offset 0.1", "has a path of its own"]);
+    has("pool a nts", &["`nts` is not for a pool: each of its servers would need a certificate"]);
     has("server a\nserver a", &["is there already, and counts once"]);
 }
 

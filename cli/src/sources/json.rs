@@ -24,6 +24,10 @@ pub(super) struct Json<'a> {
     /// Whether it has a vote on what time it is.
     vote: bool,
     address: Option<String>,
+    /// Pool that it is a server of.
+    pool: Option<&'a str>,
+    /// Place where it, or its pool, was named: configuration, source-dir or run-time.
+    origin: &'static str,
     status: SourceStatus,
     /// Why it has that.
     reason: Option<ReasonJson>,
@@ -37,6 +41,8 @@ pub(super) struct Json<'a> {
     holdover: bool,
     stratum: Option<u8>,
     reference: Option<&'a str>,
+    /// Whether its last reply was in interleaved mode.
+    interleaved: bool,
     leap: Option<u8>,
     poll_s: u32,
     retry_ns: Option<i64>,
@@ -158,6 +164,8 @@ impl Json<'_> {
             key: source.authentication.key(),
             vote: source.vote,
             address: source.address.map(|a| a.to_string()),
+            pool: source.pool.as_deref(),
+            origin: source.origin.name(),
             status: source.status,
             reason: reason.map(ReasonJson::of),
             weight: source.weight,
@@ -167,6 +175,7 @@ impl Json<'_> {
             holdover: source.holdover,
             stratum: source.stratum,
             reference: source.reference.as_deref(),
+            interleaved: source.interleaved,
             leap: source.leap,
             poll_s: source.poll,
             retry_ns: ns(source.retry),

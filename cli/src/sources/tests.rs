@@ -7,6 +7,9 @@ use truechimer_time::Rate;
 pub fn source() -> SourceReport {
     SourceReport {
         name: "ntp.example.org:123".into(),
+        pool: None,
+        interleaved: false,
+        origin: truechimer_engine::Origin::Configuration,
         kind: SourceKind::Server,
         authentication: Authentication::None,
         vote: true,

@@ -37,6 +37,7 @@ impl Options {
             ConfigError::unless_empty(vec![problem])?;
         }
         let mut warnings = self.relative(&settings);
+        warnings.extend(settings.left_out.iter().cloned());
         // A service's folder may be made when it starts.
         if let Some(why) = settings.page.as_deref().and_then(no_folder) {
             warnings

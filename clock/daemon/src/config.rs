@@ -8,6 +8,7 @@
 //! state = "/var/lib/truechimer/rate.json"     # or "none"
 //! # sock-out = "/run/chrony.tc.sock"          # a socket that is sent the clock's time, as chrony's SOCK; none unless set
 //! # key-file = "/etc/truechimer.keys"         # symmetric keys, for `key` of a source; none unless set
+//! # source-dir = "/run/truechimer/sources"   # more [[source]], in files *.toml; none unless set
 //! leap-file = "/usr/share/zoneinfo/leap-seconds.list"   # or "none"
 //! max-wander-ppm = 0.5          # how far the oscillator's rate may stray, 0.001 to 100
 //! accept-step-after = "1h"      # how long to hold out against a server whose time has moved
@@ -21,6 +22,9 @@
 //! [[source]]
 //! host = "ntp.example.org"      # or "ntp.example.org:1123", "192.0.2.7", "[2001:db8::1]:1123"
 //! poll = 16                     # seconds between requests, 1 to 1024
+//! # max-poll = 256              # how rarely, where that makes little difference; as `poll` unless set
+//! # family = "ipv4"             # or "ipv6": which addresses of its name; either unless set
+//! interleaved = false           # true: ask when its last reply left, exactly (RFC 9769)
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it
 //! trust = false                 # true: servers without it, and without proof, have no vote beside it
@@ -30,6 +34,10 @@
 //! # key = 5                     # the symmetric key, in `key-file`, by which it proves who it is; none unless set
 //! # asymmetry = "120us"         # what the fastest request takes − what the fastest reply takes, if known
 //! # asymmetry-error = "20us"    # and how well that is known
+//!
+//! # [[source]]
+//! # pool = "pool.ntp.org"       # several servers of one name, each replaced when it is of no use
+//! # max-sources = 4             # how many, 1 to 16
 //!
 //! [[source]]
 //! pps = "/dev/pps0"             # a pulse per second: a device, or a file as /sys/class/pps/pps0/assert
@@ -80,6 +88,7 @@
 //! error, and so is a value out of its range: each problem is reported with its line and with how
 //! to mend it.
 
+mod added;
 mod asymmetry;
 mod authentication;
 mod duration;
@@ -88,6 +97,7 @@ mod host;
 mod ptp;
 mod reader;
 mod refclock;
+mod server;
 
 use std::path::PathBuf;
 
@@ -99,10 +109,11 @@ use crate::audit;
 use crate::clockbound::Wanted;
 use truechimer_metrics::Listen;
 
+pub(crate) use added::added;
 pub(crate) use host::host_and_port;
-pub(crate) use reader::check_poll;
 pub use reader::parse;
 pub(crate) use refclock::path as pps_path;
+pub(crate) use server::check_poll;
 
 /// Everything that the daemon needs to know, checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -125,6 +136,8 @@ pub struct Settings {
     pub sock_out: Option<PathBuf>,
     /// Symmetric keys that servers and this daemon share.
     pub key_file: Option<PathBuf>,
+    /// Directory of files with more sources, as programs for DHCP leave them.
+    pub source_dir: Option<PathBuf>,
     /// The list of leap seconds.
     pub leap_file: Place,
     /// Authorities that servers' certificates are by; `None`: those of the system.
@@ -139,6 +152,8 @@ pub struct Settings {
     pub sandbox: bool,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
+    /// Files of `source-dir` that are wrong, and so left out, for people.
+    pub left_out: Vec<String>,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
@@ -155,6 +170,7 @@ impl Default for Settings {
             state: Place::Default,
             sock_out: None,
             key_file: None,
+            source_dir: None,
             leap_file: Place::Default,
             nts_ca: None,
             clockbound: None,
@@ -162,6 +178,7 @@ impl Default for Settings {
             audit: None,
             sandbox: true,
             vmclock: Place::Default,
+            left_out: Vec::new(),
             fresh: false,
         }
     }

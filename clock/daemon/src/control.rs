@@ -8,6 +8,9 @@
 //! | `{"verb":"version"}` | a [`Version`] |
 //! | `{"verb":"reload"}` | `{"reloading":true}`; only for the daemon's own user and root |
 //! | `{"verb":"accept","source":"…"}` | an [`Accepted`]: that source is believed now; without `source` the one that is held off; only for those two |
+//! | `{"verb":"add","source":"…"}` | a [`Changed`]; `source` is a document of the configuration with `[[source]]` alone; only for those two |
+//! | `{"verb":"delete","source":"…"}` | a [`Changed`]: that source, by its name, is not asked any more; only for those two |
+//! | `{"verb":"offline","source":"…"}`, `online` | a [`Changed`]: that source, or all without `source`, is not asked for now, or again; only for those two |
 //! | anything else | `{"error":"…"}` |
 //!
 //! Each user has a budget, and a few connections: whoever asks too often is told so once and hung up
@@ -26,7 +29,7 @@ use serde::{Deserialize, Serialize};
 use truechimer_engine::Report;
 use truechimer_time::Span;
 
-pub use client::{ControlError, accept, reload, report, version};
+pub use client::{ControlError, accept, change, reload, report, version};
 pub(crate) use server::{Handler, Server};
 
 /// The answer to `report`.
@@ -79,6 +82,13 @@ pub struct Accepted {
     pub accepted: String,
     /// Status of the clock now, and why.
     pub status: String,
+}
+
+/// The answer to `add`, `delete`, `offline` and `online`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Changed {
+    /// Names of the sources that it was about.
+    pub changed: Vec<String>,
 }
 
 /// The longest request, with its newline, in bytes.

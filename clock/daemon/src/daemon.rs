@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 
 use truechimer_audit::Kind;
 use truechimer_counter::Counter;
-use truechimer_engine::{Engine, Event, Level};
+use truechimer_engine::{Config, Engine, Event, Level};
 use truechimer_time::{Count, CountSpan, Epoch, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Kept, PageWriter};
 
 use crate::audit::Audit;
+use crate::changes::{Change, Changes};
 use crate::clock_set::ClockSet;
 use crate::clockbound::ClockBound;
 use crate::config::Settings;
-use crate::control::{Accepted, Answer, DaemonInfo, Handler, Server};
+use crate::control::{Accepted, Answer, Changed, DaemonInfo, Handler, Server};
 use crate::host::{Checked, Host};
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
@@ -54,6 +55,9 @@ const EVENTS_PER_TURN: usize = 256;
 pub(crate) struct Daemon<'n> {
     notes: &'n mut dyn FnMut(Level, &str),
     settings: Settings,
+    /// The engine's part of the settings as it was read, and the changes since that lie over it.
+    configured: Config,
+    changes: Changes,
     counter: Counter,
     nominal: Period,
     resolution: CountSpan,
@@ -423,6 +427,10 @@ impl Handler for Daemon<'_> {
         self.save();
         let reason = self.engine.report(self.counter.read()).reason;
         Ok(Accepted { accepted, status: format!("{}: {reason}", self.engine.hand().status) })
+    }
+
+    fn change(&mut self, change: Change, source: Option<&str>) -> Result<Changed, String> {
+        self.make_change(change, source).map(|changed| Changed { changed })
     }
 }
 

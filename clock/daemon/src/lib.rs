@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod audit;
+mod changes;
 mod check;
 mod clock_set;
 mod clockbound;
@@ -49,6 +50,7 @@ mod rtc;
 mod run;
 mod sandbox;
 mod sock_out;
+mod source_dir;
 mod state;
 mod sys;
 mod system_clock;

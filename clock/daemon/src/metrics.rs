@@ -251,12 +251,13 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
         let address = s.address.map(|address| address.to_string());
         labels.push(("address", address.unwrap_or_default()));
         labels.push(("reference", s.reference.clone().unwrap_or_default()));
+        labels.push(("pool", s.pool.clone().unwrap_or_default()));
         labels
     };
     vec![
         Family::info(
             "source",
-            "Each source: its kind, the address in use, the server's reference",
+            "Each source: its kind, the address in use, the server's reference, the pool that it is of",
             sources.iter().map(about),
         ),
         labelled(
@@ -383,6 +384,9 @@ mod tests {
         let span = Some(Span::from_micros(3));
         SourceReport {
             name: name.into(),
+            pool: None,
+            interleaved: false,
+            origin: truechimer_engine::Origin::Configuration,
             kind: truechimer_engine::SourceKind::Server,
             authentication: truechimer_engine::Authentication::None,
             vote: true,
@@ -514,7 +518,7 @@ mod tests {
             ("truechimer_source_kernel_stamps{source=\"a:123\",packet=\"reply\"}", 0.0),
             (
                 "truechimer_source_info{source=\"a:123\",kind=\"server\",address=\"192.0.2.7:123\",\
-                 reference=\"\\\"}\\n\\\\\"}",
+                 reference=\"\\\"}\\n\\\\\",pool=\"\"}",
                 1.0,
             ),
         ] {

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{AuthenticationMode, NTP_PORT, RefClockConfig, SourceConfig};
+use truechimer_engine::{AuthenticationMode, Config, NTP_PORT, RefClockConfig, SourceConfig};
 
 use truechimer_config::{ConfigError, Place, Problem, printable};
 
 use crate::config::{self, Settings};
+use crate::source_dir;
 
 /// The configuration file that is read if none is named.
 const USUAL: &str = "/etc/truechimer.toml";
@@ -78,12 +79,15 @@ impl Options {
         let mut problems = Vec::new();
         self.servers(&mut settings, &mut problems);
         self.pulses(&mut settings, &mut problems);
-        let trusted = settings.engine.refclocks.iter().filter(|refclock| refclock.trust).count();
+        if let Some(directory) = settings.source_dir.clone() {
+            let has_key_file = settings.key_file.is_some();
+            settings.left_out = source_dir::read(&directory, &mut settings.engine, has_key_file);
+        }
         self.places(&mut settings);
         settings.fresh = self.fresh;
         settings.file.clone_from(&self.config);
         settings.sandbox &= self.sandbox;
-        if problems.is_empty() && settings.engine.sources.is_empty() && trusted == 0 {
+        if problems.is_empty() && settings.source_dir.is_none() && is_mute(&settings.engine) {
             problems.push(match &self.config {
                 Some(path) if !settings.engine.refclocks.is_empty() && self.pps.is_empty() => {
                     Problem::in_file(
@@ -110,43 +114,13 @@ impl Options {
                 ),
             });
         }
-        let votes = |source: &&SourceConfig| settings.engine.votes(source);
-        let voters = settings.engine.sources.iter().filter(votes).count();
-        if problems.is_empty()
-            && voters == 0
-            && settings.engine.authentication == AuthenticationMode::Require
-        {
-            let text = "`authentication` = \"require\", but no server proves who it is: add nts = true or a key \
-                        to one";
-            let name = self.config.as_ref().map(|path| path.display().to_string());
-            problems.push(Problem::in_file(&name.unwrap_or_default(), None, text));
-        }
-        let engine = &settings.engine;
-        let mut required = engine.sources.iter().filter(|source| source.require).peekable();
-        let by_refclock = engine.refclocks.iter().any(|refclock| refclock.require);
-        if let Some(name) = required.peek().map(|source| source.name())
-            && !by_refclock
-            && required.all(|source| !engine.may_select(source))
+        // What is yet to come may make it whole.
+        if settings.source_dir.is_none()
             && problems.is_empty()
+            && let Some(why) = never(&settings.engine)
         {
-            let text = format!(
-                "`require` of `{}` leaves no time ever: it is `noselect`, or has no proof",
-                printable(&name)
-            );
             let name = self.config.as_ref().map(|path| path.display().to_string());
-            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &text));
-        }
-        let voters = voters + trusted;
-        if let Some(least) = settings.engine.min_sources
-            && usize::try_from(least).is_ok_and(|least| least > voters)
-            && problems.is_empty()
-        {
-            let text = format!(
-                "`min-sources` = {least}, but only {voters} of the sources have a vote: there would \
-                 never be a time"
-            );
-            let name = self.config.as_ref().map(|path| path.display().to_string());
-            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &text));
+            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &why));
         }
         ConfigError::unless_empty(problems).map(|()| settings)
     }
@@ -217,6 +191,46 @@ impl Options {
             }
         }
     }
+}
+
+/// Whether there is nothing to follow.
+pub(crate) fn is_mute(config: &Config) -> bool {
+    config.sources.is_empty() && !config.refclocks.iter().any(|refclock| refclock.trust)
+}
+
+/// Why there would never be a time with these sources, if so.
+pub(crate) fn never(config: &Config) -> Option<String> {
+    let voters: Vec<&SourceConfig> =
+        config.sources.iter().filter(|source| config.votes(source)).collect();
+    if voters.is_empty()
+        && !config.sources.is_empty()
+        && config.authentication == AuthenticationMode::Require
+    {
+        let text = "`authentication` = \"require\", but no server proves who it is: add nts = true or a key \
+                    to one";
+        return Some(text.into());
+    }
+    let mut required = config.sources.iter().filter(|source| source.require).peekable();
+    let by_refclock = config.refclocks.iter().any(|refclock| refclock.require);
+    if let Some(name) = required.peek().map(|source| source.name())
+        && !by_refclock
+        && required.all(|source| !config.may_select(source))
+    {
+        return Some(format!(
+            "`require` of `{}` leaves no time ever: it is `noselect`, or has no proof",
+            printable(&name)
+        ));
+    }
+    let servers: u32 = voters.iter().map(|source| source.pool.unwrap_or(1)).sum();
+    let trusted = config.refclocks.iter().filter(|refclock| refclock.trust).count();
+    let voters = usize::try_from(servers).unwrap_or(usize::MAX).saturating_add(trusted);
+    let least = config.min_sources?;
+    usize::try_from(least).is_ok_and(|least| least > voters).then(|| {
+        format!(
+            "`min-sources` = {least}, but only {voters} of the sources have a vote: there would never \
+             be a time"
+        )
+    })
 }
 
 /// Complaint about reference clocks without a vote and without a server, and what to add.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use truechimer_confine::{CapabilitySet, Confined, Rules};
 
-use truechimer_engine::{Authentication, RefClockKind, SourceConfig, Transport};
+use truechimer_engine::{Authentication, NTS_PORT, RefClockKind, SourceConfig, Transport};
 
 use crate::config::{Place, Settings};
 use crate::control;
@@ -127,6 +127,11 @@ pub(crate) fn rules<'a>(
     let exchanged = |source: &&SourceConfig| source.authentication == Authentication::Nts;
     for source in settings.engine.sources.iter().filter(exchanged) {
         rules.connect(source.port);
+    }
+    if let Some(directory) = &settings.source_dir {
+        rules.read_folder_of(&directory.join("file"));
+        // A file there may name servers that prove themselves.
+        rules.connect(NTS_PORT);
     }
     for path in settings.nts_ca.iter().chain(&settings.key_file) {
         rules.read_folder_of(path);

@@ -472,20 +472,7 @@ mod tests {
     }
 
     fn follows(hosts: &[&str]) -> Config {
-        let source = |host: &&str| SourceConfig {
-            host: (*host).into(),
-            port: 123,
-            poll: 16,
-            burst: true,
-            asymmetry: None,
-            learn_asymmetry: false,
-            authentication: truechimer_engine::Authentication::None,
-            no_select: false,
-            trust: false,
-            prefer: false,
-            require: false,
-            ptp: None,
-        };
+        let source = |host: &&str| SourceConfig::new(*host);
         Config { sources: hosts.iter().map(source).collect(), ..Config::default() }
     }
 

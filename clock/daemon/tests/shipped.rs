@@ -1,10 +1,42 @@
 //! Configuration files that the project ships must be right.
 
+use truechimer_daemon::Options;
 use truechimer_daemon::config::parse;
 use truechimer_engine::{
-    Authentication, Config, PtpConfig, RefClockConfig, RefClockKind, SourceConfig,
+    Authentication, Config, Family, PtpConfig, RefClockConfig, RefClockKind, SourceConfig,
 };
 use truechimer_time::Span;
+
+/// NetworkManager calls it with what DHCP has told, which anybody on the link may have.
+#[test]
+fn the_dispatcher_writes_what_the_daemon_reads() {
+    let folder = std::env::temp_dir().join(format!("truechimer-dispatch-{}", std::process::id()));
+    let directory = folder.join("sources");
+    std::fs::create_dir(&folder).expect("a folder");
+    let config = folder.join("truechimer.toml");
+    let text = format!("source-dir = {directory:?}\n[[source]]\nhost = \"a\"\n");
+    std::fs::write(&config, text).expect("a file");
+    let options = Options { config: Some(config), ..Options::default() };
+    let names = |servers: &str, action: &str| {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/truechimer-dispatcher");
+        let mut command = std::process::Command::new("sh");
+        command.args([script, "eth0", action]).env("TRUECHIMER_SOURCE_DIR", &directory);
+        let status = command.env("DHCP4_NTP_SERVERS", servers).status().expect("it runs");
+        assert!(status.success());
+        let settings = options.settings().expect("a good configuration");
+        assert!(settings.left_out.is_empty(), "{:?}", settings.left_out);
+        settings.engine.sources.iter().map(SourceConfig::name).collect::<Vec<_>>()
+    };
+    let two = ["a:123", "192.0.2.7:123", "[2001:db8::7]:123"];
+    assert_eq!(names("192.0.2.7 2001:db8::7 192.0.2.7", "up"), two);
+    let hostile = "x\" $(touch${IFS}/tmp/x) -x ../y b\\c * ok.example";
+    assert_eq!(names(hostile, "dhcp4-change"), ["a:123", "ok.example:123"]);
+    assert_eq!(names("192.0.2.7", "pre-up"), ["a:123", "ok.example:123"]);
+    assert_eq!(names("192.0.2.7", "down"), ["a:123"]);
+    let left = std::fs::read_dir(&directory).expect("it is there").count();
+    std::fs::remove_dir_all(&folder).expect("it goes");
+    assert_eq!(left, 0);
+}
 
 #[test]
 fn the_documented_file_is_right_and_complete() {
@@ -38,12 +70,15 @@ fn the_documented_file_is_right_and_complete() {
     assert!(asymmetry.by > Span::ZERO && asymmetry.error > Span::ZERO);
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
+    (sources[0].max_poll, sources[0].family) = (Some(16), Some(Family::Ipv4));
     sources[0].authentication = Authentication::Key(5);
+    sources.push(SourceConfig::pool("pool.ntp.org"));
     let ptp = PtpConfig { error: Some(Span::from_micros(1)), ..PtpConfig::default() };
     sources.push(SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") });
     let min_sources = Some(2);
     assert_eq!(full.engine, Config { refclocks, sources, min_sources, ..settings.engine });
     assert_eq!(full.counter, settings.counter);
+    assert!(settings.source_dir.is_none() && full.source_dir.is_some());
     assert!(settings.key_file.is_none() && full.key_file.is_some());
     assert!(full.replay_log.is_some());
     assert!(settings.metrics.is_none() && full.metrics.is_some());

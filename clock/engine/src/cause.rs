@@ -19,6 +19,8 @@ pub(crate) enum Cause {
     NoReply,
     /// Refuses service.
     KissCode,
+    /// Not asked, by the user's word.
+    Offline,
     /// Nothing usable from it for so long.
     Stale(Span),
     /// And for so long that the others are believed without it.
@@ -67,6 +69,7 @@ impl Cause {
             Cause::NoKeys => ReasonKind::NoKeys,
             Cause::NoReply => ReasonKind::NoReply,
             Cause::KissCode => ReasonKind::KissCode,
+            Cause::Offline => ReasonKind::Offline,
             Cause::Stale(_) | Cause::TimedOut(_) => ReasonKind::Stale,
             Cause::NoSelect => ReasonKind::Noselect,
             Cause::Unauthenticated => ReasonKind::Unauthenticated,
@@ -115,6 +118,7 @@ impl fmt::Display for Cause {
             Cause::NoKeys => f.write_str("there are no keys for it"),
             Cause::NoReply => f.write_str("nothing usable has come from it"),
             Cause::KissCode => f.write_str("it refuses service"),
+            Cause::Offline => f.write_str("offline, by your word: not asked"),
             Cause::Stale(age) => write!(f, "nothing usable from it for {age}"),
             Cause::TimedOut(age) => {
                 write!(f, "nothing usable from it for {age}: no vote until it answers again")

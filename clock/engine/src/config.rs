@@ -1,8 +1,9 @@
 //! The part of the configuration that decides what the clock does.
 
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::LIKELY_DOUBT;
@@ -18,6 +19,11 @@ use crate::ptp::PtpConfig;
 pub const POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=1024;
 /// The poll interval if none is set, s.
 pub const DEFAULT_POLL: u32 = 16;
+
+/// Limits of the servers of a pool.
+pub const MAX_SOURCES_RANGE: core::ops::RangeInclusive<u32> = 1..=16;
+/// Servers of a pool if no number is set, as chrony has it.
+pub const DEFAULT_MAX_SOURCES: u32 = 4;
 
 /// Configuration of the engine. All of it can change at run time ([`crate::Event::Configure`]).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -117,8 +123,17 @@ pub struct SourceConfig {
     pub port: u16,
     /// Seconds between requests, within [`POLL_RANGE`].
     pub poll: u32,
+    /// Seconds between requests at the most, while fewer make little difference; `None`: as `poll`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_poll: Option<u32>,
+    /// Family of the addresses that are asked; `None`: either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     /// Whether to begin with eight requests two seconds apart.
     pub burst: bool,
+    /// Whether to ask when the reply before left, exactly (interleaved mode, RFC 9769).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub interleaved: bool,
     /// How the two directions of the path differ, if the user knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
@@ -144,6 +159,72 @@ pub struct SourceConfig {
     /// Not a server, but whichever PTP master is the best on the network interface `host`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ptp: Option<PtpConfig>,
+    /// Not one server, but up to so many of those that `host` leads to, within [`MAX_SOURCES_RANGE`]:
+    /// each a source by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<u32>,
+    /// Not asked for now.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub offline: bool,
+    /// Place where it was named.
+    #[serde(default, skip_serializing_if = "Origin::is_configuration")]
+    pub origin: Origin,
+}
+
+/// Family of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// The addresses of IPv4, also where they are written as IPv6.
+    Ipv4,
+    /// The other addresses of IPv6.
+    Ipv6,
+}
+
+impl Family {
+    /// Those of these addresses that are of this family.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(crate) fn of(self, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+        let is_v4 = |address: &SocketAddr| address.ip().to_canonical().is_ipv4();
+        addresses.retain(|address| is_v4(address) == (self == Family::Ipv4));
+        match (addresses.is_empty(), self) {
+            (false, _) => Ok(addresses),
+            (true, Family::Ipv4) => Err("the name has no IPv4 address".into()),
+            (true, Family::Ipv6) => Err("the name has no IPv6 address".into()),
+        }
+    }
+}
+
+/// Place where a source was named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// The configuration or the command line.
+    #[default]
+    Configuration,
+    /// A file in the directory of sources.
+    SourceDir,
+    /// The control socket, since the start.
+    RunTime,
+}
+
+impl Origin {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+    fn is_configuration(&self) -> bool {
+        *self == Origin::Configuration
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Origin::Configuration => "configuration",
+            Origin::SourceDir => "source-dir",
+            Origin::RunTime => "run-time",
+        }
+    }
 }
 
 /// How the two directions of a path differ: half of it is taken off the offset, and no more than
@@ -349,7 +430,10 @@ impl SourceConfig {
             host: host.into(),
             port: NTP_PORT,
             poll: DEFAULT_POLL,
+            max_poll: None,
+            family: None,
             burst: true,
+            interleaved: false,
             asymmetry: None,
             learn_asymmetry: false,
             authentication: Authentication::None,
@@ -358,7 +442,22 @@ impl SourceConfig {
             prefer: false,
             require: false,
             ptp: None,
+            pool: None,
+            offline: false,
+            origin: Origin::Configuration,
         }
+    }
+
+    /// A pool of the default size.
+    #[must_use]
+    pub fn pool(host: impl Into<String>) -> SourceConfig {
+        SourceConfig { pool: Some(DEFAULT_MAX_SOURCES), ..SourceConfig::new(host) }
+    }
+
+    /// The server at one address of this pool.
+    pub(crate) fn member(&self, address: SocketAddr) -> SourceConfig {
+        let (host, port) = (address.ip().to_string(), address.port());
+        SourceConfig { host, port, pool: None, ..self.clone() }
     }
 
     /// Whether it proves who it is, so that nothing without proof is used of it.

@@ -5,6 +5,7 @@ mod configuration;
 mod course;
 mod gate;
 mod likeness;
+mod pool;
 mod ptp;
 mod publication;
 mod reckoning;
@@ -36,9 +37,10 @@ use crate::leap::Announced;
 use crate::method::{Method, Standard};
 use crate::peer::Peer;
 use crate::refclock::{self, RefClock};
-use crate::source::{Clock, Heard, Source, canonical};
+use crate::source::{Clock, Heard, Pool, Source};
 use crate::steer::Servo;
 use crate::{kernel, steer};
+use configuration::strangers;
 use gate::Gate;
 use likeness::Likeness;
 use reckoning::Reckoning;
@@ -75,6 +77,7 @@ pub struct Engine {
     announced: Announced,
     random: ChaCha20Rng,
     sources: Vec<Source>,
+    pools: Vec<Pool>,
     refclocks: Vec<RefClock>,
     next_id: u32,
     combination: Combination,
@@ -98,6 +101,8 @@ pub struct Engine {
     last_at: Count,
     /// Hold-offs of servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
+    /// What servers of pools begin with that join before there is a time of our own.
+    known: Known,
     /// Standard uncertainty of the published difference clock's rate.
     deviation: Rate,
     /// The last rate that was worth keeping, and its error: a server that drifts away puts it in
@@ -159,6 +164,7 @@ impl Engine {
             announced: Announced::default(),
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
+            pools: Vec::new(),
             refclocks: Vec::new(),
             next_id: 0,
             combination: Combination::default(),
@@ -178,6 +184,7 @@ impl Engine {
             renew_at: None,
             last_at: start.at,
             inherited: Vec::new(),
+            known: Known::default(),
             deviation: Rate::ZERO,
             kept_rate: None,
             split_told: false,
@@ -213,6 +220,7 @@ impl Engine {
             note(&mut actions, Level::Info, text);
         }
         engine.configure(config, &known, start.at, &mut actions);
+        engine.known = known;
         engine.act(start.at, &mut actions);
         (engine, actions)
     }
@@ -315,26 +323,6 @@ impl Engine {
         }
     }
 
-    fn resolved(
-        &mut self,
-        id: SourceId,
-        result: &Result<Vec<SocketAddr>, String>,
-        at: Count,
-        actions: &mut Vec<Action>,
-    ) {
-        let others = self.sources.iter().filter(|other| other.id() != id);
-        let taken: Vec<SocketAddr> = others.filter_map(Source::address).map(canonical).collect();
-        let Some(source) = self.source(id) else { return };
-        // Names of a pool may have the same addresses: each source takes one of its own.
-        let result = result.clone().map(|mut addresses| {
-            addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
-            addresses
-        });
-        if let Some(error) = source.resolved(result, at) {
-            note(actions, Level::Warning, format!("{}: {error}", source.name()));
-        }
-    }
-
     fn replied(
         &mut self,
         id: SourceId,
@@ -395,7 +383,8 @@ impl Engine {
     pub fn next_deadline(&self) -> Option<Count> {
         let refclocks = self.refclocks.iter().map(RefClock::deadline);
         let servers = self.sources.iter().filter_map(Source::deadline);
-        let deadlines = servers.chain(refclocks).chain(self.renew_at);
+        let pools = self.pools.iter().filter_map(Pool::deadline);
+        let deadlines = servers.chain(pools).chain(refclocks).chain(self.renew_at);
         deadlines.min_by_key(|at| (*at - self.last_at).0)
     }
 
@@ -432,6 +421,7 @@ impl Engine {
 
     /// Lets every source do what is due.
     fn act(&mut self, at: Count, actions: &mut Vec<Action>) {
+        self.tend_pools(at, actions);
         for source in &mut self.sources {
             // Moving on to another address or a look-up is a step of its own: a few at most.
             for _ in 0..4 {
@@ -467,6 +457,9 @@ impl Engine {
         for source in &mut self.sources {
             source.new_epoch(at);
         }
+        for pool in &mut self.pools {
+            pool.new_epoch(at);
+        }
         for refclock in &mut self.refclocks {
             refclock.new_epoch(at);
         }
@@ -474,6 +467,7 @@ impl Engine {
         self.change_log.new_epoch(at);
         self.reckoning = None;
         self.inherited.clear();
+        self.known = Known::default();
         self.gate.new_epoch();
         self.kept_rate = None;
         // The machine may be another one now.
@@ -548,7 +542,7 @@ impl Engine {
 
 /// Time that a daemon before has left, and which servers agreed with that, with since when and
 /// until when it was known.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Known {
     time: Option<TimePrior>,
     agreed: BTreeMap<String, Option<(Count, Count)>>,
@@ -577,16 +571,6 @@ fn trusted_rate(saved: &Saved, start: &Start) -> Option<RatePrior> {
     let limit = start.nominal_error.0.saturating_add(error.0);
     (same && apart.0.saturating_abs() <= limit && error < start.nominal_error)
         .then_some(RatePrior { period: saved.period, error })
-}
-
-/// Those whose word the clock page has, if that is known, and none of them is followed now.
-fn strangers(config: &Config, start: &Start) -> Option<String> {
-    let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
-    let tellers = saved.agreed.as_ref()?.tellers(warm);
-    let voters = || config.sources.iter().filter(|source| config.votes(source));
-    let followed = |name: &String| voters().any(|source| source.name() == *name);
-    let strange = !tellers.is_empty() && !tellers.iter().any(followed);
-    strange.then(|| tellers.join(", "))
 }
 
 /// Hand that is published before anything is known.

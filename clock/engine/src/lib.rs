@@ -38,9 +38,9 @@ mod steer;
 
 pub use authentication::Authentication;
 pub use config::{
-    Asymmetry, AuthenticationMode, Config, DEFAULT_LATENCY, DEFAULT_MAX_STEP, DEFAULT_POLL,
-    DEFAULT_STEP_ABOVE, NTP_PORT, NTS_PORT, POLL_RANGE, REFCLOCK_POLL_RANGE, RefClockConfig,
-    RefClockKind, Scale, SourceConfig, StepPolicy,
+    Asymmetry, AuthenticationMode, Config, DEFAULT_LATENCY, DEFAULT_MAX_SOURCES, DEFAULT_MAX_STEP,
+    DEFAULT_POLL, DEFAULT_STEP_ABOVE, Family, MAX_SOURCES_RANGE, NTP_PORT, NTS_PORT, Origin,
+    POLL_RANGE, REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale, SourceConfig, StepPolicy,
 };
 pub use engine::Engine;
 pub use event::{

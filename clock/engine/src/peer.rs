@@ -10,7 +10,6 @@ use alloc::string::String;
 use truechimer_feedforward::{Accepted, Estimate};
 use truechimer_time::{Count, Instant, Rate, Span};
 
-use crate::authentication::Authentication;
 use crate::event::SourceId;
 use crate::report::{SourceKind, SourceReport};
 
@@ -270,32 +269,19 @@ impl Peer {
         let says = estimate.map(|e| self.says(at, e));
         let newest = self.filter.newest.as_ref().map(|newest| &newest.exchange);
         SourceReport {
-            name: self.name.clone(),
-            kind: self.kind,
-            address: None,
             status: self.trust.status(),
-            reason: None,
             weight: self.trust.weight(),
             holdover: estimate.is_some_and(|e| self.is_stale(e, at)),
-            authentication: Authentication::None,
             vote: self.votes(),
             reach: self.tally.reach,
             poll: self.filter.poll(),
-            retry: None,
             last_reply: newest.map(|exchange| self.filter.span(at - exchange.received.count)),
-            stratum: None,
-            reference: None,
-            leap: None,
-            root_distance: None,
-            rtt: None,
             rtt_floor: estimate.filter(|_| self.is_proven()).map(|e| e.rtt_floor),
             offset: says.zip(reference).map(|(says, (reference, _))| *reference - says.0),
             offset_to: reference.filter(|_| says.is_some()).and_then(|(_, name)| name.clone()),
             bound: says.map(|says| says.1),
-            likely: None,
             deviation: estimate.map(|e| e.deviation),
             skew: estimate.map(|e| self.skew(e)),
-            sent_method: None,
             received_method: newest.map(|exchange| exchange.received.method),
             stamp_errors: newest.map(|exchange| {
                 (self.filter.span(exchange.sent.error), self.filter.span(exchange.received.error))
@@ -304,10 +290,8 @@ impl Peer {
             accepted: self.tally.accepted,
             timeouts: self.tally.timeouts,
             refused: self.tally.refused.iter().map(|(why, n)| ((*why).to_owned(), *n)).collect(),
-            asymmetry: None,
-            learnt: None,
             trouble: self.trouble.clone().map(Cow::into_owned),
-            ptp: None,
+            ..SourceReport::new(self.name.clone(), self.kind)
         }
     }
 }

@@ -11,7 +11,7 @@ use truechimer_timehands::Hand;
 
 use crate::authentication::Authentication;
 use crate::cause::Cause;
-use crate::config::{Asymmetry, RefClockKind};
+use crate::config::{Asymmetry, Origin, RefClockKind};
 use crate::hold_off;
 use crate::peer::HoldOff;
 use crate::ptp::PtpReport;
@@ -148,6 +148,12 @@ pub struct SourceReport {
     pub kind: SourceKind,
     /// The address in use.
     pub address: Option<SocketAddr>,
+    /// Pool that it is a server of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// Place where it, or its pool, was named.
+    #[serde(default)]
+    pub origin: Origin,
     /// How far it is believed.
     pub status: SourceStatus,
     /// Why it has that status, or why the clock does not go along with its newest samples.
@@ -180,6 +186,9 @@ pub struct SourceReport {
     pub stratum: Option<u8>,
     /// The server's reference identifier, as text.
     pub reference: Option<String>,
+    /// Whether its last reply was in interleaved mode (RFC 9769).
+    #[serde(default)]
+    pub interleaved: bool,
     /// The server's leap indicator (0 none, 1 insert, 2 delete, 3 unsynchronised).
     pub leap: Option<u8>,
     /// The server's root distance: half its root delay plus its root dispersion.
@@ -267,6 +276,8 @@ pub enum ReasonKind {
     NoReply,
     /// Unreachable: it refuses service (`DENY`, `RSTR`).
     KissCode,
+    /// Unreachable: it is not asked for now, by the user's word.
+    Offline,
     /// Nothing usable came from it for longer than it may.
     Stale,
     /// Unselectable: only asked and shown, as configured.
@@ -356,6 +367,51 @@ impl Reason {
 }
 
 impl SourceReport {
+    /// One that nothing is known of.
+    pub(crate) fn new(name: String, kind: SourceKind) -> SourceReport {
+        SourceReport {
+            name,
+            kind,
+            address: None,
+            pool: None,
+            origin: Origin::Configuration,
+            status: SourceStatus::Unreachable,
+            reason: None,
+            weight: None,
+            holdover: false,
+            authentication: Authentication::None,
+            vote: false,
+            reach: 0,
+            poll: 0,
+            retry: None,
+            last_reply: None,
+            stratum: None,
+            reference: None,
+            interleaved: false,
+            leap: None,
+            root_distance: None,
+            rtt: None,
+            rtt_floor: None,
+            offset: None,
+            offset_to: None,
+            bound: None,
+            likely: None,
+            deviation: None,
+            skew: None,
+            sent_method: None,
+            received_method: None,
+            stamp_errors: None,
+            requests: 0,
+            accepted: 0,
+            timeouts: 0,
+            refused: BTreeMap::new(),
+            asymmetry: None,
+            learnt: None,
+            trouble: None,
+            ptp: None,
+        }
+    }
+
     /// Whether its newest samples are held off: what was known before stands.
     #[must_use]
     pub fn is_held_off(&self) -> bool {

@@ -3,9 +3,11 @@
 
 mod act;
 mod courtesy;
+mod interleaved;
 mod leap_smear;
 mod learnt;
 mod path;
+mod pool;
 mod ptp;
 mod reply;
 mod resolver;
@@ -25,11 +27,13 @@ use crate::event::SourceId;
 use crate::method::{Beginning, Method};
 use crate::peer::{Filter, HoldOff, Peer, Role, declared};
 use crate::ptp::{Port, PtpConfig};
-use crate::report::SourceKind;
+use crate::report::{SourceKind, SourceStatus};
 use crate::smear::Doubt;
+use interleaved::Before;
 use leap_smear::LeapSmear;
 pub use learnt::Learnt;
 use path::Path;
+pub(crate) use pool::Pool;
 use resolver::Resolver;
 use schedule::{MISSES_PER_ADDRESS, Plan, Schedule};
 
@@ -65,6 +69,8 @@ pub(crate) struct Source {
     schedule: Schedule,
     association: Option<Association>,
     path: Path,
+    /// The last exchange, in interleaved mode.
+    before: Option<Before>,
     smear: LeapSmear,
     /// PTP port, of a source that is none of NTP.
     ptp: Option<Port>,
@@ -72,6 +78,12 @@ pub(crate) struct Source {
     news: Option<String>,
     /// The user has been told that it drifts.
     stray_told: bool,
+    /// Pool that it is of, and its address there.
+    pub(crate) member: Option<(SourceId, SocketAddr)>,
+    /// Others answer and agree.
+    pub(crate) others_speak: bool,
+    /// Requests in a row that were sent while it was of no use.
+    useless_requests: u32,
 }
 
 /// Effect of a reply.
@@ -115,10 +127,14 @@ impl Source {
             schedule,
             association: None,
             path: Path::new(config.asymmetry),
+            before: None,
             smear: LeapSmear::default(),
             ptp: config.ptp.is_some().then(|| Port::new(at)),
             news: None,
             stray_told: false,
+            member: None,
+            others_speak: false,
+            useless_requests: 0,
             config,
         }
     }
@@ -159,6 +175,12 @@ impl Source {
             self.peer.filter.set_asymmetry(config.asymmetry);
         }
         self.schedule.reconfigure(&config, at);
+        if config.offline
+            && let Some(association) = &mut self.association
+        {
+            // What is not waited for is not missed.
+            association.give_up();
+        }
         self.config = config;
         if self.ptp.is_some() {
             return;
@@ -196,6 +218,25 @@ impl Source {
     /// The others do not wait for its first reply.
     pub(crate) fn is_not_waited_for(&mut self) {
         self.schedule.is_not_awaited();
+    }
+
+    /// Whether another server of the pool that it is of should take its place: it refuses service, is
+    /// another source's server, or was of no use for [`MISSES_PER_ADDRESS`] requests.
+    pub(crate) fn is_spent(&self, at: Count) -> bool {
+        self.useless_requests >= MISSES_PER_ADDRESS
+            || self.schedule.retry().is_some() && self.is_expendable(at)
+            || self.peer.trust.same_server().is_some()
+    }
+
+    /// Whether nothing is lost with it: it knows nothing, or others answer and agree.
+    fn is_expendable(&self, at: Count) -> bool {
+        self.others_speak || !self.peer.filter.knows(at)
+    }
+
+    /// Whether it is of no use just now: a falseticker, or silent.
+    fn is_useless(&self, at: Count) -> bool {
+        self.peer.trust.status() == SourceStatus::Falseticker
+            || self.peer.tally.reach == 0 && self.is_expendable(at)
     }
 
     /// Leap indicator of its last usable reply.
@@ -301,6 +342,7 @@ impl Source {
         // Whoever had something to say before the break is waited for again.
         let awaited = self.peer.filter.newest.is_some();
         self.peer.new_epoch();
+        self.before = None;
         if let Some(association) = &mut self.association {
             association.give_up();
         }

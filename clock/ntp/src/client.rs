@@ -35,6 +35,8 @@ pub struct Association {
     current: Option<Request>,
     /// The one before: its replies may still be on their way.
     previous: Option<Request>,
+    /// Receive timestamp of the last reply that was accepted.
+    heard: Option<Timestamp>,
     refused: Tally,
 }
 
@@ -43,6 +45,9 @@ pub struct Association {
 struct Request {
     /// Its transmit timestamp, which comes back as the origin of the reply.
     id: Timestamp,
+    /// What it asks interleaved mode by: its receive timestamp, which comes back as the origin then,
+    /// and that of the server in the reply that it is about.
+    interleaved: Option<(Timestamp, Timestamp)>,
     fate: Fate,
 }
 
@@ -59,7 +64,7 @@ pub struct Reply {
     /// When the request arrived, by the server's clock; never zero.
     pub receive: Timestamp,
     /// When the reply left, by the server's clock; never zero, and before `receive` by no more
-    /// than `precision`.
+    /// than `precision`. In interleaved mode, when the one before left.
     pub transmit: Timestamp,
     /// The coming leap second; never [`LeapIndicator::Unsynchronised`].
     pub leap: LeapIndicator,
@@ -79,6 +84,9 @@ pub struct Reply {
     pub reference_timestamp: Timestamp,
     /// The version of the reply, 3 or 4.
     pub version: u8,
+    /// In interleaved mode the receive timestamp of the reply before that `transmit` belongs to; `None`
+    /// in basic mode, where it is this one's.
+    pub interleaved: Option<Timestamp>,
     /// How many bytes came after the header (extension fields and the like) and were passed over.
     pub unread: usize,
 }
@@ -103,7 +111,7 @@ impl Association {
     /// An association with the server at that address and port.
     #[must_use]
     pub const fn new(server: SocketAddr) -> Association {
-        Association { server, current: None, previous: None, refused: Tally::NONE }
+        Association { server, current: None, previous: None, heard: None, refused: Tally::NONE }
     }
 
     /// The server.
@@ -141,13 +149,37 @@ impl Association {
     /// draft-ietf-ntp-data-minimization recommends.
     #[must_use]
     pub fn request(&mut self, random: u64) -> [u8; HEADER_LEN] {
+        self.make(random, None)
+    }
+
+    /// Makes a request, as [`Association::request`], whose reply may say when the reply before it
+    /// left, exactly (interleaved mode, RFC 9769), if there was one. A server that does not do that
+    /// answers as ever; [`Reply::interleaved`] tells which.
+    ///
+    /// `other` is a second number like `random`. What the packet says beside is the server's own receive
+    /// timestamp of before, by which whoever sees both can tell that they are of one client.
+    #[must_use]
+    pub fn request_interleaved(&mut self, random: u64, other: u64) -> [u8; HEADER_LEN] {
+        self.make(random, Some(Timestamp(other)))
+    }
+
+    fn make(&mut self, random: u64, other: Option<Timestamp>) -> [u8; HEADER_LEN] {
         self.give_up();
         let id = Timestamp(if random == 0 { u64::MAX } else { random });
-        self.previous = self.current.replace(Request { id, fate: Fate::Waiting });
+        // One that is like the other asks for basic mode, and zero is none.
+        let fit = |other: Timestamp| !other.is_unknown() && other != id;
+        let other = other.map(|other| if fit(other) { other } else { Timestamp(id.0 ^ 1 << 63) });
+        let other = other.map(|other| if fit(other) { other } else { Timestamp(1) });
+        let interleaved = other.zip(self.heard);
+        let request = Request { id, interleaved, fate: Fate::Waiting };
+        self.previous = self.current.replace(request);
+        let (other, named) = interleaved.unwrap_or_default();
         Packet {
             version: VERSION,
             mode: Mode::Client,
             precision: NO_PRECISION,
+            origin_timestamp: named,
+            receive_timestamp: other,
             transmit_timestamp: id,
             ..Packet::default()
         }
@@ -173,7 +205,10 @@ impl Association {
     pub fn accept(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
         let result = self.check(datagram, from);
         match result {
-            Ok(_) => self.answered(),
+            Ok(reply) => {
+                self.heard = Some(reply.receive);
+                self.answered();
+            }
             Err(refusal) => {
                 self.refused.add(refusal);
                 if refusal.demand().is_some() {
@@ -203,7 +238,7 @@ impl Association {
         if !matches!(packet.version, 3 | VERSION) {
             return Err(Refusal::BadVersion(packet.version));
         }
-        self.check_origin(packet.origin_timestamp)?;
+        let interleaved = self.check_origin(packet.origin_timestamp)?;
         check_kiss(&packet)?;
         if packet.leap == LeapIndicator::Unsynchronised {
             return Err(Refusal::Unsynchronised);
@@ -226,11 +261,16 @@ impl Association {
             reference_id: packet.reference_id,
             reference_timestamp: packet.reference_timestamp,
             version: packet.version,
+            interleaved,
             unread: rest.len(),
         };
         // Servers fill the bits below their precision with random ones (RFC 5905 §6), in either
         // timestamp by itself: a quick answer then seems to leave before the question came.
-        if reply.transmit.since(reply.receive) < -reply.precision.span() {
+        let blur = reply.precision.span();
+        let received = interleaved.unwrap_or(reply.receive);
+        // The reply before left before this request came.
+        let late = interleaved.is_some() && reply.transmit.since(reply.receive) > blur;
+        if late || reply.transmit.since(received) < -blur {
             return Err(Refusal::TransmitBeforeReceive);
         }
         let distance = reply.root_distance();
@@ -242,14 +282,20 @@ impl Association {
 
     /// RFC 5905 §8: "bogus" is a wrong origin here, and "duplicate" goes by the request rather
     /// than by the server's transmit timestamp, so that it holds for any second reply.
-    fn check_origin(&self, origin: Timestamp) -> Result<(), Refusal> {
-        let asked = [self.current, self.previous]
+    /// Returns the receive timestamp that an answer in interleaved mode is about.
+    fn check_origin(&self, origin: Timestamp) -> Result<Option<Timestamp>, Refusal> {
+        let named = |request: Request| {
+            let named = request.interleaved.filter(|(other, _)| *other == origin);
+            let named = named.map(|(_, named)| Some(named));
+            named.or((request.id == origin).then_some(None)).map(|named| (request, named))
+        };
+        let (asked, named) = [self.current, self.previous]
             .into_iter()
             .flatten()
-            .find(|request| request.id == origin)
+            .find_map(named)
             .ok_or(Refusal::WrongOrigin)?;
         match asked.fate {
-            Fate::Waiting => Ok(()),
+            Fate::Waiting => Ok(named),
             Fate::Answered => Err(Refusal::Duplicate),
             Fate::GivenUp => Err(Refusal::Late),
         }

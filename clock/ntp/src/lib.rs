@@ -37,9 +37,9 @@
 //! Nothing here has a clock, a socket or a source of random numbers, and nothing panics or
 //! allocates, whatever the bytes.
 //!
-//! Not supported: symmetric and broadcast modes, and interleaved mode as a client. Authentication is for
-//! `truechimer-nts` and `truechimer-keys`; extension fields are passed over, and read by [`extension`]. A request of ours has a zero origin, which no
-//! server can take for interleaved mode.
+//! Not supported: symmetric and broadcast modes. Authentication is for
+//! `truechimer-nts` and `truechimer-keys`; extension fields are passed over, and read by [`extension`]. A request of basic mode has a zero
+//! origin, which no server can take for interleaved mode.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -3,13 +3,15 @@
 use truechimer_config::{Reader, Table};
 
 /// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 22] = [
+const FOREIGN: [(&[&str], &str); 26] = [
     (
-        &["server", "servers", "pool", "pools", "peer", "NTP", "FallbackNTP", "Time"],
-        "a server is [[source]] with host = \"…\"",
+        &["server", "servers", "pools", "peer", "NTP", "FallbackNTP", "Time"],
+        "a server is [[source]] with host = \"…\", or with pool = \"…\"",
     ),
     (&["address", "hostname"], "that is `host` in [[source]]"),
-    (&["mode", "count"], "every [[source]] is one server: leave it out"),
+    (&["mode"], "a pool is [[source]] with pool = \"…\", a server with host = \"…\": leave it out"),
+    (&["count", "maxsources"], "that is `max-sources`, of [[source]] with pool = \"…\""),
+    (&["sourcedir", "confdir"], "that is `source-dir`"),
     (
         &["ntsport", "ntstrustedcerts", "certset"],
         "with nts = true the port of the key exchange stands behind the host, and `ca` in [nts] names a \
@@ -23,7 +25,6 @@ const FOREIGN: [(&[&str], &str); 22] = [
     (
         &[
             "minpoll",
-            "maxpoll",
             "poll-interval-limits",
             "initial-poll-interval",
             "PollIntervalMinSec",
@@ -31,9 +32,11 @@ const FOREIGN: [(&[&str], &str); 22] = [
         ],
         "that is `poll` in [[source]], in seconds",
     ),
+    (&["maxpoll"], "that is `max-poll` in [[source]], in seconds"),
+    (&["ipv4", "ipv6"], "that is `family` in [[source]]"),
     (&["authselectmode"], "that is `authentication`"),
     (&["true"], "that is `trust` in [[source]]"),
-    (&["xleave"], "servers are always asked in the basic mode: leave it out"),
+    (&["xleave"], "that is `interleaved` in [[source]]"),
     (&["version", "extfield"], "the version is always 4: leave it out"),
     (
         &[

@@ -6,12 +6,26 @@ use truechimer_time::Span;
 
 use super::asymmetry::Declared;
 use super::foreign::unknown;
-use super::reader::{TABLES, span, wish};
+use super::reader::{TABLES, span};
+use super::server::wish;
 
 /// Keys of a source that are for PTP alone.
 pub(super) const KEYS: &[&str] = &["ptp", "domain", "transport", "delay", "error", "timescale"];
 /// Keys of other sources that mean nothing to a PTP port.
-const OF_OTHERS: &[&str] = &["host", "poll", "burst", "pps", "latency", "offset", "name"];
+const OF_OTHERS: &[&str] = &[
+    "host",
+    "pool",
+    "max-sources",
+    "poll",
+    "max-poll",
+    "family",
+    "interleaved",
+    "burst",
+    "pps",
+    "latency",
+    "offset",
+    "name",
+];
 /// The longest name of a network interface, in bytes (IFNAMSIZ − 1).
 const NAME: usize = 15;
 

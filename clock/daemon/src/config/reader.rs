@@ -4,21 +4,17 @@ use truechimer_clockbound::Layout;
 use truechimer_config::{
     ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
 };
-use truechimer_engine::{
-    Authentication, AuthenticationMode, NTP_PORT, NTS_PORT, POLL_RANGE, RefClockConfig,
-    SourceConfig, StepPolicy,
-};
+use truechimer_engine::{AuthenticationMode, RefClockConfig, SourceConfig, StepPolicy};
 use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 use super::Settings;
-use super::asymmetry::Declared;
-use super::authentication::{Proof, authorities};
+use super::authentication::authorities;
 use super::duration;
 use super::foreign::unknown;
-use super::host::host_and_port;
 use super::ptp;
-use super::refclock::{KINDS, OF_REFCLOCK, refclock};
+use super::refclock::{KINDS, refclock};
+use super::server::server;
 use crate::audit;
 use crate::clockbound::Wanted;
 use truechimer_metrics::Listen;
@@ -44,6 +40,7 @@ const TOP: &[&str] = &[
     "state",
     "sock-out",
     "key-file",
+    "source-dir",
     "leap-file",
     "max-wander-ppm",
     "accept-step-after",
@@ -62,7 +59,12 @@ const TOP: &[&str] = &[
 ];
 const SOURCE: &[&str] = &[
     "host",
+    "pool",
+    "max-sources",
     "poll",
+    "max-poll",
+    "family",
+    "interleaved",
     "burst",
     "noselect",
     "nts",
@@ -89,9 +91,6 @@ const SOURCE: &[&str] = &[
     "error",
     "timescale",
 ];
-/// Which of a source's keys are for a server.
-pub(super) const OF_SERVER: &[&str] =
-    &["host", "poll", "burst", "noselect", "nts", "key", "asymmetry", "asymmetry-error"];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
 const METRICS: &[&str] = &["listen"];
@@ -128,6 +127,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "key-file" => match reader.path("key-file", value) {
                 Some(path) if path.is_absolute() => settings.key_file = Some(path),
                 Some(_) => reader.wrong("key-file", value, "must begin with /"),
+                None => {}
+            },
+            "source-dir" => match reader.path("source-dir", value) {
+                Some(path) if path.is_absolute() => settings.source_dir = Some(path),
+                Some(_) => reader.wrong("source-dir", value, "must begin with /"),
                 None => {}
             },
             "leap-file" => settings.leap_file = reader.place("leap-file", value),
@@ -173,7 +177,19 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                     settings.engine.likely_doubt = doubt;
                 }
             }
-            "source" => sources(reader, value, settings, table.contains_key("key-file")),
+            "source" => {
+                let found = sources(reader, value, table.contains_key("key-file"));
+                let Sources { servers, refclocks } = found;
+                if let Some((_, at)) = servers.first()
+                    && servers.iter().all(|(source, _)| source.no_select)
+                {
+                    let text = "every server is `noselect`, so that there is none to follow: remove it \
+                                from one";
+                    reader.problem(*at, text);
+                }
+                settings.engine.sources = servers.into_iter().map(|(source, _)| source).collect();
+                settings.engine.refclocks = refclocks.into_iter().map(|(clock, _)| clock).collect();
+            }
             "system-clock" => match value.get_ref().as_table() {
                 Some(table) => system_clock(reader, table, settings),
                 None => reader.problem(
@@ -341,45 +357,39 @@ fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Set
     }
 }
 
-fn sources(
-    reader: &mut Reader<'_>,
-    value: &Value<'_>,
-    settings: &mut Settings,
-    has_key_file: bool,
-) {
-    let mut sources: Vec<(SourceConfig, usize)> = Vec::new();
-    let mut refclocks: Vec<(RefClockConfig, usize)> = Vec::new();
+/// The sources of a document, each with the place where it begins.
+#[derive(Default)]
+pub(super) struct Sources {
+    pub(super) servers: Vec<(SourceConfig, usize)>,
+    pub(super) refclocks: Vec<(RefClockConfig, usize)>,
+}
+
+/// Reads every [[source]]; `has_key_file`: symmetric keys are kept somewhere.
+pub(super) fn sources(reader: &mut Reader<'_>, value: &Value<'_>, has_key_file: bool) -> Sources {
+    let mut found = Sources::default();
     for (at, table) in reader.tables("source", value) {
         if KINDS.iter().any(|(key, ..)| table.contains_key(*key)) {
             let Some(new) = refclock(reader, table, at) else { continue };
             let twin = |old: &RefClockConfig| old.is_same_clock(&new) || old.name == new.name;
-            match refclocks.iter().find(|(old, _)| twin(old)) {
+            match found.refclocks.iter().find(|(old, _)| twin(old)) {
                 Some((_, first)) => twice(reader, &new.name, at, *first),
-                None => refclocks.push((new, at)),
+                None => found.refclocks.push((new, at)),
             }
             continue;
         }
-        let read = if table.get("ptp").is_some() { ptp::port } else { source };
+        let read = if table.get("ptp").is_some() { ptp::port } else { server };
         let Some(source) = read(reader, table, at) else { continue };
-        match sources.iter().find(|(s, _)| s.name() == source.name()) {
+        match found.servers.iter().find(|(s, _)| s.name() == source.name()) {
             Some((_, first)) => twice(reader, &source.name(), at, *first),
-            None => sources.push((source, at)),
+            None => found.servers.push((source, at)),
         }
     }
-    let by_key = sources.iter().find(|(source, _)| source.authentication.key().is_some());
+    let by_key = found.servers.iter().find(|(source, _)| source.authentication.key().is_some());
     if let (Some((_, at)), false) = (by_key, has_key_file) {
         let text = "`key` takes a file of keys: add key-file = \"/etc/truechimer.keys\" at the top";
         reader.problem(*at, text);
     }
-    if let Some((_, at)) = sources.first()
-        && sources.iter().all(|(source, _)| source.no_select)
-    {
-        let text =
-            "every server is `noselect`, so that there is none to follow: remove it from one";
-        reader.problem(*at, text);
-    }
-    settings.engine.sources = sources.into_iter().map(|(source, _)| source).collect();
-    settings.engine.refclocks = refclocks.into_iter().map(|(refclock, _)| refclock).collect();
+    found
 }
 
 fn twice(reader: &mut Reader<'_>, name: &str, at: usize, first: usize) {
@@ -427,69 +437,6 @@ pub(super) fn span(
     reader.text_like(key, value, &with_unit(example), read)
 }
 
-fn source(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<SourceConfig> {
-    let mut source = SourceConfig::new("");
-    let (mut named, mut port) = (false, None);
-    let mut proof = Proof::default();
-    let mut declared = Declared::default();
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            "host" => {
-                named = true;
-                if let Some((host, given)) = reader.text_of("host", value, host_and_port) {
-                    (source.host, port) = (host, given);
-                }
-            }
-            "poll" => match whole(value).map(check_poll) {
-                Some(Ok(poll)) => source.poll = poll,
-                Some(Err(why)) => reader.wrong("poll", value, why),
-                None => reader.kind("poll", value, "a whole number of seconds, as in 16"),
-            },
-            key if declared.take(reader, key, value) => {}
-            key if wish(reader, key, value, &mut source) => {}
-            name @ ("nts" | "key") => proof.take(reader, name, value),
-            "burst" => source.burst = reader.boolean("burst", value).unwrap_or(source.burst),
-            other if OF_REFCLOCK.contains(&other) => reader.problem(
-                key.span().start,
-                format!(
-                    "`{other}` is for a reference clock: add `pps`, `phc`, `shm` or `sock`, or remove it"
-                ),
-            ),
-            other if ptp::KEYS.contains(&other) => reader.problem(
-                key.span().start,
-                format!("`{other}` is for PTP: add ptp = \"eth0\", or remove it"),
-            ),
-            other => unknown(reader, other, key.span().start, TABLES[1]),
-        }
-    }
-    declared.put(reader, at, &mut source);
-    source.authentication = proof.kind(reader);
-    let exchange = source.authentication == Authentication::Nts;
-    source.port = port.unwrap_or(if exchange { NTS_PORT } else { NTP_PORT });
-    if !named {
-        reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\"");
-    }
-    (!source.host.is_empty()).then_some(source)
-}
-
-/// Reads what the user wants of a server or a PTP port; whether the key says that.
-pub(super) fn wish(
-    reader: &mut Reader<'_>,
-    key: &str,
-    value: &Value<'_>,
-    source: &mut SourceConfig,
-) -> bool {
-    let wish = match key {
-        "trust" => &mut source.trust,
-        "prefer" => &mut source.prefer,
-        "require" => &mut source.require,
-        "noselect" => &mut source.no_select,
-        _ => return false,
-    };
-    *wish = reader.boolean(key, value).unwrap_or(*wish);
-    true
-}
-
 /// A number of ppm, as a number or as text with or without the unit; never by way of a float.
 fn max_wander(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<Rate> {
     const KEY: &str = "max-wander-ppm";
@@ -534,14 +481,6 @@ const MAX_WANDER: Rate = Rate(Rate::from_ppb(100_000).0 + 1);
 
 /// The most that `likely-confidence` may be: no prior is good for more.
 const MOST_CONFIDENT: f64 = 0.999_999_999;
-
-/// A poll interval within its range.
-pub(crate) fn check_poll(seconds: i128) -> Result<u32, String> {
-    u32::try_from(seconds)
-        .ok()
-        .filter(|s| POLL_RANGE.contains(s))
-        .ok_or_else(|| format!("must be {} to {} seconds", POLL_RANGE.start(), POLL_RANGE.end()))
-}
 
 fn authentication(word: &str) -> Result<AuthenticationMode, String> {
     match word {

@@ -6,7 +6,8 @@ use truechimer_stamp::shm;
 use truechimer_time::Span;
 
 use super::foreign::unknown;
-use super::reader::{OF_SERVER, TABLES, span};
+use super::reader::{TABLES, span};
+use super::server::OF_SERVER;
 
 /// The keys that say what kind of reference clock a source is, and what each is called.
 pub(super) const KINDS: [(&str, RefClockKind, &str); 5] = [

@@ -63,6 +63,7 @@ fn everything_can_be_set() {
             control = "none"
             state = "/s"
             leap-file = "none"
+            source-dir = "/d"
             vmclock = "/v"
             max-wander-ppm = "0.25 ppm"
             accept-step-after = "90min"
@@ -72,7 +73,8 @@ fn everything_can_be_set() {
             source = [
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
-                { host = "::1", asymmetry = "learn" },
+                { host = "::1", interleaved = true, asymmetry = "learn" },
+                { pool = "p:99", max-sources = 2, poll = 64, max-poll = 1024, family = "ipv6", prefer = true },
                 { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
@@ -90,19 +92,21 @@ fn everything_can_be_set() {
         require: true,
         ..SourceConfig::new("b")
     };
+    let pool = SourceConfig { prefer: true, port: 99, poll: 64, ..SourceConfig::pool("p") };
+    let xleave = SourceConfig { interleaved: true, ..SourceConfig::new("::1") };
+    let family = Some(truechimer_engine::Family::Ipv6);
+    let pool = SourceConfig { pool: Some(2), max_poll: Some(1024), family, ..pool };
     assert_eq!(
         settings,
         Settings {
             file: None,
+            source_dir: Some("/d".into()),
+            left_out: Vec::new(),
             nts_ca: None,
             key_file: None,
             sandbox: true,
             engine: Config {
-                sources: vec![
-                    first,
-                    SourceConfig { learn_asymmetry: true, ..SourceConfig::new("::1") },
-                    watched,
-                ],
+                sources: vec![first, xleave, pool, watched],
                 max_wander: ppm("0.25"),
                 accept_step_after: Span::from_secs(5400),
                 max_step: Some(Span::from_secs(7200)),
@@ -271,10 +275,44 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nhost = \"a\"\ntrue = true", "t:3: unknown key `true`; that is `trust`"),
         ("[[source]]\nhost = \"a\"\nrequire = 2", "t:3: `require` must be true or false"),
         ("prefer = true", "t:1: unknown key `prefer`; it belongs into [[source]]"),
-        ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; servers are always asked in"),
+        ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; that is `interleaved`"),
         ("key = 1", "t:1: unknown key `key`; the file of symmetric keys is `key-file`, at the top"),
         ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
-        ("[[source]]\nmode = \"pool\"", "t:2: unknown key `mode`; every [[source]] is one server"),
+        (
+            "[[source]]\nmode = \"pool\"",
+            "t:2: unknown key `mode`; a pool is [[source]] with pool =",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nhost = \"b\"",
+            "t:3: `host` and `pool` are two sources: write a [[source]] for each",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nnts = true",
+            "t:3: `nts` is not for a pool: each of its servers",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nasymmetry = \"1ms\"\nasymmetry-error = \"1ms\"",
+            "t:3: `asymmetry` is not for a pool: each of its servers has a path of its own",
+        ),
+        (
+            "[[source]]\npool = \"a\"\nmax-sources = 17",
+            "t:3: `max-sources` = 17: must be a whole number from 1 to 16",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nmax-sources = 2",
+            "t:3: `max-sources` is for a pool: write pool, not host",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\n[[source]]\npool = \"a\"",
+            "t:3: `a:123` is a source already (line 1)",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nmaxsources = 2",
+            "unknown key `maxsources`; that is `max-sources`",
+        ),
+        ("pool = \"a\"", "t:1: unknown key `pool`; it belongs into [[source]]"),
+        ("sourcedir = \"/s\"", "t:1: unknown key `sourcedir`; that is `source-dir`"),
+        ("source-dir = \"s\"", "t:1: `source-dir` = \"s\": must begin with /"),
         ("[Time]\nNTP = \"a\"", "t:1: unknown key `Time`; a server is [[source]]"),
         ("NTP = \"a\"", "t:1: unknown key `NTP`; a server is [[source]]"),
         ("authselectmode = \"mix\"", "t:1: unknown key `authselectmode`; that is `authentication`"),
@@ -303,6 +341,13 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "[[source]]\nhost = \"a\"\npoll = 1.5",
             "t:3: `poll` must be a whole number of seconds, as in 16, not float",
         ),
+        ("[[source]]\nhost = \"a\"\nmax-poll = 8", "t:3: `max-poll` = 8 is less than `poll`, 16"),
+        ("[[source]]\nhost = \"a\"\nmax-poll = 2048", "t:3: `max-poll` = 2048: must be 1 to 1024"),
+        (
+            "[[source]]\nhost = \"a\"\nfamily = \"v4\"",
+            "t:3: `family` = \"v4\": must be \"ipv4\" or \"ipv6\"",
+        ),
+        ("[[source]]\nhost = \"a\"\nmaxpoll = 9", "t:3: unknown key `maxpoll`; that is `max-poll`"),
         ("[[source]]\nhost = \"a\"\nburst = 1", "t:3: `burst` must be true or false, not integer"),
         (
             "[[source]]\nhost = \"a\"\nnoselect = \"yes\"",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::{Accepted, Answer, Refused, Reloading, Request, Version};
+use super::{Accepted, Answer, Changed, Refused, Reloading, Request, Version};
 
 /// The longest answer that is taken, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
@@ -118,6 +118,21 @@ pub fn accept(
 ) -> Result<Accepted, ControlError> {
     let source = source.map(str::to_owned);
     request(socket, &Request { verb: "accept".into(), source }, timeout)
+}
+
+/// Tells the daemon behind `socket` to change its sources until it ends: `verb` is `add`, with a small
+/// document of [[source]], `delete`, `offline` or `online`, with a name or, of the last two, without.
+///
+/// # Errors
+/// If no daemon answers within `timeout`, if it is another user's, or if it refuses.
+pub fn change(
+    socket: &Path,
+    verb: &str,
+    source: Option<&str>,
+    timeout: Duration,
+) -> Result<Changed, ControlError> {
+    let source = source.map(str::to_owned);
+    request(socket, &Request { verb: verb.into(), source }, timeout)
 }
 
 fn ask<T: DeserializeOwned>(

@@ -13,6 +13,7 @@ use truechimer_timehands::{PageWriter, places};
 
 use super::{CHANGES, CHORES, Daemon, FIRST_WAIT, same_scale};
 use crate::audit::Audit;
+use crate::changes::Changes;
 use crate::clock_set::ClockSet;
 use crate::clockbound::ClockBound;
 use crate::config::{Place, Settings};
@@ -119,6 +120,8 @@ impl<'n> Daemon<'n> {
         let proofs = Proofs::new(&settings, state.path());
         let mut daemon = Daemon {
             notes,
+            configured: settings.engine.clone(),
+            changes: Changes::default(),
             counter,
             nominal: nominal.period,
             resolution,
@@ -191,6 +194,7 @@ impl<'n> Daemon<'n> {
         for note in [state_note, log_note, control_note, metrics_note].into_iter().flatten() {
             daemon.note(Level::Warning, &note);
         }
+        daemon.note_left_out();
         daemon.note_leaps(leap_note);
         // It makes the record's directory, if need be, whose parent is not written any more.
         daemon.flush_audit();
@@ -205,8 +209,13 @@ impl<'n> Daemon<'n> {
 
     /// Rights that the daemon needs from now on, unless it is to keep all that it has.
     pub(super) fn wanted(&self) -> Option<Rules> {
+        self.rules(&self.settings)
+    }
+
+    /// Those that it would need with these settings.
+    pub(super) fn rules(&self, settings: &Settings) -> Option<Rules> {
         let state = self.state.path().into_iter().chain(self.beside.as_deref());
-        self.settings.sandbox.then(|| sandbox::rules(&self.settings, self.page.path(), state))
+        settings.sandbox.then(|| sandbox::rules(settings, self.page.path(), state))
     }
 
     pub(super) fn introduce(&mut self) {

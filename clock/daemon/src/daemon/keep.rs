@@ -5,9 +5,10 @@ use truechimer_engine::{Event, Level};
 use truechimer_time::Count;
 
 use super::{CHANGES, Daemon, same_scale};
+use crate::changes::Change;
 use crate::config::{ConfigError, Settings};
 use crate::state::{Keeping, Retry};
-use crate::{audit, leaps, state};
+use crate::{audit, leaps, options, state};
 
 impl Daemon<'_> {
     /// Saves who agrees and who is held off, if that has changed: the next daemon should know,
@@ -44,7 +45,7 @@ impl Daemon<'_> {
 
     /// Takes over a configuration that was read again, if it is any good.
     pub(crate) fn configure(&mut self, settings: Result<Settings, ConfigError>) {
-        let new = match settings {
+        let mut new = match settings {
             Ok(new) => new,
             Err(why) => {
                 return self.note(
@@ -75,12 +76,16 @@ impl Daemon<'_> {
             let text = format!("changed, but only at the next start: {}", fixed.join(", "));
             self.note(Level::Warning, &text);
         }
+        self.configured = new.engine.clone();
+        self.changes.apply(&mut new.engine);
         let difference = audit::difference(&self.settings.engine, &new.engine);
         self.record(Kind::Configuration, |_| format!("read again: {difference}"));
         self.proofs.configure(&new);
         self.settings.nts_ca = new.nts_ca;
         self.settings.key_file = new.key_file;
         self.settings.leap_file = new.leap_file;
+        self.settings.source_dir = new.source_dir;
+        self.settings.left_out = new.left_out;
         self.settings.engine = new.engine;
         if let Some(pages) = &mut self.clockbound {
             pages.configure(self.settings.engine.step_above);
@@ -103,12 +108,53 @@ impl Daemon<'_> {
             self.note(Level::Warning, &text);
         }
         self.note(Level::Info, "the configuration was read again");
+        self.note_left_out();
         self.read_leaps();
         self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
         if !discipline {
             // Only now: the engine has just ended the slew that was under way.
             self.system_clock.configure(false);
         }
+    }
+
+    /// Tells which files of more sources are wrong.
+    pub(super) fn note_left_out(&mut self) {
+        for text in std::mem::take(&mut self.settings.left_out) {
+            self.note(Level::Warning, &text);
+        }
+    }
+
+    /// Changes the sources until the daemon ends. Returns the names of those that changed.
+    ///
+    /// # Errors
+    /// Why they cannot be changed so; nothing has changed then.
+    pub(super) fn make_change(
+        &mut self,
+        change: Change,
+        source: Option<&str>,
+    ) -> Result<Vec<String>, String> {
+        let mut changes = self.changes.clone();
+        let has_key_file = self.settings.key_file.is_some();
+        let names = changes.make(change, source, &self.settings.engine, has_key_file)?;
+        let mut engine = self.configured.clone();
+        changes.apply(&mut engine);
+        if change == Change::Delete && options::is_mute(&engine) {
+            return Err("there would be nothing left to follow: add another source first".into());
+        }
+        if let Some(why) = options::never(&engine) {
+            return Err(why);
+        }
+        let settings = Settings { engine, ..self.settings.clone() };
+        if let Some(text) = self.rules(&settings).and_then(|wanted| self.sandbox.shut_out(&wanted))
+        {
+            return Err(text);
+        }
+        let text = change.told(&names);
+        self.record(Kind::Configuration, |_| text.clone());
+        self.note(Level::Info, &text);
+        (self.changes, self.settings) = (changes, settings);
+        self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
+        Ok(names)
     }
 
     /// Reads the list of leap seconds again. What it says is used if it fits what is in force: the

@@ -47,7 +47,7 @@ impl Engine {
             skew: measured,
             reason: self.reason(now),
             disputed: self.disputed(),
-            sources: servers.chain(refclocks).collect(),
+            sources: servers.chain(self.empty_pools()).chain(refclocks).collect(),
         }
     }
 
@@ -59,7 +59,8 @@ impl Engine {
     ) -> SourceReport {
         let reason = self.reason_of(&source.peer, source.unreachable(), now);
         let likely = self.likely(&source.peer, now);
-        SourceReport { reason, likely, ..source.report(now, self.utc(now), reference) }
+        let pool = self.pool_of(source);
+        SourceReport { reason, likely, pool, ..source.report(now, self.utc(now), reference) }
     }
 
     fn refclock_report(
@@ -82,7 +83,12 @@ impl Engine {
 
     /// Why a source has its status: what keeps it from being selected comes first, then that its
     /// newest samples are held off, then what selection found, or why nothing has come.
-    fn reason_of(&self, peer: &Peer, unreachable: Option<Cause>, now: Count) -> Option<Reason> {
+    pub(super) fn reason_of(
+        &self,
+        peer: &Peer,
+        unreachable: Option<Cause>,
+        now: Count,
+    ) -> Option<Reason> {
         let ago = |since: Count| self.settings.nominal.span(now - since).max(Span::ZERO);
         let found = peer.trust.cause();
         if !found.is_some_and(Cause::comes_first)

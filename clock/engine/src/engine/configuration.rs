@@ -1,6 +1,7 @@
 //! Taking over another configuration without losing what is known.
 
 use alloc::collections::BTreeMap;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use truechimer_feedforward::TimePrior;
@@ -8,9 +9,10 @@ use truechimer_time::Count;
 
 use super::{Engine, Known};
 use crate::config::{Config, RefClockConfig, SourceConfig};
-use crate::event::{Action, SourceId};
+use crate::event::{Action, SourceId, Start};
+use crate::hold_off::Held;
 use crate::refclock::RefClock;
-use crate::source::{Basis, Source};
+use crate::source::{Basis, Pool, Source};
 
 impl Engine {
     pub(super) fn configure(
@@ -24,16 +26,21 @@ impl Engine {
         self.settings.accept_step_after = config.accept_step_after;
         // Who joins later starts from what is known by then.
         let told_by = &self.gate.told_by;
+        // A pool goes on with the servers that it has.
+        let kept = self.kept(&config);
+        let of_pools = kept.values().filter(|member| config.votes(member));
+        let voters = config.sources.iter().filter(|s| config.votes(s)).chain(of_pools);
         let credit = told_by.is_empty()
             || config.sources.is_empty()
-            || config.sources.iter().any(|s| config.votes(s) && told_by.contains(&s.name()));
+            || voters.map(SourceConfig::name).any(|name| told_by.contains(&name));
         // But not from what others had told that are all gone.
         let rate = if credit { self.known_rate() } else { self.nominal };
         let settings = self.settings;
         let basis = Basis { settings, rate, time: known.time, own: false };
         // A clock that is synchronised does not wait for those that join it.
         let stays = |s: &Source| {
-            s.peer.trust.is_selected() && config.sources.iter().any(|w| s.is(w) && config.votes(w))
+            let wanted = config.sources.iter().find(|w| s.is(w)).or(kept.get(&s.id()));
+            s.peer.trust.is_selected() && wanted.is_some_and(|wanted| config.votes(wanted))
         };
         let awaited = !self.sources.iter().any(stays);
         let led = |s: &Source| s.peer.trust.is_selected();
@@ -41,7 +48,10 @@ impl Engine {
         let held = self.held(at);
         let mut old: BTreeMap<u32, Source> =
             core::mem::take(&mut self.sources).into_iter().map(|s| (s.id().0, s)).collect();
-        for wanted in &config.sources {
+        let mut pools = core::mem::take(&mut self.pools);
+        let single = config.sources.iter().filter(|wanted| wanted.pool.is_none());
+        let wanted = single.map(|wanted| (wanted, false)).chain(kept.values().map(|w| (w, true)));
+        for (wanted, is_member) in wanted {
             if self.sources.iter().any(|s| s.is(wanted)) {
                 continue;
             }
@@ -52,32 +62,27 @@ impl Engine {
                     source.reconfigure(wanted.clone(), at);
                     source.peer.filter.set_max_wander(config.max_wander);
                     source.peer.filter.set_accept_step_after(config.accept_step_after);
+                    source.member = source.member.filter(|_| is_member);
                     source
                 }
-                None => {
-                    let id = SourceId(self.next_id);
-                    self.next_id += 1;
-                    let name = wanted.name();
-                    let held = held.iter().find(|held| held.server == name);
-                    let held = held.and_then(|held| held.prior(&self.hand));
-                    let agreed = known.time.and_then(|_| known.agreed.get(&name).copied());
-                    let of_page =
-                        known.time.map(|time| TimePrior { known: agreed.flatten(), ..time });
-                    let (time, agreed) = (held.or(of_page), agreed.is_some());
-                    let basis = Basis { time, own: agreed || held.is_some(), ..basis };
-                    let mut source =
-                        Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
-                    source.peer.trust.agreed = agreed && held.is_none();
-                    source.peer.trust.overruled = known.overruled.contains(&name);
-                    source
-                }
+                None => self.join(wanted, known, &held, &basis, awaited, at),
             };
             self.sources.push(source);
         }
-        // What is held against those that go, or have yet to answer, is not lost.
-        let answered =
-            |name: &str| self.sources.iter().any(|s| s.name() == name && s.peer.filter.knows(at));
-        self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
+        for wanted in config.sources.iter().filter(|wanted| wanted.pool.is_some()) {
+            let same = pools.iter().position(|pool| pool.is(wanted)).map(|at| pools.remove(at));
+            let pool = match same {
+                Some(mut pool) => {
+                    pool.reconfigure(wanted.clone(), at);
+                    pool
+                }
+                None => {
+                    let (id, nominal) = (self.new_id(), self.settings.nominal);
+                    Pool::new(id, wanted.clone(), nominal, awaited, at)
+                }
+            };
+            self.pools.push(pool);
+        }
         lost_selected |= old.values().any(led);
         actions.extend(old.values().map(|s| Action::Close { source: s.id() }));
         let mut old = core::mem::take(&mut self.refclocks);
@@ -96,8 +101,7 @@ impl Engine {
                     refclock
                 }
                 None => {
-                    let id = SourceId(self.next_id);
-                    self.next_id += 1;
+                    let id = self.new_id();
                     RefClock::new(id, wanted.clone(), &*self.method, basis, at)
                 }
             };
@@ -120,12 +124,63 @@ impl Engine {
         }
         self.config = config;
         self.tell_intervals();
-        let there: Vec<SourceId> = self.peers().map(|peer| peer.id).collect();
-        self.combination.keep(|id| there.contains(&SourceId(id)));
-        self.change_log.keep(|id| there.contains(&SourceId(id)));
-        self.likeness.keep(|id| there.contains(&id));
+        self.forget_gone(held, at);
         if lost_selected {
             self.publish(at, actions);
         }
     }
+
+    /// Forgets those that are no longer asked, but not what is held against them, or against those that
+    /// have yet to answer.
+    pub(super) fn forget_gone(&mut self, held: Vec<Held>, at: Count) {
+        let answered =
+            |name: &str| self.sources.iter().any(|s| s.name() == name && s.peer.filter.knows(at));
+        self.inherited = held.into_iter().filter(|held| !answered(&held.server)).collect();
+        let there: Vec<SourceId> = self.peers().map(|peer| peer.id).collect();
+        self.combination.keep(|id| there.contains(&SourceId(id)));
+        self.change_log.keep(|id| there.contains(&SourceId(id)));
+        self.likeness.keep(|id| there.contains(&id));
+    }
+
+    /// A source that is new: it begins with what is known of it.
+    pub(super) fn join(
+        &mut self,
+        wanted: &SourceConfig,
+        known: &Known,
+        held: &[Held],
+        basis: &Basis,
+        awaited: bool,
+        at: Count,
+    ) -> Source {
+        let name = wanted.name();
+        let held = held.iter().find(|held| held.server == name);
+        let held = held.and_then(|held| held.prior(&self.hand));
+        let agreed = known.time.and_then(|_| known.agreed.get(&name).copied());
+        let of_page = known.time.map(|time| TimePrior { known: agreed.flatten(), ..time });
+        let (time, agreed) = (held.or(of_page), agreed.is_some());
+        let basis = Basis { time, own: agreed || held.is_some(), ..*basis };
+        let id = self.new_id();
+        let mut source = Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
+        source.peer.trust.agreed = agreed && held.is_none();
+        source.peer.trust.overruled = known.overruled.contains(&name);
+        source
+    }
+
+    fn new_id(&mut self) -> SourceId {
+        let id = SourceId(self.next_id);
+        self.next_id += 1;
+        id
+    }
+}
+
+/// Those whose word the clock page has, if that is known, and none of them is followed now.
+pub(super) fn strangers(config: &Config, start: &Start) -> Option<String> {
+    let (warm, saved) = (start.warm.as_ref()?, start.saved.as_ref()?);
+    let tellers = saved.agreed.as_ref()?.tellers(warm);
+    let voters = || config.sources.iter().filter(|source| config.votes(source));
+    // Who the servers of a pool are is not known yet.
+    let followed =
+        |name: &String| voters().any(|source| source.pool.is_some() || source.name() == *name);
+    let strange = !tellers.is_empty() && !tellers.iter().any(followed);
+    strange.then(|| tellers.join(", "))
 }

@@ -139,6 +139,7 @@ mod tests {
 
     fn reply(at: u64, by: [u8; 4]) -> Reply {
         Reply {
+            interleaved: None,
             receive: Timestamp(1),
             transmit: Timestamp(1),
             leap: LeapIndicator::None,

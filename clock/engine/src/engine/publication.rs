@@ -343,6 +343,8 @@ impl Engine {
         let trouble = |r: &RefClock| r.peer.trouble.clone().map(Cow::into_owned);
         let servers = || self.sources.iter().filter_map(|s| Some((s.name(), s.trouble(at, None)?)));
         let trusted = || self.refclocks.iter().filter(|refclock| refclock.votes());
+        let pools = || self.pools.iter().filter_map(|p| Some((p.name(), p.trouble()?)));
+        let servers = || servers().chain(pools());
         let troubles =
             || servers().chain(trusted().filter_map(|r| Some((r.peer.name.as_str(), trouble(r)?))));
         match (troubles().next(), troubles().count()) {
@@ -505,7 +507,8 @@ impl Engine {
 
     /// How many sources are waited for.
     pub(super) fn to_come(&self, at: Count) -> usize {
-        self.sources.iter().filter(|s| s.is_to_come(at)).count()
+        let pools = self.pools.iter().filter(|p| p.is_to_come() && self.config.votes(&p.config));
+        self.sources.iter().filter(|s| s.is_to_come(at)).count() + pools.count()
     }
 
     /// For how long each source has been silent, if that is for so long that the others are

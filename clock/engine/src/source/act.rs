@@ -62,11 +62,16 @@ impl Source {
                 return;
             }
         }
+        let more = self.useless_requests.saturating_add(1);
+        self.useless_requests = if self.is_useless(at) { more } else { 0 };
         let Some(association) = &mut self.association else {
             self.schedule.plan = Plan::Resolve(at);
             return;
         };
-        let packet = association.request(random());
+        let packet = match self.config.interleaved {
+            true => association.request_interleaved(random(), random()),
+            false => association.request(random()),
+        };
         let to = association.server();
         self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
         self.peer.tally.poll();
@@ -156,6 +161,10 @@ impl Source {
         if self.schedule.plan != Plan::Resolving {
             return None;
         }
+        let result = match self.config.family {
+            Some(family) => result.and_then(|addresses| family.of(addresses)),
+            None => result,
+        };
         let failure = match result {
             Ok(addresses) if addresses.is_empty() => "the name has no address".to_owned(),
             Ok(addresses) => {

@@ -10,6 +10,7 @@ use truechimer_ntp::{Demand, Refusal, Timestamp};
 use truechimer_time::{Count, Span, Stamp};
 use truechimer_timehands::Hand;
 
+use super::interleaved::Complete;
 use super::{Clock, Heard, LeapSmear, Plan, Source};
 use crate::config::Asymmetry;
 use crate::leap::nearer_showing;
@@ -30,13 +31,22 @@ impl Source {
         packet: &[u8],
         clock: &Clock,
     ) -> Heard {
-        let Clock { leaps, about, others, .. } = clock;
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
             Ok(reply) => reply,
             Err(refusal) => return Heard::Refused(self.refused(&refusal, received.count)),
         };
-        self.recognise(from, received.count, *others);
+        self.recognise(from, received.count, clock.others);
+        let Some(complete) = self.complete(Complete { sent, received, reply, clock: *clock })
+        else {
+            // It said when a reply left that was used already: the next says when this one did.
+            self.schedule.silence = 0;
+            self.served(from);
+            return Heard::Refused(None);
+        };
+        let Complete { sent, received, reply, clock } = &complete;
+        let (sent, received, reply) = (*sent, *received, *reply);
+        let Clock { leaps, about, .. } = clock;
         let instant = |t: Timestamp| nearer_showing(t.to_instant(ERA_PIVOT, leaps), leaps, *about);
         let mut exchange = Exchange {
             sent,
@@ -58,6 +68,7 @@ impl Source {
                 self.peer.tally.accept();
                 self.schedule.silence = 0;
                 self.served(from);
+                self.adapt(received.count);
                 self.peer.trouble = None;
                 Heard::Used(accepted)
             }
@@ -65,6 +76,7 @@ impl Source {
                 self.peer.tally.refuse(refusal.name());
                 self.served(from);
                 self.schedule.fails();
+                self.hasten(received.count);
                 Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
             }
         }
@@ -114,6 +126,7 @@ impl Source {
         self.news = Some(news);
         let others = others && !self.peer.trust.agrees();
         self.peer.filter.change_server(others, self.path.asymmetry());
+        self.before = None;
         // What that one wanted, smeared or was held against it is not this one's doing.
         self.schedule.change_server(at);
         self.smear = LeapSmear::default();
@@ -170,6 +183,25 @@ impl Source {
             self.peer.tally.reach |= 1;
         }
         believed.map_or(heard, Ok)
+    }
+
+    /// Works out how often the server is asked from now on.
+    fn adapt(&mut self, at: Count) {
+        if self.config.max_poll.is_none() {
+            return;
+        }
+        let Some(estimate) = self.peer.estimate(at) else { return };
+        let grows = |seconds: u32| estimate.growth.over(Span::from_secs(seconds.into()));
+        self.schedule.adapt(grows, self.peer.filter.offset_error_bound(&estimate));
+        self.peer.filter.set_poll(self.schedule.steady_interval());
+    }
+
+    /// What it says is in doubt, and is to be known soon.
+    fn hasten(&mut self, at: Count) {
+        if self.config.max_poll.is_some() {
+            self.schedule.hasten(at);
+            self.peer.filter.set_poll(self.schedule.steady_interval());
+        }
     }
 
     /// The server answers who asks this often.

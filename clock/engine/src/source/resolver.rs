@@ -72,9 +72,9 @@ impl Resolver {
         wait
     }
 
-    /// Whether the last look-up failed.
-    pub(super) fn has_failed(&self) -> bool {
-        self.failure.is_some()
+    /// Why the last look-up failed, if it did.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
     }
 
     /// How long to wait after a look-up that failed, s.

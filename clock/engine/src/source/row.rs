@@ -48,11 +48,13 @@ impl Source {
         }
         SourceReport {
             address: self.address(),
+            origin: self.config.origin,
             authentication: self.config.authentication,
             poll: self.schedule.interval(),
             retry: self.schedule.retry().map(|due| filter.span(due - at).max(Span::ZERO)),
             stratum: reply.map(|r| r.stratum),
             reference: reply.map(|r| r.reference_id.text(r.stratum).to_string()),
+            interleaved: self.is_interleaved(),
             leap: reply.map(|r| r.leap as u8),
             root_distance: reply.map(|r| r.root_distance()),
             rtt: newest.and_then(|newest| newest.rtt),
@@ -67,9 +69,11 @@ impl Source {
 
     /// Why nothing usable has come from it, as far as that is known.
     pub(crate) fn unreachable(&self) -> Option<Cause> {
-        if self.schedule.is_refused() {
+        if self.config.offline {
+            Some(Cause::Offline)
+        } else if self.schedule.is_refused() {
             Some(Cause::KissCode)
-        } else if self.resolver.has_failed() && self.address().is_none() {
+        } else if self.resolver.failure().is_some() && self.address().is_none() {
             Some(if self.config.is_authenticated() { Cause::NoKeys } else { Cause::NoAddress })
         } else {
             (self.schedule.silence > 0).then_some(Cause::NoReply)
@@ -108,6 +112,9 @@ impl Source {
                 return Some(format!("falseticker: {why}: no part until it agrees again"));
             }
             _ => {}
+        }
+        if self.config.offline {
+            return Some("offline, by your word: not asked".into());
         }
         if let (Some(due), Some(trouble)) = (self.schedule.retry(), &peer.trouble) {
             let wait = peer.filter.span(due - at).max(Span::ZERO);

@@ -16,6 +16,11 @@ const AT_ONCE: u32 = 3;
 /// Requests in a row without a usable reply after which the next address is tried; once round, the
 /// name is looked up again.
 pub(super) const MISSES_PER_ADDRESS: u32 = 8;
+/// Usable replies between two changes of the interval, which adapts.
+const REPLIES_EACH: u32 = 8;
+/// Growth of the bound between two requests makes little difference below this part of what the
+/// path leaves open anyway.
+const LITTLE: i128 = 8;
 /// Requests in a row without a reply after which the user is told; a source that never answered has
 /// then had its chance.
 pub(super) const CHANCE: u32 = 4;
@@ -53,6 +58,13 @@ pub(super) struct Schedule {
     /// The poll interval that the user wants, s, and whether it begins with a burst.
     poll: u32,
     burst: bool,
+    /// The longest interval that the user allows, s, and how often `poll` is doubled just now.
+    max_poll: u32,
+    doublings: u32,
+    /// Usable replies since that changed.
+    replies: u32,
+    /// Nothing is to be done for now.
+    offline: bool,
     pub(super) plan: Plan,
     ramp: Ramp,
     /// After how many more breaks the server is asked at once.
@@ -82,6 +94,10 @@ impl Schedule {
             nominal,
             poll: config.poll,
             burst: config.burst,
+            max_poll: config.max_poll.unwrap_or(config.poll),
+            doublings: 0,
+            replies: 0,
+            offline: config.offline,
             plan: Plan::Resolve(at),
             ramp: if config.burst { Ramp::WHOLE } else { Ramp::NONE },
             at_once: AT_ONCE,
@@ -97,6 +113,7 @@ impl Schedule {
     /// When it wants to act next.
     pub(super) fn deadline(&self) -> Option<Count> {
         match self.plan {
+            _ if self.offline => None,
             Plan::Resolve(at) | Plan::Poll(at) | Plan::Refused(at) | Plan::Retry(at) => Some(at),
             Plan::Resolving => None,
         }
@@ -121,7 +138,42 @@ impl Schedule {
 
     /// The poll interval after the start, s.
     pub(super) fn steady_interval(&self) -> u32 {
-        self.courtesy.interval(self.poll)
+        self.courtesy.interval(self.wanted(self.doublings))
+    }
+
+    /// The interval that we want if it is doubled so often, s.
+    fn wanted(&self, doublings: u32) -> u32 {
+        let longer = self.poll.checked_shl(doublings.min(16)).unwrap_or(u32::MAX);
+        longer.min(self.max_poll.max(self.poll))
+    }
+
+    /// A usable reply came: the interval is doubled after [`REPLIES_EACH`] of them while a longer one
+    /// makes little difference, up to what the user allows, and halved where it makes one. `grows`
+    /// is by how much the bound grows in so many seconds, and `path` its part that stays.
+    pub(super) fn adapt(&mut self, grows: impl Fn(u32) -> Span, path: Span) {
+        self.replies = self.replies.saturating_add(1);
+        let now = self.wanted(self.doublings);
+        let next = self.wanted(self.doublings + 1);
+        let little = Span(path.0 / LITTLE);
+        if next > now && self.replies >= REPLIES_EACH && grows(next) <= little {
+            (self.doublings, self.replies) = (self.doublings + 1, 0);
+        } else if self.doublings > 0 && grows(now) > little + little {
+            (self.doublings, self.replies) = (self.doublings - 1, 0);
+        }
+    }
+
+    /// Something is in doubt: as often as the user allows, from now on.
+    pub(super) fn hasten(&mut self, at: Count) {
+        (self.doublings, self.replies) = (0, 0);
+        self.sooner(at);
+    }
+
+    /// The next request comes no later than by the interval in force.
+    fn sooner(&mut self, at: Count) {
+        if let Plan::Poll(next) = self.plan {
+            let soon = self.after(at, self.interval());
+            self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
+        }
     }
 
     pub(super) fn after(&self, at: Count, seconds: u32) -> Count {
@@ -140,7 +192,7 @@ impl Schedule {
 
     /// Whether the others wait for its first reply.
     pub(super) fn is_awaited(&self) -> bool {
-        self.chances > 0 && self.retry().is_none()
+        self.chances > 0 && self.retry().is_none() && !self.offline
     }
 
     /// The others do not wait for its first reply.
@@ -193,6 +245,7 @@ impl Schedule {
     pub(super) fn slow(&mut self, at: Count) {
         self.ramp = Ramp::NONE;
         self.courtesy.slow(self.steady_interval());
+        self.replies = 0;
         self.plan = Plan::Poll(self.after(at, self.interval()));
     }
 
@@ -227,11 +280,15 @@ impl Schedule {
 
     /// Takes over another poll interval.
     pub(super) fn reconfigure(&mut self, config: &SourceConfig, at: Count) {
-        let faster = config.poll < self.poll;
-        (self.poll, self.burst) = (config.poll, config.burst);
-        if let (true, Plan::Poll(next)) = (faster, self.plan) {
-            let soon = self.after(at, self.interval());
-            self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
+        let before = self.steady_interval();
+        self.max_poll = config.max_poll.unwrap_or(config.poll);
+        let comes_back = self.offline && !config.offline;
+        (self.poll, self.burst, self.offline) = (config.poll, config.burst, config.offline);
+        if let (true, Plan::Poll(_)) = (comes_back, self.plan) {
+            self.plan = Plan::Poll(at);
+        }
+        if self.steady_interval() < before {
+            self.sooner(at);
         }
         self.courtesy.hurry(at, self.nominal);
     }
@@ -242,6 +299,7 @@ impl Schedule {
         if awaited {
             self.chances = CHANCE;
         }
+        (self.doublings, self.replies) = (0, 0);
         // One more than the chances: that the last was missed shows when the next is sent.
         self.ramp = if self.burst { Ramp::WHOLE } else { Ramp::of(CHANCE + 1) };
         if self.courtesy.is_slow(self.poll) {

@@ -60,8 +60,8 @@ fn signed() -> impl Strategy<Value = i64> {
 }
 
 fn config() -> impl Strategy<Value = Config> {
-    let source = (0usize..5, 0u32..12, any::<[bool; 7]>()).prop_map(|(n, poll, flags)| {
-        let [burst, odd, no_select, proven, trust, prefer, require] = flags;
+    let source = (0usize..5, 0u32..12, any::<[bool; 10]>()).prop_map(|(n, poll, flags)| {
+        let [burst, odd, no_select, proven, trust, prefer, require, pool, offline, adapts] = flags;
         // Every fourth only, or there would be hardly any time.
         let require = require && n == 0;
         // Whoever makes a configuration by hand may ask for any poll interval.
@@ -72,7 +72,10 @@ fn config() -> impl Strategy<Value = Config> {
             (true, false) => Authentication::Nts,
             (true, true) => Authentication::Key(7),
         };
-        SourceConfig { poll, burst, no_select, authentication, trust, prefer, require, ..host }
+        let pool = pool.then_some([0, 2, 4, u32::MAX][n % 4]);
+        let max_poll = adapts.then_some([0, 64, 1024, u32::MAX][n % 4]);
+        let host = SourceConfig { max_poll, trust, prefer, require, pool, offline, ..host };
+        SourceConfig { poll, burst, no_select, authentication, ..host }
     });
     let refclock = (0usize..3, number(), signed(), 0u32..99, any::<bool>(), 0usize..12);
     let refclock = refclock.prop_map(|(n, error, offset, poll, trust, kind)| {
@@ -278,6 +281,12 @@ fn start() -> impl Strategy<Value = Start> {
     )
 }
 
+/// The most sources that there can be: a pool that has none stands there itself.
+fn most(config: &Config) -> usize {
+    let sources = config.sources.iter().map(|source| source.pool.unwrap_or(1).clamp(1, 99));
+    sources.sum::<u32>() as usize + config.refclocks.len()
+}
+
 /// The engine, what it asked for, and all that it wanted done.
 struct World {
     engine: Engine,
@@ -291,7 +300,7 @@ struct World {
 
 impl World {
     fn new(kind: Kind, config: Config, start: Start) -> World {
-        let (origin, sources) = (start.at, config.sources.len() + config.refclocks.len());
+        let (origin, sources) = (start.at, most(&config));
         let (engine, actions) = Engine::with_method(config, start, kind.method());
         let mut world = World {
             engine,
@@ -308,7 +317,7 @@ impl World {
 
     fn event(&mut self, event: Event) {
         if let Event::Configure(config) = &event {
-            self.config = config.sources.len() + config.refclocks.len();
+            self.config = most(config);
         }
         let actions = self.engine.handle(self.now, event);
         self.carry_out(actions);
@@ -319,8 +328,13 @@ impl World {
         for action in actions {
             match action {
                 Action::Resolve { source, host, .. } => {
-                    let n: usize = host.trim_start_matches("host").parse().unwrap();
-                    self.event(Event::Resolved { source, result: Ok(vec![address(n + 1)]) });
+                    // A server of a pool is its address.
+                    let found = host.parse().map(|ip| vec![SocketAddr::new(ip, 123)]);
+                    let found = found.unwrap_or_else(|_| {
+                        let n: usize = host.trim_start_matches("host").parse().unwrap();
+                        vec![address(n + 1), address(n + 2)]
+                    });
+                    self.event(Event::Resolved { source, result: Ok(found) });
                 }
                 Action::Send { source, to, packet } => {
                     self.requests.insert(source, (to, packet.to_vec(), self.now));

@@ -9,6 +9,7 @@ extern crate alloc;
 mod bed;
 mod world;
 
+mod adapt;
 mod arbitrary;
 mod asymmetry;
 mod continuity;
@@ -17,8 +18,10 @@ mod engine;
 mod estimators;
 mod fence;
 mod held;
+mod interleaved;
 mod news;
 mod panic;
+mod pools;
 mod preference;
 mod ptp;
 mod pulses;

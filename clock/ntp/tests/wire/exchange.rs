@@ -340,3 +340,56 @@ proptest! {
         prop_assert!(association.is_waiting());
     }
 }
+
+/// Of interleaved mode, the request and both possible answers.
+#[test]
+fn what_comes_back_says_which_mode_it_is_of() {
+    let mut association = Association::new(SERVER);
+    let ask = |association: &mut Association, random: u64, other: u64| {
+        Packet::decode(&association.request_interleaved(random, other)).unwrap().0
+    };
+    // Nothing was heard yet: as in basic mode.
+    let first = ask(&mut association, 1, 2);
+    assert!(first.origin_timestamp.is_unknown() && first.receive_timestamp.is_unknown());
+    let good = good_reply(first.transmit_timestamp);
+    let reply = association.accept(&good.encode(), SERVER).unwrap();
+    assert_eq!(reply.interleaved, None);
+    let (t2, t3) = (reply.receive, reply.transmit);
+    for (random, other) in [(7, 9), (0, 0), (5, 5), (u64::MAX, 0)] {
+        let mut association = association.clone();
+        let request = ask(&mut association, random, other);
+        assert_eq!(request.origin_timestamp, t2);
+        assert_ne!(request.receive_timestamp, request.transmit_timestamp);
+        assert!(!request.receive_timestamp.is_unknown());
+        let later = Timestamp(t2.0 + (16 << 32));
+        let answer = |origin, transmit| {
+            let packet = Packet {
+                origin_timestamp: origin,
+                receive_timestamp: later,
+                transmit_timestamp: transmit,
+                ..good
+            };
+            packet.encode()
+        };
+        let (id, named) = (request.transmit_timestamp, request.receive_timestamp);
+        let mut basic = association.clone();
+        let reply = basic.accept(&answer(id, later), SERVER).unwrap();
+        assert_eq!((reply.interleaved, reply.receive), (None, later));
+        let second = association.clone().accept(&answer(named, t3), SERVER).unwrap();
+        assert_eq!((second.interleaved, second.receive, second.transmit), (Some(t2), later, t3));
+        // The departure of the reply before lies between its arrival and the next one's.
+        for wrong in [Timestamp(t2.0 - (1 << 32)), Timestamp(later.0 + (1 << 32))] {
+            let refused = association.clone().accept(&answer(named, wrong), SERVER);
+            assert_eq!(refused, Err(Refusal::TransmitBeforeReceive));
+        }
+        // Of both answers the first that comes counts.
+        assert!(association.accept(&answer(named, t3), SERVER).is_ok());
+        for origin in [id, named] {
+            let again = association.accept(&answer(origin, t3), SERVER);
+            assert_eq!(again, Err(Refusal::Duplicate));
+        }
+        assert_eq!(association.accept(&answer(t2, t3), SERVER), Err(Refusal::WrongOrigin));
+        let _ = association.request(33);
+        assert_eq!(association.accept(&answer(named, t3), SERVER), Err(Refusal::Duplicate));
+    }
+}

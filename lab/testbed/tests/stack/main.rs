@@ -24,6 +24,7 @@ mod metrics;
 mod moved;
 mod nts;
 mod pods;
+mod pool;
 mod pps;
 mod ptp;
 mod refclocks;

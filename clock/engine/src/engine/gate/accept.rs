@@ -75,6 +75,9 @@ impl Engine {
                 name = source.name().to_owned();
             }
         }
+        for pool in &mut self.pools {
+            pool.is_not_waited_for();
+        }
         self.servo.interrupt();
         self.combination.forget();
         self.reckoning = None;

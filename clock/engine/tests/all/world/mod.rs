@@ -46,6 +46,9 @@ pub fn config(hosts: &[&str]) -> Config {
 }
 
 pub fn address(host: &str) -> SocketAddr {
+    if let Ok(ip) = host.parse() {
+        return SocketAddr::new(ip, 123);
+    }
     format!("192.0.2.{}:123", host.trim_start_matches(char::is_alphabetic)).parse().unwrap()
 }
 
@@ -101,6 +104,8 @@ pub struct World {
     pub notes: Vec<String>,
     /// Addresses that every name resolves to besides its own.
     pub more_addresses: Vec<SocketAddr>,
+    /// Addresses of names that have several.
+    pub names: BTreeMap<String, Vec<SocketAddr>>,
     /// Address that every name resolves to instead of its own.
     pub moved: Option<SocketAddr>,
     /// There is no name service.
@@ -126,6 +131,7 @@ impl World {
             steers: Vec::new(),
             notes: Vec::new(),
             more_addresses: Vec::new(),
+            names: BTreeMap::new(),
             moved: None,
             nameless: false,
             stamps: None,
@@ -155,6 +161,8 @@ impl World {
                         Err("no such name".into())
                     } else if self.nameless {
                         Err("no name service".into())
+                    } else if let Some(addresses) = self.names.get(&host) {
+                        Ok(addresses.clone())
                     } else if host == "mapped" {
                         Ok(vec!["[::ffff:192.0.2.1]:123".parse().unwrap()])
                     } else {
