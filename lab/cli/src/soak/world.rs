@@ -224,8 +224,9 @@ impl<'n> World<'n> {
         let usual = format!("{CLIENT}/24");
         let (from, to) =
             if away { (usual.as_str(), OTHER_CLIENT) } else { (OTHER_CLIENT, usual.as_str()) };
-        self.client(&["address", "add", to, "dev", "wire"])?;
-        self.client(&["address", "del", from, "dev", "wire"])
+        // A second address of the same network would go with the first.
+        self.client(&["address", "del", from, "dev", "wire"])?;
+        self.client(&["address", "add", to, "dev", "wire"])
     }
 
     /// Gives a server another address and name service the new one.
@@ -238,8 +239,8 @@ impl<'n> World<'n> {
             *address = if *address < 100 { *address + 100 } else { *address - 100 };
         }
         let new = format!("{}/24", self.address(n));
-        self.server(&["address", "add", &new, "dev", "wire"])?;
         self.server(&["address", "del", &old, "dev", "wire"])?;
+        self.server(&["address", "add", &new, "dev", "wire"])?;
         self.start_relay(n, Route::Usual);
         self.write_names()
     }
