@@ -16,6 +16,7 @@
 //! authentication = "mix"        # what servers without proof may do beside those with it: "mix", "require", "ignore"
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //! sandbox = true                # whether to give up all rights that are not needed, once started
+//! seccomp = "off"               # what becomes of system calls that no service makes: "off", "kill", "log"
 //! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
 //!
 //! [[source]]
@@ -91,6 +92,7 @@ mod refclock;
 use std::path::PathBuf;
 
 pub use truechimer_config::{ConfigError, Place};
+use truechimer_confine::Unlisted;
 use truechimer_counter::Choice;
 use truechimer_engine::Config;
 
@@ -136,6 +138,8 @@ pub struct Settings {
     pub audit: Option<audit::Wanted>,
     /// Whether to give up all rights that are not needed, once everything is open.
     pub sandbox: bool,
+    /// Fate of system calls that no service makes: a part of that sandbox.
+    pub seccomp: Unlisted,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
     /// Whether to forget what the clock page and the state say: not in the file, for one start.
@@ -160,6 +164,7 @@ impl Default for Settings {
             metrics: None,
             audit: None,
             sandbox: true,
+            seccomp: Unlisted::Pass,
             vmclock: Place::Default,
             fresh: false,
         }

@@ -4,6 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use truechimer_clockbound::Layout;
 use truechimer_config::Problem;
+use truechimer_confine::Unlisted;
 use truechimer_engine::{
     Asymmetry, Authentication, AuthenticationMode, RefClockConfig, RefClockKind, Scale,
     SourceConfig, StepPolicy,
@@ -97,6 +98,7 @@ fn everything_can_be_set() {
             nts_ca: None,
             key_file: None,
             sandbox: true,
+            seccomp: Unlisted::Pass,
             engine: Config {
                 sources: vec![first, SourceConfig::new("::1"), watched],
                 max_wander: ppm("0.25"),
