@@ -196,3 +196,69 @@ fn read(ledger: &Ledger, file: &Path, found: &mut Found) -> Result<bool, String>
     }
     Ok(frames.torn().is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// A little-endian pcap with packets of these numbers, sent at these times, s.
+    fn file(name: &str, packets: &[(u64, i64)]) -> PathBuf {
+        let words =
+            |all: &[u32]| all.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        let mut bytes = words(&[0xa1b2_3c4d, 0x0004_0002, 0, 0, 65_535, 1]);
+        for (number, at) in packets {
+            let length = (HEADERS + 64) as u32;
+            bytes.extend(words(&[*at as u32, 0, length, length]));
+            let mut data = vec![0; HEADERS];
+            data.extend(MAGIC);
+            data.extend(number.to_be_bytes());
+            data.extend((at * 1_000_000_000).to_be_bytes());
+            data.resize(length as usize, 0);
+            bytes.extend(data);
+        }
+        let path = std::env::temp_dir().join(format!("soak-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn broken(packets: &[(u64, i64)], said: &str, cut: u64) -> Vec<&'static str> {
+        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = file(&n.to_string(), packets);
+        let size = std::fs::metadata(&path).unwrap().len();
+        File::options().write(true).open(&path).unwrap().set_len(size - cut).unwrap();
+        let ledger = Ledger::new(Arc::new(AtomicBool::new(false)), false);
+        let now = Instant::now();
+        let run = Run {
+            files: vec![path.clone()],
+            said: said.to_owned(),
+            end: End::Asked,
+            disk_was_full: false,
+            between: (now, now + Duration::from_secs(100)),
+            ended_ns: 100_000_000_000,
+        };
+        check(&ledger, &run);
+        assert!(!path.exists());
+        ledger.summary().broken.into_keys().collect()
+    }
+
+    #[test]
+    fn what_is_missing_torn_or_not_counted_is_found() {
+        let summary = |packets: u32, ring: u32| {
+            let lost = format!("{{\"kernel\":0,\"ring\":{ring},\"writer\":0}}");
+            format!("{{\"type\":\"summary\",\"packets\":{packets},\"lost\":{lost}}}\n")
+        };
+        let all = [(1, 10), (2, 11), (3, 12)];
+        assert!(broken(&all, &summary(3, 0), 0).is_empty());
+        assert_eq!(broken(&all, &summary(4, 0), 0), [COUNTED]);
+        assert_eq!(broken(&all, "", 0), [COUNTED]);
+        assert_eq!(broken(&all, &summary(2, 0), 5), [WHOLE]);
+        let holes = [(1, 10), (4, 12)];
+        assert_eq!(broken(&holes, &summary(2, 1), 0), [TOLD]);
+        assert!(broken(&holes, &summary(2, 2), 0).is_empty());
+        assert_eq!(broken(&[(2, 10), (1, 11)], &summary(2, 0), 0), [WHOLE]);
+    }
+}

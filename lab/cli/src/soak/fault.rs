@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use truechimer_daemon::control::default_path;
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
 use truechimer_testbed::namespace::Way;
@@ -292,8 +293,7 @@ pub fn make(
             ledger.put_out(Part::Names);
         }
         Kind::ControlFlooded => {
-            let socket = crate::soak::watch::control_of(&world.page());
-            flood = Some(connections(&socket, fault.which));
+            flood = Some(connections(&default_path(&world.page()), fault.which));
         }
     }
     Ok(Force { fault, _flood: flood })

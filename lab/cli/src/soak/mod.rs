@@ -24,6 +24,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use truechimer_daemon::control::{default_path, report as ask};
 use truechimer_outcome::files::Files;
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
@@ -143,7 +144,7 @@ fn enter() -> Failure {
 
 fn soak(line: &Soak, places: &Places) -> Result<bool, Failure> {
     let stop = truechimer_command::signals::stop().map_err(|why| Failure(format!("{why:?}")))?;
-    let seed = line.seed.unwrap_or_else(|| u64::from(std::process::id()) ^ Truthless::seed());
+    let seed = line.seed.unwrap_or_else(drawn_seed);
     eprintln!("soak: {} minutes, --seed {seed}", line.minutes);
     let net = Pair::by(Means::Root).map_err(|lacking| Failure(format!("as root: {lacking}")))?;
     let (dirs, logs) = ([(); 3].map(|()| temp::Dir::new()), temp::Dir::new());
@@ -181,14 +182,10 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
-/// A seed for those who name none.
-struct Truthless;
-
-impl Truthless {
-    fn seed() -> u64 {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        since.map_or(1, |since| since.as_secs())
-    }
+/// A seed for those who name none: the time, s.
+fn drawn_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| since.as_secs())
 }
 
 fn watchers(
@@ -208,7 +205,7 @@ fn watchers(
         let page = page.clone();
         start(&format!("page{n}"), Box::new(move |ledger| watch::page(ledger, &page)))?;
     }
-    let socket = watch::control_of(&page);
+    let socket = default_path(&page);
     start("control", Box::new(move |ledger| watch::control(ledger, &socket)))?;
     start("resources", Box::new(resources::watch))?;
     let way = net.server.way();
@@ -413,9 +410,15 @@ fn ill(ledger: &Ledger, world: &mut World<'_>) -> String {
     if status != Some(truechimer::Status::Synchronised) {
         return format!("the clock is {status:?}");
     }
-    let socket = watch::control_of(&page);
-    if let Err(why) = truechimer_daemon::control::report(&socket, Duration::from_secs(1)) {
-        return why.to_string();
+    let socket = default_path(&page);
+    match ask(&socket, Duration::from_secs(1)) {
+        Err(why) => return why.to_string(),
+        Ok(answer) => {
+            let silent = answer.report.sources.iter().find(|source| source.reach & 3 == 0);
+            if let Some(source) = silent {
+                return format!("{} is not heard: {:?}", source.name, source.address);
+            }
+        }
     }
     let recently = Duration::from_millis(500);
     if ledger.seen_for("served").is_none_or(|ago| ago > recently) {

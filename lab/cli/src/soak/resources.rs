@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::soak::ledger::Ledger;
+use crate::soak::world::SERVERS;
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_secs(2);
@@ -15,8 +16,9 @@ const WARM: f64 = 0.25;
 const MOST_GROWTH: f64 = 1.05;
 /// Room for what is allocated once, late: a page of a table, a thread's first use of memory.
 const SLACK_KIB: u64 = 512;
-/// Open files may have grown by so many: one connection that is being answered.
-const SLACK_FILES: u64 = 2;
+/// Open files may have grown by so many: the daemon has a socket for each request that waits for its
+/// reply, and none while it cannot send; and one connection that is being answered.
+const SLACK_FILES: u64 = SERVERS as u64 + 1;
 
 const MEMORY: &str = "resources: memory does not grow";
 const FILES: &str = "resources: open files do not grow";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -155,6 +155,18 @@ pub fn control(ledger: &Ledger, socket: &Path) {
 #[derive(Default)]
 pub struct Rounds(Mutex<BTreeMap<u64, i64>>);
 
+impl Rounds {
+    /// Takes a member's value of a round, ns; the value that was there before, if it is another.
+    fn differs(&self, round: u64, time: i64) -> Option<i64> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = *all.entry(round).or_insert(time);
+        if all.len() > ROUNDS {
+            all.pop_first();
+        }
+        (first != time).then_some(first)
+    }
+}
+
 /// A program of a member of the group (from 0): its values never go back, and are those that the
 /// others have of the same rounds.
 pub fn member(ledger: &Ledger, place: &Where, member: usize, rounds: &Arc<Rounds>) {
@@ -191,14 +203,9 @@ pub fn member(ledger: &Ledger, place: &Where, member: usize, rounds: &Arc<Rounds
                         ledger.violation(MONOTONE, text);
                     }
                     latest = (round, time);
-                    let mut all = rounds.0.lock().unwrap_or_else(PoisonError::into_inner);
-                    let first = *all.entry(round).or_insert(time);
-                    if first != time {
+                    if let Some(first) = rounds.differs(round, time) {
                         let text = format!("round {round}: {first}, member {}: {time}", member + 1);
                         ledger.violation(EQUAL, text);
-                    }
-                    if all.len() > ROUNDS {
-                        all.pop_first();
                     }
                 }
                 Err(ReadError::Late) => ledger.count("group: readings that were late"),
@@ -215,10 +222,16 @@ pub fn member(ledger: &Ledger, place: &Where, member: usize, rounds: &Arc<Rounds
     }
 }
 
-/// Where the daemon's control socket is.
-#[must_use]
-pub fn control_of(page: &Path) -> PathBuf {
-    let mut name = page.as_os_str().to_owned();
-    name.push(".control");
-    name.into()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_value_of_a_round_is_seen() {
+        let rounds = Rounds::default();
+        assert_eq!(rounds.differs(7, 100), None);
+        assert_eq!(rounds.differs(8, 101), None);
+        assert_eq!(rounds.differs(7, 100), None);
+        assert_eq!(rounds.differs(7, 99), Some(100));
+    }
 }
