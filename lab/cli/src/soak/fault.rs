@@ -232,9 +232,11 @@ pub fn make(
     targets: &Targets,
 ) -> Result<Force, Failure> {
     let mut flood = None;
-    // A path that loses packets, or a flood, is no outage.
-    let is_out = !matches!(fault.kind, Kind::Loss | Kind::Slow | Kind::HostMoved);
-    ledger.put_out(if is_out { fault.part } else { Part::Server });
+    ledger.unsettle();
+    // Packets may get lost before the interface is down.
+    if fault.part == Part::Load {
+        ledger.put_out(Part::Load);
+    }
     match fault.kind {
         Kind::DaemonKilled => world.daemon = None,
         Kind::DaemonStopped => signal(&mut world.daemon, Signal::Stop),
@@ -249,7 +251,6 @@ pub fn make(
         Kind::ClockStepped => {
             world.daemon = None;
             world.start_daemon(Some(fault.which));
-            ledger.put_back(Part::Daemon);
         }
         Kind::ServeKilled => world.serve = None,
         Kind::ServeStopped => signal(&mut world.serve, Signal::Stop),
@@ -289,12 +290,18 @@ pub fn make(
             world.name(false)?;
             world.daemon = None;
             world.start_daemon(None);
-            ledger.put_back(Part::Daemon);
-            ledger.put_out(Part::Names);
         }
         Kind::ControlFlooded => {
             flood = Some(connections(&default_path(&world.page()), fault.which));
         }
+    }
+    // An outage that readers are to be told of begins when the last of it is gone.
+    match fault.kind {
+        Kind::DaemonKilled | Kind::DaemonStopped | Kind::DaemonEnded => {
+            ledger.put_out(Part::Daemon);
+        }
+        Kind::WireDown => ledger.put_out(Part::Wire),
+        _ => {}
     }
     Ok(Force { fault, _flood: flood })
 }
@@ -306,6 +313,8 @@ pub fn make(
 pub fn undo(world: &mut World<'_>, ledger: &Ledger, force: Force) -> Result<(), Failure> {
     let Force { fault, _flood: flood } = force;
     drop(flood);
+    // Packets may still get lost after it: the ledger allows for that.
+    ledger.put_back(fault.part);
     match fault.kind {
         Kind::DaemonKilled | Kind::DaemonEnded => world.start_daemon(None),
         Kind::ClockStepped => {
@@ -336,7 +345,6 @@ pub fn undo(world: &mut World<'_>, ledger: &Ledger, force: Force) -> Result<(), 
         Kind::CaptureDiskFull => World::fill(&world.capture_disk(), false)?,
         Kind::NamesGone => {
             world.name(true)?;
-            ledger.put_back(Part::Names);
         }
         Kind::DaemonHup
         | Kind::ServerMoved
@@ -344,7 +352,5 @@ pub fn undo(world: &mut World<'_>, ledger: &Ledger, force: Force) -> Result<(), 
         | Kind::CaptureFlooded
         | Kind::ControlFlooded => {}
     }
-    ledger.put_back(fault.part);
-    ledger.put_back(Part::Server);
     Ok(())
 }

@@ -27,8 +27,6 @@ pub enum Part {
     Disk,
     /// The disk of the captures.
     CaptureDisk,
-    /// The names of the servers.
-    Names,
     /// The control socket.
     Control,
     /// A member of the group.
@@ -170,11 +168,15 @@ impl Ledger {
         *largest = (*largest).max(value);
     }
 
-    /// A part is put out of order from now on.
+    /// All is no longer well.
+    pub fn unsettle(&self) {
+        self.lock().settled = None;
+    }
+
+    /// A part is out of order from now on.
     pub fn put_out(&self, part: Part) {
         let mut inner = self.lock();
         inner.out.entry(part).or_insert_with(Instant::now);
-        inner.settled = None;
         if part == Part::Load {
             inner.gaps.push((Instant::now(), None));
         }

@@ -35,7 +35,7 @@ use truechimer_testbed::temp;
 use crate::bench::group::bed::MEMBERS;
 use captured::End;
 use fault::{Fault, Kind, Targets};
-use ledger::{Done, Ledger, Part};
+use ledger::{Done, Ledger};
 use watch::Rounds;
 use world::{LOAD_PORT, Places, World};
 
@@ -467,7 +467,6 @@ fn finish(ledger: &Ledger, world: &mut World<'_>, places: &Places) {
         let _ = daemon.wait(Duration::from_secs(10));
     }
     verify(ledger, AUDIT, &places.disk().join("audit"));
-    ledger.put_back(Part::Disk);
 }
 
 fn verify(ledger: &Ledger, check: &'static str, record: &Path) {
