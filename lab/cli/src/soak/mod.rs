@@ -51,8 +51,8 @@ const DISKS: [&str; 2] = ["size=256m", "size=64m"];
 /// Options of `truechimer-lab soak`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Three chronyd behind relays, the daemon with audit record, replay log and metrics, 'truechimer serve'
-of its page, a capture of an interface under load, and three members of a group on a Corosync ring,
+Three chronyd behind relays, the daemon with audit record, replay log and metrics, 'truechimer
+serve' of its page, a capture of an interface under load, and three members of a group on a ring,
 all in namespaces that vanish with the program. Faults are drawn from the seed; now and then two are
 in force at once. It takes root, ip, chronyd, corosync and mounts of its own; nobody touches the
 system clock.
