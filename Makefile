@@ -86,9 +86,10 @@ figures: have-cargo ## docs/results/capture/ and docs/results/group/ anew (as ro
 fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
 
-soak: have-cargo ## property tests with other cases, the tests against real servers and in virtual machines, for an hour (SECONDS_LONG=n for another time)
-	@TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test random stack vm
-	@CARGO="$(CARGO)" scripts/bench soak -- --seconds $(SECONDS_LONG)
+soak: have-cargo ## property tests with other cases, tests against real servers and in virtual machines, and all under random faults, for an hour each (SECONDS_LONG=n for another time; ARGS="--minutes 60 --seed 1": under faults alone)
+	@[ -n "$(ARGS)" ] || TRUECHIMER_SOAK=$(SECONDS_LONG) CARGO="$(CARGO)" scripts/test random stack vm
+	@[ -n "$(ARGS)" ] || CARGO="$(CARGO)" scripts/bench soak -- --seconds $(SECONDS_LONG)
+	@CARGO="$(CARGO)" scripts/bench faults -- $(or $(ARGS),--minutes $$(($(SECONDS_LONG) / 60)))
 
 lint: have-cargo ## formatting, clippy and the documentation, all warnings being errors
 	@CARGO="$(CARGO)" scripts/test lint

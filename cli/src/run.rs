@@ -13,6 +13,7 @@ use truechimer_command::log::{self, Priority};
 use truechimer_command::parse;
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
+use truechimer_confine::Unlisted;
 use truechimer_counter::Choice;
 
 /// Options of `truechimer run`.
@@ -88,6 +89,11 @@ pub struct Run {
     /// started: files by Landlock, capabilities, new privileges ('sandbox' in the configuration)
     #[arg(long)]
     pub no_sandbox: bool,
+    /// Of all system calls allow only those that the daemon makes, by seccomp: any other ends the
+    /// process (kill), or is logged by the kernel (log) ('seccomp' in the configuration; off there)
+    #[arg(long, value_name = "FATE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "kill", conflicts_with = "no_sandbox")]
+    pub seccomp: Option<Unlisted>,
     /// Check the configuration and the files that it names, say what is wrong, and end
     #[arg(long)]
     pub check: bool,
@@ -109,6 +115,7 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
         replay_log: args.replay_log,
         fresh: args.fresh,
         sandbox: !args.no_sandbox,
+        seccomp: args.seccomp,
         ..Options::default()
     };
     options.find_config();

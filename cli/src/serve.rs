@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use truechimer_confine::{Confined, Rules};
+use truechimer_confine::{Confined, Rules, Unlisted};
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
@@ -46,7 +46,8 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
-    let sandbox = if args.no_sandbox { None } else { confine(&[], std::iter::empty()) };
+    let sandbox =
+        if args.no_sandbox { None } else { confine(&[], std::iter::empty(), args.seccomp) };
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -73,13 +74,18 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
 
 /// Gives up all rights but to read these clock pages and to write where these files are; in words what is left.
 /// Where system calls are a simulator's, nothing.
-fn confine<'a>(pages: &[PathBuf], written: impl Iterator<Item = &'a Path>) -> Option<Confined> {
+fn confine<'a>(
+    pages: &[PathBuf],
+    written: impl Iterator<Item = &'a Path>,
+    unlisted: Unlisted,
+) -> Option<Confined> {
     if truechimer_counter::is_simulated() {
         return None;
     }
     let mut rules = Rules::service();
     pages.iter().for_each(|page| rules.read_folder_of(page));
     written.for_each(|path| rules.write_folder_of(path));
+    rules.filter_calls(unlisted);
     Some(rules.apply())
 }
 

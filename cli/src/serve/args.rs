@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
+use truechimer_confine::Unlisted;
 use truechimer_ntp::{NTP_PORT, NTS_PORT};
 use truechimer_serve::{Listen, MOST_THREADS, NtsSettings, Prefix};
 use truechimer_time::{Rate, Span};
@@ -60,6 +61,12 @@ pub struct Serve {
     /// listens: files by Landlock, capabilities, new privileges
     #[arg(long)]
     pub no_sandbox: bool,
+    /// Of all system calls allow only those that the server makes, by seccomp: any other ends the
+    /// process (kill, unless FATE is given), or is logged by the kernel (log)
+    #[arg(long, value_name = "FATE", num_args = 0..=1, require_equals = true)]
+    #[arg(default_value = "off", default_missing_value = "kill", conflicts_with = "no_sandbox")]
+    #[arg(hide_default_value = true)]
+    pub seccomp: Unlisted,
     /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,

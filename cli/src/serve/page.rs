@@ -77,7 +77,7 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         let pages = args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]);
         let written =
             [args.metrics.as_ref().and_then(Listen::path), args.nts_cookie_keys.as_deref()];
-        super::confine(&pages, written.into_iter().flatten())
+        super::confine(&pages, written.into_iter().flatten(), args.seccomp)
     };
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     log::begin();

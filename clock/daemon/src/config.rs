@@ -17,6 +17,7 @@
 //! authentication = "mix"        # what servers without proof may do beside those with it: "mix", "require", "ignore"
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //! sandbox = true                # whether to give up all rights that are not needed, once started
+//! seccomp = "off"               # what becomes of system calls that no service makes: "off", "kill", "log"
 //! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
 //!
 //! [[source]]
@@ -102,6 +103,7 @@ mod server;
 use std::path::PathBuf;
 
 pub use truechimer_config::{ConfigError, Place};
+use truechimer_confine::Unlisted;
 use truechimer_counter::Choice;
 use truechimer_engine::Config;
 
@@ -150,6 +152,8 @@ pub struct Settings {
     pub audit: Option<audit::Wanted>,
     /// Whether to give up all rights that are not needed, once everything is open.
     pub sandbox: bool,
+    /// Fate of system calls that no service makes: a part of that sandbox.
+    pub seccomp: Unlisted,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
     /// Files of `source-dir` that are wrong, and so left out, for people.
@@ -177,6 +181,7 @@ impl Default for Settings {
             metrics: None,
             audit: None,
             sandbox: true,
+            seccomp: Unlisted::Pass,
             vmclock: Place::Default,
             left_out: Vec::new(),
             fresh: false,

@@ -30,6 +30,8 @@ use truechimer_engine::Report;
 use truechimer_time::Span;
 
 pub use client::{ControlError, accept, change, reload, report, version};
+#[cfg(fuzzing)]
+pub use server::check::check as check_requests;
 pub(crate) use server::{Handler, Server};
 
 /// The answer to `report`.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use truechimer_confine::Unlisted;
 use truechimer_counter::Choice;
 use truechimer_engine::{AuthenticationMode, Config, NTP_PORT, RefClockConfig, SourceConfig};
 
@@ -48,6 +49,8 @@ pub struct Options {
     /// Whether the daemon may confine the thread that it runs on, and all that this starts, for good
     /// (`sandbox` in the file): for a program that is nothing but the daemon.
     pub sandbox: bool,
+    /// Fate of system calls that no service makes (`seccomp` in the file).
+    pub seccomp: Option<Unlisted>,
 }
 
 impl Options {
@@ -86,6 +89,16 @@ impl Options {
         self.places(&mut settings);
         settings.fresh = self.fresh;
         settings.file.clone_from(&self.config);
+        settings.seccomp = self.seccomp.unwrap_or(settings.seccomp);
+        if !settings.sandbox && settings.seccomp != Unlisted::Pass {
+            let name = self.config.as_ref().map(|path| path.display().to_string());
+            problems.push(Problem::in_file(
+                &name.unwrap_or_default(),
+                None,
+                "seccomp is a part of the sandbox, and `sandbox = false`: leave one of the two out"
+                    .to_owned(),
+            ));
+        }
         settings.sandbox &= self.sandbox;
         if problems.is_empty() && settings.source_dir.is_none() && is_mute(&settings.engine) {
             problems.push(match &self.config {

@@ -67,6 +67,7 @@ pub(crate) fn rules<'a>(
     state: impl Iterator<Item = &'a Path>,
 ) -> Rules {
     let mut rules = Rules::service();
+    rules.filter_calls(settings.seccomp);
     rules.read_folder_of("/run/nscd/socket".as_ref());
     if let Some(config) = &settings.file {
         rules.read_folder_of(config);

@@ -42,7 +42,7 @@ pub(crate) fn restrict(rules: &Rules) -> Landlocked {
 }
 
 fn try_restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
-    let Rules { read, write, devices, tcp, keep: _ } = rules;
+    let Rules { read, write, devices, tcp, keep: _, calls: _ } = rules;
     let reading: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
     let writing = reading
         | AccessFs::WriteFile

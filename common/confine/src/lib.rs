@@ -12,12 +12,15 @@
 //! eprintln!("{}", rules.apply());
 //! ```
 //!
+//! [`Rules::filter_calls`] adds a list of system calls, by seccomp.
+//!
 //! Limits that the kernel lacks are left out and said: nothing here is an error, as a clock that runs is
-//! worth more than one that does not. Files that are open stay open. Both Landlock and capabilities are
-//! a thread's own: threads that are started later inherit them, those that run already keep what they
+//! worth more than one that does not. Files that are open stay open. Landlock, filter and
+//! capabilities are a thread's own: threads that are started later inherit them, those that run already keep what they
 //! have.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod capabilities;
 mod files;
 
@@ -26,6 +29,9 @@ use std::path::{Component, Path, PathBuf};
 
 pub use rustix::thread::CapabilitySet;
 
+pub use calls::Unlisted;
+
+use calls::Filtered;
 use files::Landlocked;
 
 /// Directories that every service reads: settings of the system and of its name service, libraries
@@ -63,6 +69,7 @@ pub struct Rules {
     devices: Vec<PathBuf>,
     tcp: Vec<u16>,
     keep: CapabilitySet,
+    calls: Unlisted,
 }
 
 impl Rules {
@@ -75,6 +82,7 @@ impl Rules {
             devices: Vec::new(),
             tcp: vec![DNS],
             keep: CapabilitySet::empty(),
+            calls: Unlisted::Pass,
         };
         NAMES.iter().for_each(|path| rules.read_folder_of(path.as_ref()));
         rules
@@ -119,6 +127,11 @@ impl Rules {
         self.keep |= capabilities;
     }
 
+    /// Allows no system calls but those that services make, and says what becomes of the others.
+    pub fn filter_calls(&mut self, unlisted: Unlisted) {
+        self.calls = unlisted;
+    }
+
     /// Needs beyond `self` of other rules, each in words; none if `self` covers them.
     #[must_use]
     pub fn lacking(&self, other: &Rules) -> Vec<String> {
@@ -143,7 +156,10 @@ impl Rules {
         let privileges = rustix::thread::set_no_new_privs(true).is_ok();
         let kept = capabilities::drop_all_but(self.keep, &self.write);
         let (write, missing) = self.write.iter().cloned().partition(|path| path.exists());
-        Confined { write, missing, landlocked: files::restrict(self), kept, privileges }
+        let landlocked = files::restrict(self);
+        // The last, as what comes before makes calls that no service makes later.
+        let filtered = calls::filter(self.calls, self.keep);
+        Confined { write, missing, landlocked, kept, privileges, filtered }
     }
 }
 
@@ -192,6 +208,7 @@ pub struct Confined {
     landlocked: Landlocked,
     kept: Vec<String>,
     privileges: bool,
+    filtered: Filtered,
 }
 
 impl fmt::Display for Confined {
@@ -222,6 +239,16 @@ impl fmt::Display for Confined {
         match self.kept.as_slice() {
             [] => f.write_str("; no capabilities")?,
             kept => write!(f, "; capabilities kept: {}", kept.join(", "))?,
+        }
+        match &self.filtered {
+            Filtered::Off => {}
+            Filtered::To(count) => {
+                write!(f, "; {count} system calls (seccomp), any other ends the process")?;
+            }
+            Filtered::Logged(count) => {
+                write!(f, "; any other than {count} system calls is logged (seccomp)")?;
+            }
+            Filtered::Not(why) => write!(f, "; system calls are not limited ({why})")?,
         }
         if self.privileges { Ok(()) } else { f.write_str("; no_new_privs is refused") }
     }
@@ -295,6 +322,7 @@ mod tests {
             landlocked: at(6, Vec::new()),
             kept: Vec::new(),
             privileges: true,
+            filtered: Filtered::Off,
         };
         assert_eq!(
             told.to_string(),
@@ -302,6 +330,9 @@ mod tests {
         );
         let old = Confined { landlocked: at(3, vec!["TCP"]), ..told.clone() };
         assert!(old.to_string().contains("(Landlock, ABI 3, which does not limit TCP)"), "{old}");
+        let listed = Confined { filtered: Filtered::To(9), ..told.clone() };
+        let says = "; no capabilities; 9 system calls (seccomp), any other ends the process";
+        assert!(listed.to_string().ends_with(says), "{listed}");
         let missing = Confined { missing: vec!["/srv/b".into()], ..told.clone() };
         assert!(missing.to_string().contains("; not in /srv/b, which was not there"), "{missing}");
         let none = Confined {

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use truechimer_confine::{CapabilitySet, Rules};
+use truechimer_confine::{CapabilitySet, Rules, Unlisted};
 
 /// Set to the directory for a process that is to confine itself.
 const VARIABLE: &str = "TRUECHIMER_TEST_CONFINED";
@@ -146,4 +146,48 @@ fn capabilities() {
     for key in ["CapPrm", "CapEff"] {
         assert_eq!(status(key), "0000000000000000", "{key}");
     }
+}
+
+/// Runs one test of this file in a process of its own, which must not survive it.
+fn killed(test: &str) {
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(VARIABLE, std::env::temp_dir())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    if said.contains("not limited (") && said.contains("system calls are") {
+        return print!("SKIPPED: {said}");
+    }
+    let signal = std::os::unix::process::ExitStatusExt::signal(&ran.status);
+    assert_eq!(signal, Some(libc::SIGSYS), "{}: {said}", ran.status);
+    assert!(said.contains("before") && !said.contains("after"), "{said}");
+}
+
+/// A call that no service makes, by a thread that was started later; it would fail for everybody.
+fn forbidden(unlisted: Unlisted) {
+    let mut rules = Rules::service();
+    rules.filter_calls(unlisted);
+    println!("{}; before", rules.apply());
+    // What a panic, a name and a thread take is allowed.
+    use std::net::ToSocketAddrs;
+    assert!(("localhost", 123).to_socket_addrs().is_ok_and(|mut all| all.next().is_some()));
+    let made = std::thread::spawn(|| rustix::process::getpgid(None).is_ok()).join();
+    println!("after: {made:?}");
+}
+
+#[test]
+fn another_system_call_ends_the_process() {
+    if confined().is_none() {
+        return killed("another_system_call_ends_the_process");
+    }
+    forbidden(Unlisted::Kill);
+}
+
+#[test]
+fn another_system_call_is_logged() {
+    if confined().is_none() {
+        return alone("another_system_call_is_logged");
+    }
+    forbidden(Unlisted::Log);
 }

@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod replay;
 mod simulate;
+mod soak;
 
 use std::process::ExitCode;
 
@@ -38,13 +39,15 @@ enum Command {
     Compare(compare::Compare),
     /// Measure what things cost: reading, the daemon, the server, captures, groups
     Bench(bench::Bench),
+    /// Put daemon, server, capture and group under random faults, and check what must hold
+    Soak(soak::Soak),
     /// Write the manual pages
     Man(man::Man),
 }
 
 /// Which command stands under which heading in `truechimer-lab --help`.
 const GROUPS: [Group; 2] = [
-    ("Examine the clock", &["simulate", "replay", "compare", "bench"]),
+    ("Examine the clock", &["simulate", "replay", "compare", "bench", "soak"]),
     ("Read about it", &["man"]),
 ];
 
@@ -76,6 +79,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Replay(args) => replay::run(&args, &mut out()),
         Command::Compare(args) => judged(|| compare::run(&args)),
         Command::Bench(args) => bench::run(&args),
+        Command::Soak(args) => judged(|| soak::run(&args)),
         Command::Man(args) => man::run(&args, self::command(), &mut out()),
     }
 }

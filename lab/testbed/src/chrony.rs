@@ -15,6 +15,7 @@ use crate::{binary, temp};
 #[derive(Debug)]
 pub struct Chronyd<'n> {
     network: &'n Namespace,
+    address: SocketAddr,
     configuration: PathBuf,
     log: PathBuf,
     process: Option<Process>,
@@ -37,14 +38,25 @@ impl<'n> Chronyd<'n> {
         dir: &temp::Dir,
         more: &str,
     ) -> Result<Chronyd<'n>, Lacking> {
+        Chronyd::at(network, dir, SocketAddr::new(SERVER, 123), more)
+    }
+
+    /// Starts one likewise that is asked at this address.
+    pub fn at(
+        network: &'n Namespace,
+        dir: &temp::Dir,
+        address: SocketAddr,
+        more: &str,
+    ) -> Result<Chronyd<'n>, Lacking> {
         installed()?;
         let mut text =
             String::from("local stratum 2\nallow all\ncmdport 0\nbindcmdaddress /\nuser root\n");
-        let _ = writeln!(text, "pidfile {}\n{more}", dir.join("chronyd.pid").display());
+        let pid = dir.join("chronyd.pid");
+        let _ = writeln!(text, "port {}\npidfile {}\n{more}", address.port(), pid.display());
         let configuration = dir.join("chronyd.conf");
         std::fs::write(&configuration, text).expect("the configuration can be written");
         let log = dir.join("chronyd.log");
-        let mut chronyd = Chronyd { network, configuration, log, process: None };
+        let mut chronyd = Chronyd { network, address, configuration, log, process: None };
         chronyd.resume();
         Ok(chronyd)
     }
@@ -55,7 +67,7 @@ impl<'n> Chronyd<'n> {
         command.args(["-d", "-x", "-f"]).arg(&self.configuration);
         let mut process = Process::start(command, &self.log);
         let end = Instant::now() + Duration::from_secs(60);
-        while query(self.network, SERVER, 123).is_none() {
+        while query(self.network, self.address.ip(), self.address.port()).is_none() {
             assert!(
                 process.is_running() && Instant::now() < end,
                 "chronyd does not answer:\n{}",

@@ -4,9 +4,14 @@
 //! vanishes with the test, however that ends. A user namespace around both gives an ordinary user
 //! the rights that this takes; where there are none but we are root, they are done without.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::binary;
 use crate::lacking::Lacking;
@@ -124,6 +129,18 @@ impl Namespace {
         Err(Lacking(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
     }
 
+    /// The process that keeps it.
+    #[must_use]
+    pub fn holder(&self) -> u32 {
+        self.holder.id()
+    }
+
+    /// The way into it for threads of this process.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        Way(format!("/proc/{}/ns/net", self.holder.id()).into())
+    }
+
     /// A command that runs `program` here. It dies with the thread that starts it; in a user
     /// namespace it is root, without any right outside.
     #[must_use]
@@ -136,6 +153,21 @@ impl Namespace {
         // Entering a user namespace clears the death signal, so it is set inside.
         command.args(["--", "setpriv"]).args(MORTAL).args(NO_CLOCK).arg("--").arg(program);
         command
+    }
+}
+
+/// The way of a thread into a network.
+#[derive(Clone, Debug)]
+pub struct Way(PathBuf);
+
+impl Way {
+    /// Takes this thread there, and none other: the sockets that it makes from then on are there.
+    ///
+    /// # Errors
+    /// Where it may not, or the network is gone.
+    pub fn enter(&self) -> io::Result<()> {
+        let network = File::open(&self.0)?;
+        Ok(move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 }
 

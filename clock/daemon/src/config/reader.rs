@@ -49,6 +49,7 @@ const TOP: &[&str] = &[
     "authentication",
     "likely-confidence",
     "sandbox",
+    "seccomp",
     "vmclock",
     "source",
     "system-clock",
@@ -164,6 +165,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "sandbox" => {
                 if let Some(on) = reader.boolean("sandbox", value) {
                     settings.sandbox = on;
+                }
+            }
+            "seccomp" => {
+                if let Some(fate) = reader.text_of("seccomp", value, str::parse) {
+                    settings.seccomp = fate;
                 }
             }
             "vmclock" => {

@@ -4,6 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use truechimer_clockbound::Layout;
 use truechimer_config::Problem;
+use truechimer_confine::Unlisted;
 use truechimer_engine::{
     Asymmetry, Authentication, AuthenticationMode, RefClockConfig, RefClockKind, Scale,
     SourceConfig, StepPolicy,
@@ -93,7 +94,11 @@ fn everything_can_be_set() {
         ..SourceConfig::new("b")
     };
     let pool = SourceConfig { prefer: true, port: 99, poll: 64, ..SourceConfig::pool("p") };
-    let xleave = SourceConfig { interleaved: true, ..SourceConfig::new("::1") };
+    let xleave = SourceConfig {
+        interleaved: true,
+        learn_asymmetry: true,
+        ..SourceConfig::new("::1")
+    };
     let family = Some(truechimer_engine::Family::Ipv6);
     let pool = SourceConfig { pool: Some(2), max_poll: Some(1024), family, ..pool };
     assert_eq!(
@@ -105,6 +110,7 @@ fn everything_can_be_set() {
             nts_ca: None,
             key_file: None,
             sandbox: true,
+            seccomp: Unlisted::Pass,
             engine: Config {
                 sources: vec![first, xleave, pool, watched],
                 max_wander: ppm("0.25"),

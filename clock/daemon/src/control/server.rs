@@ -1,5 +1,8 @@
 //! The daemon's side: it never waits for a client, and no client costs it much.
 
+#[cfg(any(test, fuzzing))]
+pub mod check;
+
 use std::cmp::Reverse;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};

@@ -67,6 +67,7 @@ impl Daemon<'_> {
             ("metrics", old.metrics != new.metrics),
             ("audit", old.audit != new.audit),
             ("sandbox", old.sandbox != new.sandbox),
+            ("seccomp", old.seccomp != new.seccomp),
             ("vmclock", old.vmclock != new.vmclock),
         ]
         .into_iter()

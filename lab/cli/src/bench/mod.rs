@@ -3,7 +3,7 @@
 mod capture;
 mod daemon;
 mod estimator;
-mod group;
+pub(crate) mod group;
 mod read;
 mod serve;
 mod timehands;

@@ -12,4 +12,5 @@ mod hanging;
 mod passive;
 mod postgresql;
 mod rounds;
+mod soak;
 mod strangers;

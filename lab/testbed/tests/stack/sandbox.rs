@@ -33,7 +33,9 @@ fn a_daemon_has_no_rights_and_goes_on() {
     let sections = format!(
         "[audit]\ndirectory = {record:?}\ninterval = \"1s\"\n[metrics]\nlisten = {metrics:?}\n"
     );
-    let mut setup = Setup { sections: &sections, ..Setup::new(&dir, format!("localhost:{port}")) };
+    let settings = "seccomp = \"kill\"";
+    let source = format!("localhost:{port}");
+    let mut setup = Setup { settings, sections: &sections, ..Setup::new(&dir, source) };
     let text = |setup: &Setup<'_>, state: &str, more: &str| {
         let path = setup.write();
         let text = fs::read_to_string(&path).unwrap();
@@ -59,6 +61,9 @@ fn a_daemon_has_no_rights_and_goes_on() {
         assert_eq!(status(pid, key), "0000000000000000", "{key}");
     }
     assert_eq!(status(pid, "NoNewPrivs"), "1");
+    // What the list allows is shown by all that follows: no call of the daemon's life ends it.
+    let filter = if line.contains("any other ends the process") { "2" } else { "0" };
+    assert_eq!(status(pid, "Seccomp"), filter, "{line}");
 
     // Another configuration by the same name, with a state where it may not write and a right that it
     // has given up.

@@ -12,7 +12,7 @@
 
 mod args;
 mod bare;
-mod bed;
+pub(crate) mod bed;
 mod drift;
 mod failover;
 mod group_load;
