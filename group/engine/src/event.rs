@@ -1,6 +1,8 @@
 //! The engine's doors: what happens to a member, and what it wants done.
 
-use crate::types::{Agreed, Call, Member, Phase, Point, Round, Thread};
+use core::fmt;
+
+use crate::types::{Agreed, Call, Member, Phase, Point, Post, Round, Thread};
 
 /// Happenings at a member. Each comes with a [`Reading`](crate::Reading) of the moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -76,6 +78,16 @@ pub enum Event<'a> {
     },
     /// The program here has ended.
     End,
+    /// An operator says where a member is to stand in the order of those that propose: answered by
+    /// [`Action::Shifted`].
+    Shift {
+        /// The asker's own number for it.
+        token: u64,
+        /// Member concerned.
+        member: Member,
+        /// Where to.
+        to: Post,
+    },
     /// The program here has taken over the checkpoint of [`Action::InstallCheckpoint`].
     Installed,
     /// A new program starts here without a checkpoint: its threads go on where the group's are.
@@ -166,6 +178,13 @@ pub enum Action {
         /// this one has not, and have a state that it lacks. Empty: it lacks nothing.
         running: Vec<Member>,
     },
+    /// What came of [`Event::Shift`].
+    Shifted {
+        /// The asker's number for it.
+        token: u64,
+        /// Whether it has taken effect, at each member alike.
+        outcome: Result<(), Unshifted>,
+    },
     /// Where this member stands has changed. After [`Phase::Outside`] the program here has missed
     /// part of the stream.
     Phase(Phase),
@@ -191,6 +210,77 @@ pub enum Rejection {
     /// [`Engine::gaps`](crate::Engine::gaps)); by the engine only where the primary's checkpoint
     /// takes the place of a backup's program.
     Missed,
+}
+
+/// Why an operator's word has not taken effect.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Unshifted {
+    /// This member is outside the primary component; or it left that before it had the answer, and
+    /// whether the word has taken effect is not known.
+    Outside,
+    /// This member is an observer.
+    Observer,
+    /// Too many wait.
+    Busy,
+    /// The member concerned is none of the group's live ones.
+    NotLive,
+    /// In the mode active there is no primary.
+    NoPrimary,
+    /// The member concerned has no program.
+    NoProgram,
+    /// Its clock contradicts the majority's.
+    Suspect,
+    /// No other member has a program and is not drained.
+    NobodyElse,
+}
+
+impl fmt::Display for Unshifted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Unshifted::Outside => {
+                "the member that was asked is not in the majority: look at the group's status                  when it is back, as the word may have reached the others"
+            }
+            Unshifted::Observer => "the member that was asked only observes: ask another's agent",
+            Unshifted::Busy => "too many such words are under way: try again",
+            Unshifted::NotLive => "that member is not live",
+            Unshifted::NoPrimary => "in the mode active there is no primary",
+            Unshifted::NoProgram => "that member has no program that reads: start one first",
+            Unshifted::Suspect => "that member's clock contradicts the majority's",
+            Unshifted::NobodyElse => {
+                "no other member could take over: none has a program and is not drained"
+            }
+        })
+    }
+}
+
+/// Change of the primary, as a member has seen it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handover {
+    /// Former primary.
+    pub from: Member,
+    /// Next one.
+    pub to: Member,
+    /// Why.
+    pub cause: Cause,
+    /// How long ago, by this member's physical clock, ns.
+    pub ago_ns: i64,
+}
+
+/// Why another member became the primary.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cause {
+    /// The former is not live any more: its agent or node is gone, or the network to it.
+    Left,
+    /// Its program has ended.
+    Ended,
+    /// It had no program, and the next one's began.
+    Began,
+    /// An operator has drained it.
+    Drained,
+    /// Its clock contradicts the majority's.
+    Suspect,
+    /// An operator has promoted the next one, or demoted the former.
+    Operator,
 }
 
 /// Why a message was refused.

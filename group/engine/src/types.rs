@@ -207,6 +207,20 @@ pub enum Order {
     Published = 1,
 }
 
+/// Where an operator puts a member in the order of those that propose; the first is the primary
+/// of the modes semi-active and passive.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Post {
+    /// Before all others: promoted. Ends a drain.
+    First = 0,
+    /// After all others that have a program and are not drained: demoted. Ends a drain.
+    Last = 1,
+    /// After all others that have a program, and without new work: a program that starts there does
+    /// not begin.
+    Drained = 2,
+}
+
 /// Where a member stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
