@@ -220,6 +220,22 @@ impl Engine {
         self.phase == Phase::Live && self.rank(0) == Some(0)
     }
 
+    /// The primary; none in the mode active and where this member is not live.
+    pub fn primary(&self) -> Option<Member> {
+        self.led.0.filter(|_| self.phase == Phase::Live)
+    }
+
+    /// The last change of it that this member has seen.
+    pub fn handover(&self) -> Option<Handover> {
+        let (handover, at) = self.counts.handover?;
+        Some(Handover { ago_ns: self.now.physical.saturating_sub(at), ..handover })
+    }
+
+    /// Whether an operator has drained this member.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+
     /// This member's own view of the group's clock: for tools, never for programs, for it is not
     /// agreed on. None before it has been let in for the first time.
     pub fn view(&self, now: Reading) -> Option<GroupTime> {

@@ -212,26 +212,40 @@ pub enum Rejection {
     Missed,
 }
 
-/// Why an operator's word has not taken effect.
+/// Why an operator's word has not taken effect; each with its number on the link between agents
+/// and programs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
 pub enum Unshifted {
     /// This member is outside the primary component; or it left that before it had the answer, and
     /// whether the word has taken effect is not known.
-    Outside,
+    Outside = 1,
     /// This member is an observer.
-    Observer,
+    Observer = 2,
     /// Too many wait.
-    Busy,
+    Busy = 3,
     /// The member concerned is none of the group's live ones.
-    NotLive,
+    NotLive = 4,
     /// In the mode active there is no primary.
-    NoPrimary,
+    NoPrimary = 5,
     /// The member concerned has no program.
-    NoProgram,
+    NoProgram = 6,
     /// Its clock contradicts the majority's.
-    Suspect,
+    Suspect = 7,
     /// No other member has a program and is not drained.
-    NobodyElse,
+    NobodyElse = 8,
+    /// Whoever asks may not: said by those who know who asks, never by the engine.
+    Denied = 9,
+}
+
+impl Unshifted {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<Unshifted> {
+        use Unshifted::*;
+        [Outside, Observer, Busy, NotLive, NoPrimary, NoProgram, Suspect, NobodyElse, Denied]
+            .into_iter()
+            .find(|why| *why as u8 == number)
+    }
 }
 
 impl fmt::Display for Unshifted {
@@ -249,6 +263,7 @@ impl fmt::Display for Unshifted {
             Unshifted::NobodyElse => {
                 "no other member could take over: none has a program and is not drained"
             }
+            Unshifted::Denied => "only root and the agent's own user may",
         })
     }
 }
@@ -266,21 +281,53 @@ pub struct Handover {
     pub ago_ns: i64,
 }
 
-/// Why another member became the primary.
+impl Handover {
+    /// Whether it is the same change, whenever it was.
+    pub fn is_same(&self, other: &Handover) -> bool {
+        Handover { ago_ns: other.ago_ns, ..*self } == *other
+    }
+}
+
+/// Why, in words.
+impl fmt::Display for Handover {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.from;
+        match self.cause {
+            Cause::Left => write!(out, "member {from} is gone"),
+            Cause::Ended => write!(out, "the program of member {from} has ended"),
+            Cause::Began => write!(out, "member {from} had no program"),
+            Cause::Drained => write!(out, "an operator has drained member {from}"),
+            Cause::Suspect => write!(out, "the clock of member {from} contradicts the majority's"),
+            Cause::Operator => write!(out, "an operator has taken that from member {from}"),
+        }
+    }
+}
+
+/// Why another member became the primary; each with its number in the memory that programs see.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
 pub enum Cause {
     /// The former is not live any more: its agent or node is gone, or the network to it.
-    Left,
+    Left = 1,
     /// Its program has ended.
-    Ended,
+    Ended = 2,
     /// It had no program, and the next one's began.
-    Began,
+    Began = 3,
     /// An operator has drained it.
-    Drained,
+    Drained = 4,
     /// Its clock contradicts the majority's.
-    Suspect,
+    Suspect = 5,
     /// An operator has promoted the next one, or demoted the former.
-    Operator,
+    Operator = 6,
+}
+
+impl Cause {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<Cause> {
+        use Cause::*;
+        let all = [Left, Ended, Began, Drained, Suspect, Operator];
+        all.into_iter().find(|cause| *cause as u8 == number)
+    }
 }
 
 /// Why a message was refused.

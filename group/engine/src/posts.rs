@@ -125,8 +125,9 @@ impl Engine {
             self.drained = shift.to == Post::Drained;
         }
         let asked = self.outbox.shifts.len();
-        self.outbox.shifts.retain(|(other, _)| other.token != shift.token);
-        if from == self.own.member && self.outbox.shifts.len() < asked {
+        let ours = from == self.own.member;
+        self.outbox.shifts.retain(|(other, _)| !ours || other.token != shift.token);
+        if self.outbox.shifts.len() < asked {
             self.act(Action::Shifted { token: shift.token, outcome });
         }
     }

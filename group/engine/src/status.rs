@@ -188,10 +188,7 @@ impl Engine {
             connected: self.place.connected.clone(),
             members: names.iter().map(member).collect(),
             first: live.and_then(|state| state.ranks.first().copied()),
-            handover: counts.handover.map(|(handover, at)| Handover {
-                ago_ns: now.physical.saturating_sub(at),
-                ..handover
-            }),
+            handover: self.handover(),
             recent: counts.recent.iter().copied().collect(),
             joining_ns: self.asked.map(|(since, _)| now.physical.saturating_sub(since)),
             gaps: counts.gaps,

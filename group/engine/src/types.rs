@@ -221,6 +221,13 @@ pub enum Post {
     Drained = 2,
 }
 
+impl Post {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<Post> {
+        [Post::First, Post::Last, Post::Drained].into_iter().find(|post| *post as u8 == number)
+    }
+}
+
 /// Where a member stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {

@@ -315,12 +315,8 @@ impl Form for Post {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Post, Broken> {
-        Ok(match u8::take(from)? {
-            0 => Post::First,
-            1 => Post::Last,
-            2 => Post::Drained,
-            _ => return Err(Broken::Wrong("a place in the order that does not exist")),
-        })
+        let wrong = Broken::Wrong("a place in the order that does not exist");
+        Post::of(u8::take(from)?).ok_or(wrong)
     }
 
     #[cfg(test)]

@@ -488,6 +488,7 @@ impl Replica {
             News::Committed { .. }
             | News::Uncommitted { .. }
             | News::Status(_)
+            | News::Shifted(_)
             | News::Missed { .. } => Event::NewAgent,
         }
     }
