@@ -193,7 +193,7 @@ proptest! {
             255 => Together::Apart,
             count => Together::Count(count),
         };
-        let hello = Hello { version: 3, role, family, together };
+        let hello = Hello { version: 4, role, family, together };
         prop_assert_eq!(Hello::of(&hello.packet()), Ok(hello));
         let mode = [Mode::Active, Mode::SemiActive, Mode::Passive][usize::from(m % 3)];
         let order = [Order::Monotone, Order::Published][usize::from(m / 3)];
