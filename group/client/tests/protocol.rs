@@ -200,7 +200,7 @@ proptest! {
         let welcome = Welcome { member: Member(member), family, mode, order };
         prop_assert_eq!(message::greeting(&message::welcome_packet(&welcome)), Ok(Ok(welcome)));
         let refusal = message::unwelcome_packet(WhyRefused::Taken, member);
-        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 3, member))));
+        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 4, member))));
     }
 }
 

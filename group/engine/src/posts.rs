@@ -147,6 +147,8 @@ impl Engine {
         let Some((from, to)) = before.zip(first) else { return };
         let cause = match state.live.get(&from) {
             None => Cause::Left,
+            // The first word of an agent that tells of programs: there was none.
+            Some(peer) if peer.run.serial == 1 && !peer.run.is_there() => return,
             Some(peer) if was_there && !peer.run.is_there() => Cause::Ended,
             Some(_) if !was_there => Cause::Began,
             Some(peer) if peer.drained => Cause::Drained,

@@ -61,6 +61,8 @@ fn the_end_of_its_program_hands_over_at_once() {
     for mode in MODES {
         let mut net = running(mode, &ALL);
         assert_eq!(net.primary(), 1);
+        // That agents have said that there is no program yet is none's end.
+        assert!(net.engine(2).status().handover.is_none_or(|it| it.cause != Cause::Ended));
         assert_eq!(net.all_read(&ALL, FIRST).synchronizer, Member(1));
         // The backups wait for it.
         net.read(2, FIRST);
