@@ -8,6 +8,7 @@ use std::thread;
 
 use bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Mode};
+use truechimer_group_agent::ThreadReport;
 use truechimer_group_client::{Agreed, Post, Replica, Unshifted, Watcher};
 
 fn three(bed: &Bed, mode: Mode) -> (Vec<Running>, Vec<Replica>) {
@@ -63,7 +64,9 @@ fn a_program_that_ends_hands_over_though_its_agent_lives() {
             let others = (1..=3).filter(|member| *member != first);
             others.into_iter().all(|member| {
                 let report = bed.report(member);
-                report.counts.rounds == 1 && report.waiting.operations == 1
+                let read =
+                    |it: &ThreadReport| it.thread == "10" && (it.read, it.waits) == (1, true);
+                report.threads.iter().any(read)
             })
         });
         let told = bed.report(if first == 1 { 2 } else { 1 }).why_blocked();
