@@ -7,6 +7,7 @@ mod exec;
 mod front;
 mod now;
 mod screen;
+mod shift;
 mod status;
 mod watch;
 
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use truechimer_group::Member;
+use truechimer_group::{Member, Post};
 use truechimer_group_agent::config;
 use truechimer_time::Span;
 
@@ -39,6 +40,12 @@ pub enum What {
     Status(status::Options),
     /// Watch a group: members, synchronizers, offsets, messages
     Watch(watch::Options),
+    /// Make a member the primary (modes semi-active and passive)
+    Promote(shift::Options),
+    /// Put a member behind all others that have a program
+    Demote(shift::Options),
+    /// Hand over what a member does, so that it can be stopped
+    Drain(shift::Options),
     /// Run a program, unmodified, that reads the group's clock
     Exec(exec::Options),
     /// Replicate a program that serves TCP: its requests in one order, one time for each
@@ -55,6 +62,9 @@ pub fn run(args: Group, out: &mut dyn Write) -> Ended {
         What::Agent(options) => agent::run(options, out),
         What::Status(options) => status::run(&options, out),
         What::Watch(options) => watch::run(&options, out),
+        What::Promote(options) => shift::run(&options, Post::First, out),
+        What::Demote(options) => shift::run(&options, Post::Last, out),
+        What::Drain(options) => shift::run(&options, Post::Drained, out),
         What::Exec(options) => exec::run(&options, out),
         What::Front(options) => front::run(&options, out),
         What::Now(options) => now::run(&options, out),

@@ -109,6 +109,14 @@ fn lines(report: &Report) -> Vec<(&'static str, String)> {
             ),
         ),
     ];
+    if let Some(primary) = report.first.filter(|_| report.group.mode != "active") {
+        let why = report.handover.as_ref().filter(|handover| handover.to == primary);
+        let why = why.map_or_else(String::new, |handover| {
+            let ago = show::age(Span::from_nanos(handover.ago_ns));
+            format!(" since {ago}: {}", handover.why)
+        });
+        lines.insert(2, ("primary", format!("member {primary}{why}")));
+    }
     if report.phase == "live" && !report.timed {
         lines.insert(3, ("time", UNTIMED.to_owned()));
     }
@@ -346,7 +354,7 @@ pub fn members(report: &Report) -> Table {
         let ours = if member.member == report.member { " *" } else { "" };
         table.row(vec![
             format!("{}{ours}", member.member),
-            state(member).to_owned(),
+            state(member, report.group.mode != "active").to_owned(),
             member.ahead_of_utc_ns.map_or_else(|| "-".to_owned(), signed),
             member
                 .report_age_ns
@@ -357,11 +365,13 @@ pub fn members(report: &Report) -> Table {
     table
 }
 
-fn state(member: &MemberReport) -> &'static str {
+fn state(member: &MemberReport, leads: bool) -> &'static str {
     match member {
         MemberReport { connected: false, .. } => "away",
         MemberReport { suspect: true, .. } => "suspect",
         MemberReport { observer: true, live: true, .. } => "observer",
+        MemberReport { live: true, drained: true, .. } => "drained",
+        MemberReport { live: true, program: false, .. } if leads => "live, no program",
         MemberReport { live: true, .. } => "live",
         _ => "joining",
     }

@@ -21,7 +21,8 @@ unless proposals ride on programs' messages.
 Columns:
   member    its node; * is the one that was asked
   state     live; joining; away (not connected); suspect (its clock contradicts the majority's,
-            and no longer moves the group's clock ahead); observer
+            and no longer moves the group's clock ahead); observer; drained (by an operator);
+            live, no program (in the modes semi-active and passive it is a backup then)
   offset    the group's clock - UTC by its clock
   reported  how long ago that was
   won       rounds of which it was the synchronizer

@@ -48,6 +48,8 @@ pub struct Report {
     /// The live member that proposes first: in the modes semi-active and passive, the only one that
     /// proposes.
     pub first: Option<u32>,
+    /// The last change of it in those modes, as far as this member has seen one.
+    pub handover: Option<HandoverReport>,
     /// The synchronizers of the last rounds, the newest last.
     pub recent_synchronizers: Vec<u32>,
     /// The last value agreed on.
@@ -104,6 +106,21 @@ pub struct GroupReport {
     pub digest: String,
 }
 
+/// Change of the primary.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HandoverReport {
+    /// The former one.
+    pub from: u32,
+    /// The next one.
+    pub to: u32,
+    /// `left`, `ended`, `began`, `drained`, `suspect` or `operator`.
+    pub cause: String,
+    /// The cause in words.
+    pub why: String,
+    /// How long ago, ns.
+    pub ago_ns: i64,
+}
+
 /// A member as seen from here.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberReport {
@@ -124,6 +141,13 @@ pub struct MemberReport {
     pub report_age_ns: Option<i64>,
     /// Rounds that it was the synchronizer of.
     pub won: u64,
+    /// Place in the order in which the live members propose, from 0.
+    pub rank: Option<usize>,
+    /// Whether its program reads; also where its agent does not tell of programs, as with
+    /// checkpoints.
+    pub program: bool,
+    /// Whether an operator has drained it.
+    pub drained: bool,
 }
 
 /// A value of the group's clock.

@@ -4,15 +4,16 @@ mod account;
 mod flow;
 mod gate;
 mod missed;
+mod posts;
 mod programs;
 mod starts;
 
 use std::collections::{HashMap, VecDeque};
 
 use truechimer_group::{Action, Call, Engine, Event, Member, Notice, Own, Phase, Round, Thread};
-use truechimer_group_client::Began;
 use truechimer_group_client::agent::{Door, LinkId, Request, Ticket};
 use truechimer_group_client::link::Outside;
+use truechimer_group_client::{Began, Lead};
 
 use crate::clocks::Clocks;
 use crate::config::Membership;
@@ -70,6 +71,11 @@ pub(crate) struct Seat {
     /// Messages to other groups under way, by the receiving engine's number for it.
     pub(crate) foreign: HashMap<u64, Foreign>,
     next_foreign: u64,
+    /// Links of operators' words under way, by the engine's number for each.
+    shifts: HashMap<u64, LinkId>,
+    next_shift: u64,
+    /// The primary as programs were last told.
+    lead: Lead,
     /// A checkpoint for a program that has not come yet.
     install: Option<Install>,
     requests: Vec<Request>,
@@ -162,6 +168,9 @@ impl Seat {
             next_commit: 0,
             foreign: HashMap::new(),
             next_foreign: 0,
+            shifts: HashMap::new(),
+            next_shift: 0,
+            lead: Lead::default(),
             install: None,
             requests: Vec::new(),
             incoming: Vec::new(),
@@ -400,6 +409,7 @@ impl Seat {
                 action => self.hold(action, turn),
             }
         }
+        self.see_primary(turn);
     }
 
     /// Whether no value in it is beyond the floor on the disk.

@@ -155,11 +155,39 @@ impl Report {
         all
     }
 
+    /// Why this member is a backup, and what it waits for.
+    fn why_backup(&self, first: u32, drained: bool) -> String {
+        let there = self.members.iter().any(|one| one.member == first && one.program);
+        let drained = if drained { ", drained by an operator" } else { "" };
+        let since = self.handover.as_ref().filter(|handover| handover.to == first);
+        let since = since.map_or_else(String::new, |handover| {
+            let tenths = handover.ago_ns.max(0) / 100_000_000;
+            format!(" for {}.{} s, as {}", tenths / 10, tenths % 10, handover.why)
+        });
+        let waits = if there {
+            "a value comes when its program has read as far: does that have work, and is it not \
+             stuck?"
+        } else {
+            "no member has a program that reads"
+        };
+        format!(
+            "this member is a backup in the mode {}{drained}: member {first} has been the \
+             primary{since}; {waits}",
+            self.group.mode
+        )
+    }
+
     /// Why a reading gets no value.
     #[must_use]
     pub fn why_blocked(&self) -> String {
         if let Some((_, why)) = self.standing() {
             return why;
+        }
+        let drained = self.members.iter().any(|one| one.member == self.member && one.drained);
+        if self.programs.began == "waits" && drained {
+            return "an operator has drained this member: no program begins here until it is \
+                    promoted or demoted"
+                .to_owned();
         }
         if self.programs.began == "waits" {
             return "programs of other members, which it starts with, have not started".to_owned();
@@ -169,11 +197,7 @@ impl Report {
             _ if self.waiting.disk > 0 => {
                 "the disk does not take the clock's floor (see the agent's --state)".to_owned()
             }
-            Some(first) if self.group.mode != "active" => format!(
-                "this member is a backup in the mode {}: it gets a value when the program of \
-                 member {first} has read as far (is that stuck, or gone?)",
-                self.group.mode
-            ),
+            Some(first) if self.group.mode != "active" => self.why_backup(first, drained),
             _ if self.members.iter().any(|one| one.member == self.member && one.suspect) => {
                 "this member's clock contradicts the majority's".to_owned()
             }

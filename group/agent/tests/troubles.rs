@@ -94,23 +94,27 @@ fn a_blocked_backup_is_told_whom_it_waits_for() {
     for (mode, name) in [(Mode::SemiActive, "semi-active"), (Mode::Passive, "passive")] {
         let bed = Bed::new();
         let agents = all(&bed, mode);
-        let first = bed.report(1).first.unwrap();
-        let backup = (1..=3).find(|member| *member != first).unwrap();
-        let replica = bed.attach(backup);
+        let replicas = [1, 2].map(|member| bed.attach(member));
+        until("both programs read, and the third member has none", || {
+            let members = bed.report(3).members;
+            members.iter().all(|it| it.live && it.program == (it.member != 3))
+        });
+        let first = bed.report(3).first.unwrap();
+        let backup = 3 - first;
+        let [primary, replica] = [first, backup].map(|it| &replicas[it as usize - 1]);
         let clock = replica.thread(Thread::FIRST);
         let reader = std::thread::spawn(move || clock.now(Call::Group, Some(PATIENCE)).unwrap());
         let troubles = with(&bed, backup, "blocked");
         assert_eq!((troubles[0].member, troubles.len()), (backup, 1));
         let why = format!(
-            "this member is a backup in the mode {name}: it gets a value when the program of \
-             member {first} has read as far (is that stuck, or gone?)"
+            "this member is a backup in the mode {name}: member {first} has been the primary"
         );
-        assert!(troubles[0].why.ends_with(&why), "{troubles:?}");
-        let primary = bed.attach(first);
+        assert!(troubles[0].why.contains(&why), "{troubles:?}");
+        assert!(troubles[0].why.ends_with("have work, and is it not stuck?"), "{troubles:?}");
         let value = primary.thread(Thread::FIRST).now(Call::Group, Some(PATIENCE)).unwrap();
         assert_eq!(reader.join().unwrap().time, value.time);
         until("it is blocked no more", || bed.report(backup).troubles().is_empty());
-        drop((agents, replica, primary));
+        drop((agents, replicas));
     }
 }
 

@@ -78,6 +78,7 @@
 
 pub mod agent;
 pub mod delivery;
+mod lead;
 pub mod lineage;
 pub mod link;
 pub mod machine;
@@ -93,6 +94,7 @@ mod watch;
 /// The largest checkpoint that a program can give, bytes: 64 MiB.
 pub const LARGEST_CHECKPOINT: usize = 64 << 20;
 
+pub use lead::Lead;
 pub use memory::{Began, Closed};
 pub use place::{
     PlaceError, SYSTEM, VARIABLE, Where, directories, directory_for_agent, members, socket_in,
@@ -103,8 +105,8 @@ pub use replica::{
     ReplyError, SendError, ThreadClock,
 };
 pub use truechimer_group::{
-    Agreed, Bound, Call, GroupTime, Member, Mode, Order, Phase, Point, Refusal, Rejection, Round,
-    Thread,
+    Agreed, Bound, Call, Cause, GroupTime, Handover, Member, Mode, Order, Phase, Point, Post,
+    Refusal, Rejection, Round, Thread, Unshifted,
 };
 pub use watch::Watcher;
 

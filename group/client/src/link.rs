@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use truechimer_group::{Agreed, Call, Member, Mode, Order, Phase, Rejection, Round, Thread};
 
+use crate::lead::Lead;
 use crate::memory::{Began, Closed, Mapping, SLOTS, VERSION, missed_word, phase_of};
 use crate::message::{self, Hello};
 use crate::slots::{Control, Found, Slot, State};
@@ -115,15 +116,23 @@ pub enum Waits {
     Joining,
     /// That other members' programs start ([`Together`]).
     Others,
+    /// That an operator ends the drain of this member: no program begins here until then.
+    Drained,
+    /// In the modes passive and semi-active: that the primary's program has read that far.
+    Primary(Lead),
     /// For a value, though the member takes part: the group's clock is not tied to UTC, the group's
-    /// messages do not come through, the agent hangs, or in the modes passive and semi-active the
-    /// member whose turn it is has not read that far. Its agent knows which.
+    /// messages do not come through, or the agent hangs. The agent knows which.
     Value,
 }
 
 impl fmt::Display for Waits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
+            Waits::Drained => {
+                "an operator has drained this member: no program begins here until it is promoted \
+                 or demoted"
+            }
+            Waits::Primary(lead) => return write!(out, "this member is a backup: {lead}"),
             Waits::Majority => "this member is outside the majority",
             Waits::Joining => "this member is not let into the group yet",
             Waits::Others => {
@@ -155,10 +164,18 @@ impl Vigil<'_> {
         let since = *self.since.get_or_insert(now.saturating_sub(SLICE));
         if now.saturating_sub(since) >= TELL {
             self.said = true;
+            let lead = self.link.lead();
+            let waits = self.link.began() == Began::Waits;
             note(Some(match self.link.phase() {
                 Some(Phase::Outside) => Waits::Majority,
                 Some(Phase::Joining) => Waits::Joining,
-                Some(Phase::Live) if self.link.began() == Began::Waits => Waits::Others,
+                Some(Phase::Live) if waits && lead.drained => Waits::Drained,
+                Some(Phase::Live) if waits => Waits::Others,
+                Some(Phase::Live)
+                    if lead.primary.is_some_and(|it| it != self.link.welcome().member) =>
+                {
+                    Waits::Primary(lead)
+                }
                 Some(Phase::Live) | None => Waits::Value,
             }));
         }
@@ -713,6 +730,12 @@ impl Link {
     #[must_use]
     pub fn began(&self) -> Began {
         self.memory.began()
+    }
+
+    /// Who is the primary, and why.
+    #[must_use]
+    pub fn lead(&self) -> Lead {
+        self.memory.lead.get()
     }
 
     /// How often this program has missed part of the group's stream, as the agent has it.

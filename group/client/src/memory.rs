@@ -8,13 +8,14 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use truechimer_group::Phase;
 
+use crate::lead::LeadWords;
 use crate::slots::{Board, Slot};
 use crate::sys;
 
 /// The first word: "TCgroup" and a zero byte, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TCgroup\0");
 /// Of layout and socket protocol alike.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
 /// Reads that can be in flight at once.
 pub(crate) const SLOTS: usize = 1024;
 /// Bytes before the slots.
@@ -45,7 +46,9 @@ pub(crate) struct Memory {
     pub began: AtomicU64,
     /// Which of the group's members this is, from 0.
     pub place: AtomicU64,
-    reserved: [AtomicU64; 458],
+    /// Who is the primary, at 432.
+    pub lead: LeadWords,
+    reserved: [AtomicU64; 455],
     /// At 4096.
     pub slots: [Slot<AtomicU64>; SLOTS],
 }
@@ -57,6 +60,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Memory, missed) == 408);
     assert!(std::mem::offset_of!(Memory, began) == 416);
     assert!(std::mem::offset_of!(Memory, place) == 424);
+    assert!(std::mem::offset_of!(Memory, lead) == 432);
     assert!(std::mem::offset_of!(Memory, slots) == HEADER);
     assert!(size_of::<Slot<AtomicU64>>() == 128);
     assert!(size_of::<Board<AtomicU64, 16>>() == 256);

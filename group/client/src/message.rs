@@ -2,7 +2,7 @@
 
 use truechimer_group::{
     Agreed, Bound, Call, GroupTime, LARGEST_PAYLOAD, LONGEST_NAME, Member, Mode, Order, Phase,
-    Point, Refusal, Rejection, Round, Thread,
+    Point, Post, Refusal, Rejection, Round, Thread, Unshifted,
 };
 
 use crate::link::{Answer, Outside, Role, Together, Welcome, WhyRefused};
@@ -21,6 +21,7 @@ mod to_agent {
     pub const INSTALLED: u16 = 6;
     pub const RESTARTED: u16 = 7;
     pub const STATUS: u16 = 8;
+    pub const SHIFT: u16 = 9;
 }
 
 /// Kinds of messages from agent to program.
@@ -36,6 +37,7 @@ mod to_program {
     pub const PHASE: u16 = 73;
     pub const STATUS: u16 = 74;
     pub const MISSED: u16 = 75;
+    pub const SHIFTED: u16 = 76;
 }
 
 /// The most threads whose positions go with a checkpoint.
@@ -109,6 +111,13 @@ pub enum ToAgent {
     },
     /// Request for the status.
     Status,
+    /// An operator's word on where a member stands.
+    Shift {
+        /// Member concerned.
+        member: Member,
+        /// Where to.
+        to: Post,
+    },
 }
 
 /// Messages from an agent to programs.
@@ -167,6 +176,8 @@ pub enum News {
     Phase(Phase),
     /// The status, JSON.
     Status(String),
+    /// What came of an operator's word.
+    Shifted(Result<(), Unshifted>),
     /// Gap: what comes next in the stream is missing here, and no more comes until the program says
     /// that it knows ([`ToAgent::Restarted`]).
     Missed {
@@ -185,6 +196,7 @@ pub fn limit_to_agent(kind: u16, checkpoint: usize) -> Option<usize> {
         to_agent::CHECKPOINT => checkpoint.saturating_add(12 + 16 * MOST_THREADS),
         to_agent::INSTALLED | to_agent::RESTARTED => 8,
         to_agent::STATUS => 0,
+        to_agent::SHIFT => 5,
         _ => return None,
     })
 }
@@ -197,7 +209,7 @@ pub fn limit_to_program(kind: u16, checkpoint: usize) -> Option<usize> {
         to_program::REFUSED | to_program::UNCOMMITTED => 9,
         to_program::COMMITTED | to_program::TAKE_CHECKPOINT | to_program::MISSED => 8,
         to_program::INSTALL_CHECKPOINT => checkpoint.saturating_add(12 + 16 * MOST_THREADS),
-        to_program::PHASE => 1,
+        to_program::PHASE | to_program::SHIFTED => 1,
         to_program::STATUS => LONGEST_STATUS,
         _ => return None,
     })
@@ -370,6 +382,11 @@ impl ToAgent {
                 to_agent::RESTARTED
             }
             ToAgent::Status => to_agent::STATUS,
+            ToAgent::Shift { member, to } => {
+                body.extend_from_slice(&member.0.to_le_bytes());
+                body.push(*to as u8);
+                to_agent::SHIFT
+            }
         };
         packets(kind, &body)
     }
@@ -402,6 +419,11 @@ impl ToAgent {
             to_agent::INSTALLED => ToAgent::Installed { gap: body.u64()? },
             to_agent::RESTARTED => ToAgent::Restarted { gap: body.u64()? },
             to_agent::STATUS => ToAgent::Status,
+            to_agent::SHIFT => ToAgent::Shift {
+                member: Member(body.u32()?),
+                to: Post::of(body.u8()?)
+                    .ok_or(malformed("a place in the order that does not exist"))?,
+            },
             _ => return Err(malformed("a message of no known kind")),
         };
         let too_long = match &message {
@@ -469,6 +491,10 @@ impl News {
                 body.extend_from_slice(text.as_bytes());
                 to_program::STATUS
             }
+            News::Shifted(outcome) => {
+                body.push(outcome.map_or_else(|why| why as u8, |()| 0));
+                to_program::SHIFTED
+            }
             News::Missed { gap } => {
                 body.extend_from_slice(&gap.to_le_bytes());
                 to_program::MISSED
@@ -532,6 +558,10 @@ impl News {
                 Ok(text) => News::Status(text.into()),
                 Err(_) => return Err(malformed("a status that is no text")),
             },
+            to_program::SHIFTED => News::Shifted(match body.u8()? {
+                0 => Ok(()),
+                why => Err(Unshifted::of(why).ok_or(malformed("a refusal for no known reason"))?),
+            }),
             _ => return Err(malformed("a message of no known kind")),
         };
         body.end()?;

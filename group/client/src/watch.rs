@@ -1,6 +1,8 @@
-//! Asking an agent for its status, without taking part.
+//! Asking an agent for its status, and operators' words to it, without taking part.
 
 use std::time::{Duration, Instant};
+
+use truechimer_group::{Member, Post, Unshifted};
 
 use crate::Where;
 use crate::link::{Address, As, Refused, Role, greet};
@@ -41,9 +43,39 @@ impl Watcher {
     /// # Errors
     /// If the agent is gone.
     pub fn status(&mut self, patience: Duration) -> Result<Option<String>, NextError> {
+        self.ask(&ToAgent::Status, patience, |news| match news {
+            News::Status(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Puts a member to another place in the order of those that propose: what came of it; none if
+    /// that does not come within `patience`. Only root and the agent's own user may.
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn shift(
+        &mut self,
+        member: Member,
+        to: Post,
+        patience: Duration,
+    ) -> Result<Option<Result<(), Unshifted>>, NextError> {
+        self.ask(&ToAgent::Shift { member, to }, patience, |news| match news {
+            News::Shifted(outcome) => Some(outcome),
+            _ => None,
+        })
+    }
+
+    /// The answer that `pick` finds.
+    fn ask<T>(
+        &mut self,
+        what: &ToAgent,
+        patience: Duration,
+        pick: impl Fn(News) -> Option<T>,
+    ) -> Result<Option<T>, NextError> {
         let until = Instant::now().checked_add(patience);
         let socket = std::os::fd::AsRawFd::as_raw_fd(&self.socket);
-        for packet in ToAgent::Status.packets() {
+        for packet in what.packets() {
             sys::send(socket, &packet, &[]).map_err(|_| NextError::Send(SendError::Gone(None)))?;
         }
         let mut packet = vec![0; LONGEST + 1];
@@ -61,9 +93,9 @@ impl Watcher {
                         _ => return Err(NextError::Malformed("a packet that is too long")),
                     };
                     if let Some((kind, body)) = self.assembly.take(packet).map_err(malformed)?
-                        && let News::Status(text) = News::of(kind, &body).map_err(malformed)?
+                        && let Some(answer) = pick(News::of(kind, &body).map_err(malformed)?)
                     {
-                        return Ok(Some(text));
+                        return Ok(Some(answer));
                     }
                 }
                 Err(libc::EAGAIN) => {

@@ -19,7 +19,7 @@ use truechimer_group_client::{Call, Replica, packet};
 const SIZE: usize = 135_168;
 
 fn hello(role: Role) -> [u8; HELLO] {
-    Hello { version: 3, role, family: 0, together: Together::All }.packet()
+    Hello { version: 4, role, family: 0, together: Together::All }.packet()
 }
 
 /// A program that speaks to the agent by itself, by what the document says.
@@ -260,7 +260,7 @@ fn greetings_that_cannot_be_are_refused() {
     let raw = Raw::connect(&agent.path);
     assert!(raw.send(&later) && HELLO < later.len());
     let answer = greeting(&raw.receive().0).unwrap().unwrap_err();
-    assert_eq!((answer.0 as u8, answer.1), (1, 3));
+    assert_eq!((answer.0 as u8, answer.1), (1, 4));
     // Who says nothing holds nobody up.
     let _mute: Vec<Raw> = (0..8).map(|_| Raw::connect(&agent.path)).collect();
     assert!(serves(&scratch));
@@ -288,7 +288,7 @@ fn agents_that_cannot_be_are_refused() {
         b"",
         b"nonsense",
         // A welcome without the memory.
-        &[65, 0, 0, 0, 16, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+        &[65, 0, 0, 0, 16, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
         // One of another version.
         &[65, 0, 0, 0, 16, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
     ];

@@ -11,8 +11,8 @@ use truechimer_group_client::message::{self, Hello, ToAgent, limit_to_agent, lim
 use truechimer_group_client::packet::{Assembly, LONGEST};
 use truechimer_group_client::slots::{Answered, Asked, Board, Found, Slot, State};
 use truechimer_group_client::{
-    Agreed, Bound, Call, GroupTime, Member, Mode, Order, Phase, Point, Refusal, Rejection, Round,
-    Thread,
+    Agreed, Bound, Call, GroupTime, Member, Mode, Order, Phase, Point, Post, Refusal, Rejection,
+    Round, Thread, Unshifted,
 };
 
 const CHECKPOINT: usize = 1 << 20;
@@ -53,6 +53,10 @@ fn to_agent() -> impl Strategy<Value = ToAgent> {
         any::<u64>().prop_map(|gap| ToAgent::Installed { gap }),
         any::<u64>().prop_map(|gap| ToAgent::Restarted { gap }),
         Just(ToAgent::Status),
+        (any::<u32>(), 0..3_u8).prop_map(|(member, to)| ToAgent::Shift {
+            member: Member(member),
+            to: Post::of(to).unwrap(),
+        }),
     ]
 }
 
@@ -87,6 +91,7 @@ fn news() -> impl Strategy<Value = News> {
         prop_oneof![Just(Phase::Outside), Just(Phase::Joining), Just(Phase::Live)]
             .prop_map(News::Phase),
         ".{0,100}".prop_map(News::Status),
+        (0..20_u8).prop_map(|why| News::Shifted(Unshifted::of(why).map_or(Ok(()), Err))),
     ]
 }
 
@@ -188,14 +193,14 @@ proptest! {
             255 => Together::Apart,
             count => Together::Count(count),
         };
-        let hello = Hello { version: 3, role, family, together };
+        let hello = Hello { version: 4, role, family, together };
         prop_assert_eq!(Hello::of(&hello.packet()), Ok(hello));
         let mode = [Mode::Active, Mode::SemiActive, Mode::Passive][usize::from(m % 3)];
         let order = [Order::Monotone, Order::Published][usize::from(m / 3)];
         let welcome = Welcome { member: Member(member), family, mode, order };
         prop_assert_eq!(message::greeting(&message::welcome_packet(&welcome)), Ok(Ok(welcome)));
         let refusal = message::unwelcome_packet(WhyRefused::Taken, member);
-        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 3, member))));
+        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 4, member))));
     }
 }
 

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::catching::Catching;
 use crate::commit::Commits;
 use crate::compared::Compared;
-use crate::event::{Action, Event, Notice, Rejection};
+use crate::event::{Action, Event, Handover, Notice, Rejection};
 use crate::joining::Transfers;
 use crate::membership::Place;
-use crate::message::Kept;
+use crate::message::{Kept, Shift};
 use crate::outgoing::Outbox;
 use crate::settings::{self, Group, Own, SettingsError};
 use crate::stagger::Stagger;
@@ -58,6 +58,10 @@ pub struct Engine {
     pub(crate) stagger: Stagger,
     /// How the program here began.
     pub(crate) start: Start,
+    /// Whether an operator has drained this member.
+    pub(crate) drained: bool,
+    /// The primary as last seen, and whether it had a program.
+    pub(crate) led: (Option<Member>, bool),
     pub(crate) counts: Counts,
 }
 
@@ -81,6 +85,8 @@ pub(crate) struct Counts {
     pub(crate) recent: VecDeque<Member>,
     pub(crate) won: BTreeMap<Member, u64>,
     pub(crate) last: Option<Agreed>,
+    /// The last one, and when that was, by the physical clock.
+    pub(crate) handover: Option<(Handover, i64)>,
 }
 
 /// No decision depends on what is counted: two engines that differ in nothing else are the same to
@@ -125,6 +131,8 @@ impl Engine {
             actions: VecDeque::new(),
             stagger: Stagger::default(),
             start: Start::default(),
+            drained: false,
+            led: (None, false),
             counts: Counts::default(),
             group,
             own,
@@ -145,6 +153,7 @@ impl Engine {
             Event::Checkpoint { join, data, position } => self.checkpoint(join, data, position),
             Event::Start { together } => self.start(together),
             Event::End => self.end(),
+            Event::Shift { token, member, to } => self.shift(Shift { token, member, to }),
             Event::Installed => self.installed(),
             Event::Restarted => self.restarted(),
             Event::Timer => {}
@@ -209,6 +218,22 @@ impl Engine {
     /// whose program runs).
     pub fn is_first(&self) -> bool {
         self.phase == Phase::Live && self.rank(0) == Some(0)
+    }
+
+    /// The primary; none in the mode active and where this member is not live.
+    pub fn primary(&self) -> Option<Member> {
+        self.led.0.filter(|_| self.phase == Phase::Live)
+    }
+
+    /// The last change of it that this member has seen.
+    pub fn handover(&self) -> Option<Handover> {
+        let (handover, at) = self.counts.handover?;
+        Some(Handover { ago_ns: self.now.physical.saturating_sub(at), ..handover })
+    }
+
+    /// Whether an operator has drained this member.
+    pub fn is_drained(&self) -> bool {
+        self.drained
     }
 
     /// This member's own view of the group's clock: for tools, never for programs, for it is not

@@ -1,6 +1,8 @@
 //! The engine's doors: what happens to a member, and what it wants done.
 
-use crate::types::{Agreed, Call, Member, Phase, Point, Round, Thread};
+use core::fmt;
+
+use crate::types::{Agreed, Call, Member, Phase, Point, Post, Round, Thread};
 
 /// Happenings at a member. Each comes with a [`Reading`](crate::Reading) of the moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -76,6 +78,16 @@ pub enum Event<'a> {
     },
     /// The program here has ended.
     End,
+    /// An operator says where a member is to stand in the order of those that propose: answered by
+    /// [`Action::Shifted`].
+    Shift {
+        /// The asker's own number for it.
+        token: u64,
+        /// Member concerned.
+        member: Member,
+        /// Where to.
+        to: Post,
+    },
     /// The program here has taken over the checkpoint of [`Action::InstallCheckpoint`].
     Installed,
     /// A new program starts here without a checkpoint: its threads go on where the group's are.
@@ -166,6 +178,13 @@ pub enum Action {
         /// this one has not, and have a state that it lacks. Empty: it lacks nothing.
         running: Vec<Member>,
     },
+    /// What came of [`Event::Shift`].
+    Shifted {
+        /// The asker's number for it.
+        token: u64,
+        /// Whether it has taken effect, at each member alike.
+        outcome: Result<(), Unshifted>,
+    },
     /// Where this member stands has changed. After [`Phase::Outside`] the program here has missed
     /// part of the stream.
     Phase(Phase),
@@ -191,6 +210,124 @@ pub enum Rejection {
     /// [`Engine::gaps`](crate::Engine::gaps)); by the engine only where the primary's checkpoint
     /// takes the place of a backup's program.
     Missed,
+}
+
+/// Why an operator's word has not taken effect; each with its number on the link between agents
+/// and programs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Unshifted {
+    /// This member is outside the primary component; or it left that before it had the answer, and
+    /// whether the word has taken effect is not known.
+    Outside = 1,
+    /// This member is an observer.
+    Observer = 2,
+    /// Too many wait.
+    Busy = 3,
+    /// The member concerned is none of the group's live ones.
+    NotLive = 4,
+    /// In the mode active there is no primary.
+    NoPrimary = 5,
+    /// The member concerned has no program.
+    NoProgram = 6,
+    /// Its clock contradicts the majority's.
+    Suspect = 7,
+    /// No other member has a program and is not drained.
+    NobodyElse = 8,
+    /// Whoever asks may not: said by those who know who asks, never by the engine.
+    Denied = 9,
+}
+
+impl Unshifted {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<Unshifted> {
+        use Unshifted::*;
+        [Outside, Observer, Busy, NotLive, NoPrimary, NoProgram, Suspect, NobodyElse, Denied]
+            .into_iter()
+            .find(|why| *why as u8 == number)
+    }
+}
+
+impl fmt::Display for Unshifted {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Unshifted::Outside => {
+                "the member that was asked is not in the majority: look at the group's status                  when it is back, as the word may have reached the others"
+            }
+            Unshifted::Observer => "the member that was asked only observes: ask another's agent",
+            Unshifted::Busy => "too many such words are under way: try again",
+            Unshifted::NotLive => "that member is not live",
+            Unshifted::NoPrimary => "in the mode active there is no primary",
+            Unshifted::NoProgram => "that member has no program that reads: start one first",
+            Unshifted::Suspect => "that member's clock contradicts the majority's",
+            Unshifted::NobodyElse => {
+                "no other member could take over: none has a program and is not drained"
+            }
+            Unshifted::Denied => "only root and the agent's own user may",
+        })
+    }
+}
+
+/// Change of the primary, as a member has seen it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handover {
+    /// Former primary.
+    pub from: Member,
+    /// Next one.
+    pub to: Member,
+    /// Why.
+    pub cause: Cause,
+    /// How long ago, by this member's physical clock, ns.
+    pub ago_ns: i64,
+}
+
+impl Handover {
+    /// Whether it is the same change, whenever it was.
+    pub fn is_same(&self, other: &Handover) -> bool {
+        Handover { ago_ns: other.ago_ns, ..*self } == *other
+    }
+}
+
+/// Why, in words.
+impl fmt::Display for Handover {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = self.from;
+        match self.cause {
+            Cause::Left => write!(out, "member {from} is gone"),
+            Cause::Ended => write!(out, "the program of member {from} has ended"),
+            Cause::Began => write!(out, "member {from} had no program"),
+            Cause::Drained => write!(out, "an operator has drained member {from}"),
+            Cause::Suspect => write!(out, "the clock of member {from} contradicts the majority's"),
+            Cause::Operator => write!(out, "an operator has taken that from member {from}"),
+        }
+    }
+}
+
+/// Why another member became the primary; each with its number in the memory that programs see.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Cause {
+    /// The former is not live any more: its agent or node is gone, or the network to it.
+    Left = 1,
+    /// Its program has ended.
+    Ended = 2,
+    /// It had no program, and the next one's began.
+    Began = 3,
+    /// An operator has drained it.
+    Drained = 4,
+    /// Its clock contradicts the majority's.
+    Suspect = 5,
+    /// An operator has promoted the next one, or demoted the former.
+    Operator = 6,
+}
+
+impl Cause {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<Cause> {
+        use Cause::*;
+        let all = [Left, Ended, Began, Drained, Suspect, Operator];
+        all.into_iter().find(|cause| *cause as u8 == number)
+    }
 }
 
 /// Why a message was refused.

@@ -50,6 +50,11 @@ impl Transfers {
     pub(crate) fn clear(&mut self) {
         self.new.clear();
         self.ready.clear();
+        self.forget_given();
+    }
+
+    /// The checkpoint that a primary was giving is not given any more.
+    pub(crate) fn forget_given(&mut self) {
         self.given = None;
         self.taken = Taken::default();
     }
@@ -125,6 +130,7 @@ impl Engine {
             floor: self.floor,
             report,
             checkpoint: self.own.checkpoints,
+            drained: self.drained,
         }
     }
 
@@ -221,6 +227,8 @@ impl Engine {
             incarnation: joined.incarnation,
             number: part.number,
             since: self.point().index,
+            place: i64::try_from(self.point().index).unwrap_or(i64::MAX),
+            drained: joined.join.drained,
             gives: joined.join.checkpoint,
             suspect: false,
             report: None,

@@ -25,6 +25,7 @@ mod joining;
 mod membership;
 mod message;
 mod outgoing;
+mod posts;
 mod revival;
 mod rounds;
 mod settings;
@@ -40,11 +41,14 @@ mod wire;
 
 pub use digest::Digest;
 pub use engine::Engine;
-pub use event::{Action, Event, LARGEST_PAYLOAD, Notice, Refusal, Rejection};
+pub use event::{
+    Action, Cause, Event, Handover, LARGEST_PAYLOAD, Notice, Refusal, Rejection, Unshifted,
+};
 pub use settings::{Group, LARGEST_UNIVERSE, LONGEST_NAME, Own, SettingsError};
 pub use status::{MemberStatus, RECENT, Status, ThreadStatus};
 pub use types::{
-    Agreed, Bound, Call, GroupTime, Member, Mode, Order, Phase, Point, Reading, Round, Thread, Utc,
+    Agreed, Bound, Call, GroupTime, Member, Mode, Order, Phase, Point, Post, Reading, Round,
+    Thread, Utc,
 };
 #[cfg(fuzzing)]
 pub use wire::check as check_wire;

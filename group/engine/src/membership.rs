@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
-use crate::event::{Action, Refusal};
+use crate::event::{Action, Refusal, Unshifted};
 use crate::joining::Joined;
-use crate::message::MOST_MEMBERS;
+use crate::message::{MOST_MEMBERS, Shift};
 use crate::stagger::Stagger;
 use crate::types::{Member, Phase};
 
@@ -126,6 +126,9 @@ impl Engine {
         self.threads.wait_anew(self.now.physical, false);
         for token in self.commits.fail() {
             self.act(Action::Uncommitted { token });
+        }
+        for (Shift { token, .. }, _) in std::mem::take(&mut self.outbox.shifts) {
+            self.act(Action::Shifted { token, outcome: Err(Unshifted::Outside) });
         }
         for token in self.outbox.fail() {
             self.act(Action::Refused { token, why: Refusal::Outside });

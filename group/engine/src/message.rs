@@ -4,7 +4,7 @@ use crate::compared::Compared;
 use crate::digest::Digest;
 use crate::joining::Joined;
 use crate::steer::Steering;
-use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
+use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Post, Round, Thread, Utc};
 
 /// The most entries of one message.
 pub(crate) const MOST_ENTRIES: usize = 1024;
@@ -86,6 +86,19 @@ pub(crate) enum Entry {
     Program(Program),
     /// Those that wait since this value of the group's clock wait no longer.
     Begin(GroupTime),
+    /// An operator's word on where a member stands in the order.
+    Shift(Shift),
+}
+
+/// An operator's word on where a member stands in the order of those that propose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Shift {
+    /// The sender's number for it.
+    pub(crate) token: u64,
+    /// Member concerned.
+    pub(crate) member: Member,
+    /// Where to.
+    pub(crate) to: Post,
 }
 
 /// Fate of the sender's program.
@@ -131,6 +144,11 @@ impl Run {
     /// Its serial, if the program has begun and not ended.
     pub(crate) fn running(self) -> Option<u64> {
         (self.stage == Stage::Runs && self.serial > 0).then_some(self.serial)
+    }
+
+    /// Whether there is a program that reads; also where nothing was said of any.
+    pub(crate) fn is_there(self) -> bool {
+        self.serial == 0 || self.stage == Stage::Runs
     }
 }
 
@@ -198,6 +216,8 @@ pub(crate) struct Join {
     pub(crate) report: Option<Report>,
     /// Whether it wants a checkpoint of the program.
     pub(crate) checkpoint: bool,
+    /// Whether an operator has drained it.
+    pub(crate) drained: bool,
 }
 
 /// Rest of the group's state that a member that is not live still has.
@@ -354,8 +374,14 @@ pub(crate) struct Peer {
     pub(crate) incarnation: u64,
     /// By which of its joins it was let in.
     pub(crate) number: u64,
-    /// At which message of the stream: the longest live is the primary of the passive modes.
+    /// At which message of the stream.
     pub(crate) since: u64,
+    /// Place among those with a program that an operator has not drained: the least is the primary
+    /// of the modes semi-active and passive. The message of the stream at which it was let in, its
+    /// program began or it was demoted; one promoted is put before all others.
+    pub(crate) place: i64,
+    /// Whether an operator has drained it.
+    pub(crate) drained: bool,
     /// Whether its program can give a checkpoint.
     pub(crate) gives: bool,
     /// Whether its clock contradicts the majority's.

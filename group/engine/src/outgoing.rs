@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use crate::engine::Engine;
 use crate::event::Action;
 use crate::message::{
-    Entry, LONGEST_PART, MOST_ENTRIES, MOST_PARTS, Message, Part, Proposal, Report, Time, User,
+    Entry, LONGEST_PART, MOST_ENTRIES, MOST_PARTS, Message, Part, Proposal, Report, Shift, Time,
+    User,
 };
 use crate::threads::Pending;
 use crate::types::{Call, Member, Mode, Phase, Point, Round, Thread};
@@ -58,6 +59,8 @@ pub(crate) struct Outbox {
     reported: Option<i64>,
     /// When a causal round was last proposed.
     causal: Option<i64>,
+    /// Words of operators here of which nothing has come back, and whether each was sent.
+    pub(crate) shifts: Vec<(Shift, bool)>,
 }
 
 impl Outbox {
@@ -141,6 +144,10 @@ impl Engine {
             self.propose(time, &mut entries);
             self.propose_causal(time, &mut entries);
             self.tell_of_program(time, &mut entries);
+            for (shift, sent) in self.outbox.shifts.iter_mut().filter(|(_, sent)| !sent) {
+                *sent = true;
+                entries.push(Entry::Shift(*shift));
+            }
         }
         entries.extend(self.commits.ask(now, self.own.stagger_ns).map(Entry::Ask));
         self.send_messages(time, &mut entries);
@@ -238,7 +245,7 @@ impl Engine {
 
     /// When it is this member's turn to propose for an operation that waits or was given up.
     fn turn(&self, thread: Thread, pending: &Pending) -> Option<i64> {
-        if self.installing || self.start.holds(thread) {
+        if self.installing || self.holds(thread) {
             return None;
         }
         let next = self.live()?.next(thread);
@@ -390,7 +397,9 @@ impl Engine {
             return self.outbox.join_due().into_iter().chain(others.into_iter().flatten()).min();
         }
         let replica = self.is_replica();
-        let at_once = self.outbox.len() > 0 || self.gives() || (replica && self.owes_header());
+        let said = self.outbox.shifts.iter().all(|(_, sent)| *sent);
+        let at_once =
+            self.outbox.len() > 0 || self.gives() || !said || (replica && self.owes_header());
         let ask = self.commits.next_due(self.own.stagger_ns);
         let parts = self.part_turns().filter(|_| replica).map(|(_, turn)| turn).min();
         let turn = self.turns().map(|(_, turn)| turn).min();

@@ -59,6 +59,8 @@ impl Engine {
                     incarnation: joined.incarnation,
                     number: joined.join.number,
                     since: 0,
+                    place: 0,
+                    drained: joined.join.drained,
                     gives: joined.join.checkpoint,
                     suspect: false,
                     report: joined.join.report,

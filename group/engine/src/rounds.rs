@@ -61,6 +61,7 @@ impl Engine {
         if let Some(state) = &self.state {
             self.commits.course.pass(state.point, state.history);
         }
+        self.see_primary();
     }
 
     fn take_up(&mut self, from: Member, message: &Message) {
@@ -87,6 +88,7 @@ impl Engine {
                 Entry::Checkpoint(piece) => self.piece(from, message.point, piece),
                 Entry::Program(program) => self.program(from, program),
                 Entry::Begin(since) => self.begin_those_since(from, *since),
+                Entry::Shift(shift) => self.shifted(from, shift),
             }
         }
         self.serve();
@@ -150,7 +152,7 @@ impl Engine {
         };
         self.keep_ahead(decided.value);
         self.counts.won(value);
-        let ours = self.keeps(thread) && !self.start.holds(thread);
+        let ours = self.keeps(thread) && !self.holds(thread);
         if thread >= Thread::FIRST && self.is_replica() && ours {
             let buffer = self.own.buffer;
             if let Some(pending) = self.threads.take(thread, round, call, value, buffer) {

@@ -15,7 +15,7 @@ use crate::event::Action;
 use crate::message::{Entry, Peer, Program, Run, Stage, Time};
 use crate::outgoing::AGAIN_NS;
 use crate::settings::Own;
-use crate::types::{GroupTime, Member, Order, Thread};
+use crate::types::{GroupTime, Member, Mode, Order, Thread};
 
 /// The least time between two words that those who wait should begin, ns.
 const BEGIN_AGAIN_NS: i64 = 10_000_000;
@@ -35,12 +35,6 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// Whether the program here has no part in this thread's rounds, as there is none or it has
-    /// not begun. Threads that are no program's wait for nobody.
-    pub(crate) fn holds(&self, thread: Thread) -> bool {
-        self.serial > 0 && self.stage != Stage::Runs && thread.is_programs()
-    }
-
     fn waits(&self) -> bool {
         self.stage == Stage::Waits
     }
@@ -57,14 +51,33 @@ impl Start {
 }
 
 impl Engine {
+    /// Whether programs here begin together. Not where they have a past to go on from: another's
+    /// state, or in the passive mode the log of values.
+    fn gathers(&self) -> bool {
+        self.group.mode != Mode::Passive && !self.own.checkpoints
+    }
+
+    /// Whether the program here has no part in this thread's rounds, as there is none or it has
+    /// not begun. Threads that are no program's wait for nobody.
+    pub(crate) fn holds(&self, thread: Thread) -> bool {
+        let Start { serial, stage, .. } = self.start;
+        self.gathers() && serial > 0 && stage != Stage::Runs && thread.is_programs()
+    }
+
     pub(crate) fn start(&mut self, together: u8) {
-        self.start.turn(Stage::Waits, together);
-        self.threads.clear();
+        if self.gathers() {
+            self.start.turn(Stage::Waits, together);
+            self.threads.clear();
+        } else {
+            self.start.turn(Stage::Runs, 0);
+        }
     }
 
     pub(crate) fn end(&mut self) {
         self.start.turn(Stage::None, 0);
-        self.threads.clear();
+        if self.gathers() {
+            self.threads.clear();
+        }
     }
 
     /// The program goes on where the group is. One that has not begun has given up what it has
@@ -80,10 +93,7 @@ impl Engine {
 
     /// When the others are to be told what has become of the program here.
     pub(crate) fn program_due(&self) -> Option<i64> {
-        let Run { serial: known, stage, .. } = self.own_run()?;
-        if stage == self.start.stage && stage == Stage::None {
-            return None;
-        }
+        let Run { serial: known, .. } = self.own_run()?;
         let told = self.start.told.filter(|(serial, _)| *serial == self.start.serial);
         let due = told.map_or(i64::MIN, |(_, at)| at.saturating_add(AGAIN_NS));
         (known < self.start.serial).then_some(due)
@@ -115,8 +125,10 @@ impl Engine {
     }
 
     fn runs(&self, stage: Stage) -> impl Iterator<Item = &Peer> {
-        let live = self.state.iter().flat_map(|state| state.live.values());
-        live.filter(move |peer| self.group.counts(peer.member) && peer.run.stage == stage)
+        let live = self.state.iter().flat_map(|state| state.replicas(&self.group));
+        // Where an operator has drained a member no program begins.
+        let begins = move |peer: &&Peer| stage != Stage::Waits || !peer.drained;
+        live.filter(move |peer| peer.run.stage == stage).filter(begins)
     }
 
     /// Those that wait and would begin now: not those that want more than there are.
@@ -160,11 +172,11 @@ impl Engine {
             self.release(decided.utc, from);
         }
         let Some(state) = self.state.as_mut() else { return };
-        if let Some(peer) = state.live.get_mut(&from) {
-            peer.run = Run { serial, stage, together, since: GroupTime(since) };
-        }
+        let run = Run { serial, stage, together, since: GroupTime(since) };
+        state.change(from, |peer| peer.run = run);
         state.record(&[from.0.into(), serial, stage as u64, together.into(), since as u64]);
-        let live = state.live.keys().filter(|&&member| self.group.counts(member)).count();
+        state.refresh(&self.group);
+        let live = state.replicas(&self.group).filter(|peer| !peer.drained).count();
         let all = self.runs(Stage::Waits).count() == live;
         if self.ready().count() > 0 && self.ready().all(|peer| all || peer.run.together != 0) {
             self.begin_all();
@@ -186,10 +198,9 @@ impl Engine {
         let ours = self.is_ready();
         let Some(state) = self.state.as_mut() else { return };
         for member in &ready {
-            if let Some(peer) = state.live.get_mut(member) {
-                peer.run.stage = Stage::Runs;
-            }
+            state.change(*member, |peer| peer.run.stage = Stage::Runs);
         }
+        state.refresh(&self.group);
         state.record(&ready.iter().map(|member| member.0.into()).collect::<Vec<u64>>());
         if ours {
             self.start.stage = Stage::Runs;

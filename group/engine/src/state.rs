@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// How far the threads are whose rounds are the newest.
     pub(crate) threads: BTreeMap<Thread, Progress>,
     /// Threads by the places of their last rounds, but for the group's own.
-    order: BTreeSet<(u64, Thread)>,
+    by_age: BTreeSet<(u64, Thread)>,
     /// The next round of each other thread: beyond all that any of them has had.
     pub(crate) base: u64,
     /// Causal messages that wait, in stream order.
@@ -103,7 +103,7 @@ impl State {
             steering: Steering::default(),
             live,
             threads: BTreeMap::new(),
-            order: BTreeSet::new(),
+            by_age: BTreeSet::new(),
             base: 0,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -119,20 +119,7 @@ impl State {
 
     /// Works out again what follows from the live members and their reports.
     pub(crate) fn refresh(&mut self, group: &Group) {
-        let judged = group.mode != Mode::Passive && group.order == Order::Monotone;
-        let mut ranks: Vec<(bool, bool, u64, Member)> = self
-            .replicas(group)
-            .map(|peer| {
-                // A member whose clock is wrong or, if all propose, unknown proposes last. A
-                // primary stays one when others come.
-                let unknown = peer.report.is_some_and(|report| report.utc.is_none());
-                let active = group.mode == Mode::Active;
-                let since = if active { 0 } else { peer.since };
-                (judged && peer.suspect, judged && active && unknown, since, peer.member)
-            })
-            .collect();
-        ranks.sort_unstable();
-        self.ranks = ranks.into_iter().map(|(.., member)| member).collect();
+        self.ranks = self.order(group);
         let trusted: Vec<&Peer> = self.replicas(group).filter(|peer| !peer.suspect).collect();
         let reports: Vec<ClockReport> =
             trusted.iter().filter_map(|peer| report_of(group, peer)).collect();
@@ -156,7 +143,7 @@ impl State {
         self.live.values_mut().for_each(|peer| peer.report = None);
     }
 
-    fn replicas<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Peer> {
+    pub(crate) fn replicas<'a>(&'a self, group: &'a Group) -> impl Iterator<Item = &'a Peer> {
         self.live.values().filter(|peer| group.counts(peer.member))
     }
 
@@ -254,14 +241,14 @@ impl State {
             return round;
         }
         if let Some(before) = before {
-            self.order.remove(&(before.at, thread));
-        } else if self.order.len() >= group.threads as usize
-            && let Some((_, oldest)) = self.order.pop_first()
+            self.by_age.remove(&(before.at, thread));
+        } else if self.by_age.len() >= group.threads as usize
+            && let Some((_, oldest)) = self.by_age.pop_first()
             && let Some(forgotten) = self.threads.remove(&oldest)
         {
             self.base = self.base.max(forgotten.next);
         }
-        self.order.insert((at, thread));
+        self.by_age.insert((at, thread));
         round
     }
 
@@ -376,7 +363,7 @@ impl State {
             tied,
             steering,
             live: live.into_iter().map(|peer| (peer.member, peer)).collect(),
-            order: ours.map(|&(thread, progress)| (progress.at, thread)).collect(),
+            by_age: ours.map(|&(thread, progress)| (progress.at, thread)).collect(),
             threads: threads.into_iter().collect(),
             base,
             held_bytes: held.iter().map(|held| held.payload.len()).sum(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
+use crate::event::Handover;
 use crate::message::{Report, Run};
 use crate::threads::Local;
 use crate::types::{Agreed, Member, Phase, Point, Round, Thread};
@@ -25,6 +26,8 @@ pub struct Status {
     /// The live replica that proposes first: in the modes semi-active and passive, the only one
     /// that proposes.
     pub first: Option<Member>,
+    /// In those modes, the last change of it that this member has seen.
+    pub handover: Option<Handover>,
     /// The synchronizers of the last rounds, the newest last; at most [`RECENT`].
     pub recent: Vec<Member>,
     /// For how long this member has been waiting to be let in, ns.
@@ -106,6 +109,12 @@ pub struct MemberStatus {
     pub heard: Option<Point>,
     /// Rounds that it was the synchronizer of.
     pub won: u64,
+    /// Whether an operator has drained it.
+    pub drained: bool,
+    /// Place in the order in which the live replicas propose, from 0; none: it is none of them.
+    pub rank: Option<usize>,
+    /// Whether a program reads there, or nobody tells of programs.
+    pub has_program: bool,
     /// The number of the program that runs there, higher than those of all before it; none: there
     /// is none, or it has not begun.
     pub program: Option<u64>,
@@ -151,6 +160,9 @@ impl Engine {
                 reported_at: report.map(|report| report.view),
                 heard: heard.map(|heard| heard.acknowledged),
                 won: counts.won.get(&member).copied().unwrap_or(0),
+                drained: peer.is_some_and(|peer| peer.drained),
+                rank: live.and_then(|it| it.ranks.iter().position(|one| *one == member)),
+                has_program: peer.is_some_and(|peer| peer.run.is_there()),
                 program: peer.map(|peer| peer.run).and_then(Run::running),
             }
         };
@@ -176,6 +188,7 @@ impl Engine {
             connected: self.place.connected.clone(),
             members: names.iter().map(member).collect(),
             first: live.and_then(|state| state.ranks.first().copied()),
+            handover: self.handover(),
             recent: counts.recent.iter().copied().collect(),
             joining_ns: self.asked.map(|(since, _)| now.physical.saturating_sub(since)),
             gaps: counts.gaps,

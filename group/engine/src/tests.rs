@@ -6,6 +6,7 @@ mod hostile;
 mod joining;
 mod modes;
 mod paper;
+mod posts;
 mod rounds;
 mod starts;
 mod threads;

@@ -207,6 +207,27 @@ pub enum Order {
     Published = 1,
 }
 
+/// Where an operator puts a member in the order of those that propose; the first is the primary
+/// of the modes semi-active and passive.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Post {
+    /// Before all others: promoted. Ends a drain.
+    First = 0,
+    /// After all others that have a program and are not drained: demoted. Ends a drain.
+    Last = 1,
+    /// After all others that have a program, and without new work: a program that starts there does
+    /// not begin.
+    Drained = 2,
+}
+
+impl Post {
+    /// The one with this number.
+    pub fn of(number: u8) -> Option<Post> {
+        [Post::First, Post::Last, Post::Drained].into_iter().find(|post| *post as u8 == number)
+    }
+}
+
 /// Where a member stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {

@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 4.
+//! The members' messages as bytes, version 5.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -24,11 +24,11 @@ use crate::joining::Joined;
 use crate::message::{
     Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
     MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Program, Progress,
-    Proposal, Report, Run, Snapshot, Stage, Standing, Time, Transfer, User,
+    Proposal, Report, Run, Shift, Snapshot, Stage, Standing, Time, Transfer, User,
 };
 use crate::state::NEVER;
 use crate::steer::Steering;
-use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Round, Thread, Utc};
+use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Post, Round, Thread, Utc};
 
 mod form;
 #[cfg(test)]
@@ -43,7 +43,7 @@ const MAGIC: &[u8; 4] = b"TCGR";
 pub(crate) const FARTHEST: u64 = 1 << 61;
 
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {
@@ -135,7 +135,7 @@ plain!(
     "a payload longer than can be"
 );
 plain!(
-    Join { number, attempt, standing, floor, report, checkpoint },
+    Join { number, attempt, standing, floor, report, checkpoint, drained },
     |join| join.number > 0,
     "a join without a number"
 );
@@ -194,7 +194,8 @@ plain!(
     "steering that would turn time back"
 );
 plain!(Progress { next, at });
-plain!(Peer { member, incarnation, number, since, gives, suspect, report, run });
+plain!(Peer { member, incarnation, number, since, place, drained, gives, suspect, report, run });
+plain!(Shift { token, member, to });
 plain!(Run { serial, stage, together, since });
 plain!(
     Program { serial, stage, together, time },
@@ -308,6 +309,22 @@ impl Form for Stage {
     }
 }
 
+impl Form for Post {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Post, Broken> {
+        let wrong = Broken::Wrong("a place in the order that does not exist");
+        Post::of(u8::take(from)?).ok_or(wrong)
+    }
+
+    #[cfg(test)]
+    fn any(random: &mut tests::Random) -> Post {
+        Post::take(&mut Reader::new(&[u8::any(random) % 3])).unwrap()
+    }
+}
+
 impl Form for Entry {
     fn put(&self, out: &mut Vec<u8>) {
         match self {
@@ -321,6 +338,7 @@ impl Form for Entry {
             Entry::Checkpoint(piece) => kind(8, piece, out),
             Entry::Program(program) => kind(9, program, out),
             Entry::Begin(since) => kind(10, since, out),
+            Entry::Shift(shift) => kind(11, shift, out),
         }
     }
 
@@ -336,13 +354,14 @@ impl Form for Entry {
             8 => Entry::Checkpoint(Form::take(from)?),
             9 => Entry::Program(Form::take(from)?),
             10 => Entry::Begin(Form::take(from)?),
+            11 => Entry::Shift(Form::take(from)?),
             _ => return Err(Broken::Wrong("an entry of no known kind")),
         })
     }
 
     #[cfg(test)]
     fn any(random: &mut tests::Random) -> Entry {
-        match random.number() % 10 {
+        match random.number() % 11 {
             0 => Entry::Propose(Form::any(random)),
             1 => Entry::User(Form::any(random)),
             2 => Entry::Join(Form::any(random)),
@@ -352,6 +371,7 @@ impl Form for Entry {
             6 => Entry::Checkpoint(Form::any(random)),
             7 => Entry::Program(Form::any(random)),
             8 => Entry::Begin(Form::any(random)),
+            9 => Entry::Shift(Form::any(random)),
             _ => Entry::Leave,
         }
     }

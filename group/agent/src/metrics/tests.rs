@@ -15,6 +15,9 @@ fn member(member: u32, connected: bool) -> MemberReport {
         ahead_of_utc_ns: None,
         report_age_ns: None,
         won: u64::from(member),
+        rank: None,
+        program: true,
+        drained: false,
     }
 }
 
@@ -53,6 +56,7 @@ fn account(name: &str) -> Account {
         asking: Vec::new(),
         members: vec![member(1, true), member(2, true), member(3, false)],
         first: Some(2),
+        handover: None,
         recent_synchronizers: Vec::new(),
         last: None,
         view_ns: Some(1_800_000_000_000_000_000),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use truechimer_group::{Agreed, Mode, Order, Phase, Status};
+use truechimer_group::{Agreed, Cause, Handover, Mode, Order, Phase, Status};
 use truechimer_group_client::Began;
 use truechimer_group_client::link::Role;
 
@@ -12,8 +12,8 @@ use crate::config::Carrier;
 use crate::floor::Floor;
 use crate::metrics::Account;
 use crate::report::{
-    Counts, GroupReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport, Programs,
-    Report, ThreadReport, ValueReport, Waiting,
+    Counts, GroupReport, HandoverReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport,
+    Programs, Report, ThreadReport, ValueReport, Waiting,
 };
 
 impl Seat {
@@ -76,6 +76,7 @@ impl Seat {
             asking: status.asking.iter().map(|member| member.0).collect(),
             members: members(&status, view),
             first: status.first.map(|member| member.0),
+            handover: status.handover.map(handover),
             recent_synchronizers: status.recent.iter().map(|member| member.0).collect(),
             last: status.last.map(value),
             view_ns: view,
@@ -188,8 +189,29 @@ fn members(status: &Status, view: Option<i64>) -> Vec<MemberReport> {
         ahead_of_utc_ns: member.behind_utc_ns.map(i64::saturating_neg),
         report_age_ns: view.zip(member.reported_at).map(|(now, then)| now.saturating_sub(then)),
         won: member.won,
+        rank: member.rank,
+        program: member.has_program,
+        drained: member.drained,
     };
     status.members.iter().map(report).collect()
+}
+
+fn handover(handover: Handover) -> HandoverReport {
+    HandoverReport {
+        from: handover.from.0,
+        to: handover.to.0,
+        cause: match handover.cause {
+            Cause::Left => "left",
+            Cause::Ended => "ended",
+            Cause::Began => "began",
+            Cause::Drained => "drained",
+            Cause::Suspect => "suspect",
+            Cause::Operator => "operator",
+        }
+        .to_owned(),
+        why: handover.to_string(),
+        ago_ns: handover.ago_ns,
+    }
 }
 
 fn process((pid, role, reads): (u32, Role, u64)) -> ProcessReport {

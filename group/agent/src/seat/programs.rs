@@ -1,6 +1,6 @@
 //! Requests of programs, and what they are told.
 
-use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread};
+use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread, Unshifted};
 use truechimer_group_client::agent::{LinkId, News, Request, Ticket};
 use truechimer_group_client::link::{Answer, Outside, Role};
 
@@ -84,6 +84,10 @@ impl Seat {
             Request::Status { link } => {
                 let text = self.account(turn.clocks).to_json();
                 self.door.send(link, &News::Status(text));
+            }
+            Request::Shift { link, member, to } => self.shift(link, member, to, turn),
+            Request::Denied { link } => {
+                self.door.send(link, &News::Shifted(Err(Unshifted::Denied)));
             }
             other => {
                 let text = format!("a request that this agent does not know: {other:?}");
@@ -215,6 +219,7 @@ impl Seat {
                 }
                 None => self.install = Some(Install { data, position }),
             },
+            Action::Shifted { token, outcome } => self.shifted(token, outcome),
             Action::Begun { running } => self.begun(&running, turn),
             Action::Phase(phase) => self.enter(phase, turn),
             Action::Send(_) | Action::Keep { .. } | Action::Notice(_) => {}

@@ -13,20 +13,25 @@ impl Seat {
     /// Whether programs start together here. Not where they start from a checkpoint, or in the
     /// passive mode, from what the log has since.
     fn starts_together(&self) -> bool {
-        let passive = self.membership.group.mode == Mode::Passive;
-        !passive && !self.membership.checkpoints && !self.is_observer()
+        self.tells() && self.membership.group.mode != Mode::Passive
+    }
+
+    /// Whether the group is told of programs here. Not where they give and take checkpoints: such
+    /// a member is none without its program.
+    fn tells(&self) -> bool {
+        !self.membership.checkpoints && !self.is_observer()
     }
 
     /// There is no program yet.
     pub(super) fn no_program(&mut self, now: i64) {
-        if self.starts_together() {
+        if self.tells() {
             self.engine.handle(Reading { physical: now, utc: None }, Event::End);
         }
     }
 
     /// A program of a new family has come.
     pub(super) fn start(&mut self, together: Together, turn: &mut Turn<'_>) {
-        if !self.starts_together() {
+        if !self.tells() {
             return;
         }
         let members = self.membership.group.universe.len();
@@ -60,7 +65,9 @@ impl Seat {
 
     fn start_now(&mut self, turn: &Turn<'_>) {
         if let Some(together) = self.together.take() {
-            self.set_began(Began::Waits);
+            if self.starts_together() {
+                self.set_began(Began::Waits);
+            }
             self.ask(Asked::Start { together }, turn.clocks);
         }
     }
@@ -74,7 +81,7 @@ impl Seat {
     pub(super) fn end(&mut self, clocks: &Clocks) {
         let ran = matches!(self.began, Began::Together | Began::Late);
         (self.together, self.began) = (None, Began::Unknown);
-        if self.starts_together() {
+        if self.tells() {
             if ran {
                 self.ended_beside = self.running_elsewhere();
             }

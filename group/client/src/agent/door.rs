@@ -14,6 +14,7 @@ use truechimer_group::{Phase, Rejection};
 use super::listener::Listener;
 use super::peer::{End, Peer, Shared};
 use super::{Counts, DoorError, LinkId, News, Request, Settings, Ticket, monotonic};
+use crate::lead::Lead;
 use crate::link::{Answer, Role, Welcome, WhyRefused};
 use crate::memory::{Began, Closed, VERSION};
 use crate::message::{self, Hello};
@@ -48,6 +49,7 @@ pub struct Door {
     unsettled: bool,
     /// How the program began.
     began: Began,
+    lead: Lead,
     counts: Counts,
     /// How often descriptors were opened for attachments.
     opened: u64,
@@ -83,6 +85,7 @@ impl Door {
             gap: 0,
             unsettled: false,
             began: Began::Unknown,
+            lead: Lead::default(),
             counts: Counts::default(),
             opened: 0,
             later: Vec::new(),
@@ -233,6 +236,7 @@ impl Door {
                     shared.memory.set_missed(self.gap, self.unsettled);
                     self.began = if new { Began::Unknown } else { self.began };
                     shared.memory.set_began(self.began);
+                    shared.memory.lead.set(&self.lead);
                     shared.memory.place.store(self.settings.place.into(), Relaxed);
                 }
                 let welcome = Welcome {
@@ -313,7 +317,7 @@ impl Door {
         self.next += 1;
         let copy = socket.try_clone().map_err(|_| (WhyRefused::TooMany, 0))?;
         let role = (hello.role, family);
-        let peer = Peer::new(id, role, pid, copy, shared, self.settings.checkpoint);
+        let peer = Peer::new(id, role, (pid, known), copy, shared, self.settings.checkpoint);
         Ok((peer, uid, new, file))
     }
 
@@ -448,6 +452,12 @@ impl Door {
     pub fn began(&mut self, began: Began) {
         self.began = began;
         self.boards().for_each(|shared| shared.memory.set_began(began));
+    }
+
+    /// Who is the primary now, and why; a change happens at this moment.
+    pub fn lead(&mut self, lead: Lead) {
+        self.lead = lead;
+        self.boards().for_each(|shared| shared.memory.lead.set(&lead));
     }
 
     /// The program knows of the last gap.

@@ -19,7 +19,7 @@ mod peer;
 use std::path::PathBuf;
 
 use rustix::time::{ClockId, clock_gettime};
-use truechimer_group::{Call, Member, Mode, Order, Point, Round, Thread};
+use truechimer_group::{Call, Member, Mode, Order, Point, Post, Round, Thread};
 
 use crate::link::{Outside, Role, Together};
 pub use crate::message::News;
@@ -204,6 +204,21 @@ pub enum Request {
     /// Wants the status: answer with [`Door::send`] and [`News::Status`].
     Status {
         /// Link that asks.
+        link: LinkId,
+    },
+    /// An operator says where a member is to stand: answer with [`Door::send`] and
+    /// [`News::Shifted`]. Only the agent's own user and root are let through.
+    Shift {
+        /// Link that asks.
+        link: LinkId,
+        /// Member concerned.
+        member: Member,
+        /// Where to.
+        to: Post,
+    },
+    /// Somebody else has said such a thing: answer that it is [denied](truechimer_group::Unshifted::Denied).
+    Denied {
+        /// Link that asked.
         link: LinkId,
     },
 }

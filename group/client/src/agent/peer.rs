@@ -59,6 +59,8 @@ pub(super) struct Peer {
     pub role: Role,
     pub family: u64,
     pub pid: u32,
+    /// Whether it is of the agent's own user or root.
+    pub rules: bool,
     /// Reads that came from it.
     pub reads: u64,
     /// Whether its process identifiers mean the same to us as to it.
@@ -88,7 +90,7 @@ impl Peer {
     pub fn new(
         id: LinkId,
         (role, family): (Role, u64),
-        pid: u32,
+        (pid, rules): (u32, bool),
         socket: OwnedFd,
         shared: Option<Shared>,
         checkpoint: usize,
@@ -102,6 +104,7 @@ impl Peer {
             role,
             family,
             pid,
+            rules,
             reads: 0,
             same_processes,
             socket,
@@ -155,7 +158,7 @@ impl Peer {
     fn request(&self, message: ToAgent) -> Result<Request, End> {
         let link = self.id;
         let allowed = match &message {
-            ToAgent::Status => true,
+            ToAgent::Status | ToAgent::Shift { .. } => true,
             ToAgent::Commit { .. } => self.role != Role::Watcher,
             _ => self.role == Role::Program,
         };
@@ -174,6 +177,8 @@ impl Peer {
             ToAgent::Installed { gap } => Request::Installed { link, gap },
             ToAgent::Restarted { gap } => Request::Restarted { link, gap },
             ToAgent::Status => Request::Status { link },
+            ToAgent::Shift { .. } if !self.rules => Request::Denied { link },
+            ToAgent::Shift { member, to } => Request::Shift { link, member, to },
         })
     }
 

@@ -17,6 +17,7 @@ use truechimer_group::{
     Call, GroupTime, LARGEST_PAYLOAD, Member, Mode, Order, Phase, Point, Refusal, Round, Thread,
 };
 
+use crate::lead::Lead;
 use crate::lineage::{FIRST, MESSAGES};
 use crate::link::{
     Address, Answer, As, How, Link, Outside, ReadError, Refused, Role, SPIN, Together,
@@ -340,6 +341,13 @@ impl Replica {
         self.shared.link().began()
     }
 
+    /// Who is the primary in the modes semi-active and passive, and why: what a read of a backup's
+    /// waits for.
+    #[must_use]
+    pub fn lead(&self) -> Lead {
+        self.shared.link().lead()
+    }
+
     /// The family of processes, for children that attach by themselves.
     #[must_use]
     pub fn family(&self) -> u64 {
@@ -488,6 +496,7 @@ impl Replica {
             News::Committed { .. }
             | News::Uncommitted { .. }
             | News::Status(_)
+            | News::Shifted(_)
             | News::Missed { .. } => Event::NewAgent,
         }
     }

@@ -152,6 +152,7 @@ fn a_standing_that_cannot_be_does_not_stop_those_who_go_on() {
         floor: Some(i64::MAX),
         report: None,
         checkpoint: false,
+        drained: false,
     };
     let entries = vec![Entry::Join(join)];
     let message = Message { point: Point::default(), entries, ..wire::tests::message(0) };

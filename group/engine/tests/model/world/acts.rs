@@ -95,6 +95,7 @@ impl World {
                 here.floor = Some(floor);
             }
             Action::Begun { .. } => self.begun(node, excluded)?,
+            Action::Shifted { .. } => {}
             Action::Phase(phase) => self.phase(node, phase)?,
             Action::Notice(notice @ (Notice::Revived { .. } | Notice::Began { .. })) => {
                 if let Notice::Began { .. } = notice {
