@@ -94,11 +94,8 @@ fn everything_can_be_set() {
         ..SourceConfig::new("b")
     };
     let pool = SourceConfig { prefer: true, port: 99, poll: 64, ..SourceConfig::pool("p") };
-    let xleave = SourceConfig {
-        interleaved: true,
-        learn_asymmetry: true,
-        ..SourceConfig::new("::1")
-    };
+    let xleave =
+        SourceConfig { interleaved: true, learn_asymmetry: true, ..SourceConfig::new("::1") };
     let family = Some(truechimer_engine::Family::Ipv6);
     let pool = SourceConfig { pool: Some(2), max_poll: Some(1024), family, ..pool };
     assert_eq!(

@@ -7,7 +7,8 @@ use truechimer_engine::Report;
 use truechimer_time::{Count, Span};
 
 use super::{Accepted, Answer, Budget, Client, Handler, MAX_REQUEST};
-use crate::control::DaemonInfo;
+use crate::changes::Change;
+use crate::control::{Changed, DaemonInfo};
 
 /// A daemon that has little to say.
 struct Terse;
@@ -38,6 +39,10 @@ impl Handler for Terse {
     fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
         let accepted = source.ok_or("which one?")?.to_owned();
         Ok(Accepted { accepted, status: String::new() })
+    }
+
+    fn change(&mut self, _: Change, source: Option<&str>) -> Result<Changed, String> {
+        Ok(Changed { changed: vec![source.ok_or("which one?")?.to_owned()] })
     }
 }
 
