@@ -181,6 +181,9 @@ impl Source {
             // What is not waited for is not missed.
             association.give_up();
         }
+        if self.config.offline && !config.offline {
+            self.forget_path();
+        }
         self.config = config;
         if self.ptp.is_some() {
             return;
@@ -337,12 +340,22 @@ impl Source {
         method.polls(self.peer.filter.estimator.as_mut(), seconds);
     }
 
+    /// The path may be another one now, or the clock was wrong that it was learnt by: forgets what is
+    /// learnt of it.
+    pub(crate) fn forget_path(&mut self) {
+        self.path.forget();
+        if self.config.learn_asymmetry && self.path.redeclare(None) {
+            self.peer.filter.set_asymmetry(None);
+        }
+    }
+
     /// The counter broke: begin again, at once.
     pub(crate) fn new_epoch(&mut self, at: Count) {
         // Whoever had something to say before the break is waited for again.
         let awaited = self.peer.filter.newest.is_some();
         self.peer.new_epoch();
         self.before = None;
+        self.forget_path();
         if let Some(association) = &mut self.association {
             association.give_up();
         }

@@ -252,7 +252,7 @@ impl fmt::Display for Unshifted {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Unshifted::Outside => {
-                "the member that was asked is not in the majority: look at the group's status                  when it is back, as the word may have reached the others"
+                "the member that was asked is not in the majority: look at the group's status when it is back, as the word may have reached the others"
             }
             Unshifted::Observer => "the member that was asked only observes: ask another's agent",
             Unshifted::Busy => "too many such words are under way: try again",

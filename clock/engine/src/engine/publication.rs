@@ -54,6 +54,8 @@ impl Engine {
                 if let Accepted::Stepped(_) = accepted {
                     self.servo.interrupt();
                     self.gate.stepped = true;
+                    // Paths may have been learnt by what it said before.
+                    self.sources.iter_mut().for_each(Source::forget_path);
                 }
                 if let Accepted::Shifted(by) = accepted {
                     let text =

@@ -7,7 +7,10 @@
 //! ([RFC 7679] defines the delays; RFC 5905, 8, what their difference does to an offset).
 //!
 //! The fastest that came need not be the fastest that may: both directions are thought faster by as
-//! much as `declared.rs` of the estimator allows for the smallest round trip of n.
+//! much as `declared.rs` of the estimator allows for the smallest round trip of n. And where the
+//! route changed, the fastest request may be of one and the fastest reply, r and p, of another. Of a
+//! route whose round trips were S at least, the asymmetry is within S − r − p of r − p, as neither
+//! of its directions takes less than r or p: the largest S of any sixteen exchanges in a row counts.
 //!
 //! [RFC 7679]: https://www.rfc-editor.org/rfc/rfc7679
 
@@ -18,18 +21,21 @@ use truechimer_timehands::Hand;
 
 use crate::config::Asymmetry;
 
-/// Exchanges are remembered for once to twice as long: long enough to meet both floors at any poll,
-/// and a route that has changed is forgotten after that.
+/// Exchanges are remembered for once to twice as long, and no longer than that without any: long
+/// enough to meet both floors, and a route that has changed is forgotten after that.
 const WINDOW: Span = Span::from_secs(3600);
+/// The fewest exchanges that something is concluded from: as many as `burst` begins with, twice.
+const LEAST: u32 = 16;
+/// The fewest that are remembered, where they take longer than a window.
+const REMEMBERED: u32 = 4 * LEAST;
 /// Exchanges beside each other are known equally well, up to this factor: one that the clock knew
 /// less of would say that the fastest may have been much faster.
 const ALIKE: i128 = 2;
-/// The fewest exchanges that something is concluded from: as many as `burst` begins with, twice.
-const LEAST: u32 = 16;
 /// The fastest of n packets waited so many times the mean wait / √n at most; see `declared.rs`.
 const SMALLEST: i128 = 8;
 
-/// Asymmetry of a path as the exchanges of the last one to two hours show it.
+/// Asymmetry of a path as the exchanges of the last one to two hours show it, or more where those
+/// are few.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Learnt {
     /// The asymmetry, and the bound of its error: what is declared of a path with `asymmetry`.
@@ -41,8 +47,12 @@ pub struct Learnt {
 /// Memory of a path's delays.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Learning {
+    /// Exchanges since the newest [`LEAST`] that are in `newer`.
+    block: Option<Window>,
     newer: Option<Window>,
     older: Option<Window>,
+    /// Count of the newest exchange.
+    last: Option<Count>,
 }
 
 /// One direction: the least times that its packets took.
@@ -64,6 +74,8 @@ struct Window {
     exchanges: u32,
     request: Direction,
     reply: Direction,
+    /// Round trip that some block of [`LEAST`] exchanges was never below.
+    trip: Span,
 }
 
 impl Direction {
@@ -79,9 +91,14 @@ impl Direction {
         }
     }
 
-    /// How much faster than the fastest of n that came one may be.
+    /// The least time that one took, in the middle.
+    fn least(&self) -> Span {
+        (self.low + self.high).half()
+    }
+
+    /// Time by which one may be faster than the fastest of n that came.
     fn faster(&self, n: u32) -> Span {
-        let waits = Span(self.sum.0 / i128::from(n)) - (self.low + self.high).half();
+        let waits = Span(self.sum.0 / i128::from(n)) - self.least();
         Span(waits.0.max(0) * SMALLEST / i128::from(n.isqrt()))
     }
 }
@@ -94,14 +111,21 @@ impl Window {
             exchanges: self.exchanges.saturating_add(other.exchanges),
             request: self.request.with(other.request),
             reply: self.reply.with(other.reply),
+            trip: self.trip.max(other.trip),
         }
     }
 
+    /// Whether it has been filled long enough, `age` after its beginning.
+    fn is_full(&self, age: Span) -> bool {
+        age >= WINDOW && self.exchanges >= REMEMBERED
+    }
+
+    /// Whether what it is of was known about as well as what the other is of.
     fn is_known_like(&self, other: &Window) -> bool {
         self.error.max(other.error).0 <= self.error.min(other.error).0 * ALIKE
     }
 
-    /// What it shows, if that is more than causality alone: that no delay is negative.
+    /// Asymmetry that it shows, if that is more than causality alone: that no delay is negative.
     fn learnt(&self) -> Option<Learnt> {
         let Window { request, reply, exchanges, .. } = *self;
         if exchanges < LEAST {
@@ -110,7 +134,10 @@ impl Window {
         let request_low = request.low - request.faster(exchanges);
         let reply_low = reply.low - reply.faster(exchanges);
         let (low, high) = (request_low - reply.high, request.high - reply_low);
-        let error = (high - low).half() + Span(1);
+        // The fastest of each direction may have been of two routes: no packet of one that was there
+        // for a block took longer than its round trip leaves to it.
+        let apart = (self.trip - request.least() - reply.least()).max(Span::ZERO);
+        let error = (high - low).half() + apart + Span(1);
         let round_trip = request_low + reply_low;
         let asymmetry = Asymmetry { by: low + (high - low).half(), error };
         (error < round_trip).then_some(Learnt { asymmetry, exchanges })
@@ -123,36 +150,63 @@ impl Learning {
         if !hand.status.bound_holds() {
             return;
         }
+        if self.last.is_some_and(|last| nominal.span(exchange.sent.count - last) >= WINDOW) {
+            *self = Learning::default();
+        }
         let Exchange { sent, server_received, server_sent, received, root_distance } = exchange;
         let error = |count: Count, stamp: CountSpan| {
             hand.bound_at(count) + *root_distance + nominal.span(stamp).abs()
         };
         let errors = [(sent.count, sent.error), (received.count, received.error)];
         let [there, back] = errors.map(|(count, stamp)| error(count, stamp));
+        let delays = [
+            *server_received - hand.time_at(sent.count),
+            hand.time_at(received.count) - *server_sent,
+        ];
+        // No packet is under way for so long: stamps are wrong.
+        if delays.iter().any(|took| took.abs() > WINDOW) || there.max(back) > WINDOW {
+            return;
+        }
         let this = Window {
             begun: sent.count,
             error: there.max(back),
             exchanges: 1,
-            request: Direction::of(*server_received - hand.time_at(sent.count), there),
-            reply: Direction::of(hand.time_at(received.count) - *server_sent, back),
+            request: Direction::of(delays[0], there),
+            reply: Direction::of(delays[1], back),
+            trip: delays[0] + delays[1],
         };
-        match self.newer {
-            Some(newer) if nominal.span(sent.count - newer.begun) >= WINDOW => {
-                *self = Learning { newer: Some(this), older: Some(newer) };
-            }
-            Some(newer) if this.is_known_like(&newer) => self.newer = Some(newer.with(this)),
-            Some(newer) if this.error > newer.error => {}
+        match self.newer.or(self.block) {
+            Some(known) if this.is_known_like(&known) => {}
+            Some(known) if this.error > known.error => return,
             // What came before was known less.
             _ => {
                 let older = self.older.filter(|older| older.is_known_like(&this));
-                *self = Learning { newer: Some(this), older };
+                *self = Learning { older, ..Learning::default() };
             }
         }
+        self.last = Some(sent.count);
+        let block = self.block.map_or(this, |block| {
+            let trip = block.trip.min(this.trip);
+            Window { trip, ..block.with(this) }
+        });
+        self.block = Some(block).filter(|block| block.exchanges < LEAST);
+        if self.block.is_some() {
+            return;
+        }
+        self.newer = Some(match self.newer {
+            Some(newer) if newer.is_full(nominal.span(sent.count - newer.begun)) => {
+                self.older = Some(newer);
+                block
+            }
+            Some(newer) => newer.with(block),
+            None => block,
+        });
     }
 
+    /// Asymmetry that they show.
     pub(super) fn learnt(&self) -> Option<Learnt> {
         let newer = self.newer?;
         let both = self.older.filter(|older| older.is_known_like(&newer));
-        both.map_or(newer, |older| older.with(newer)).learnt().or_else(|| self.older?.learnt())
+        both.map_or(newer, |older| older.with(newer)).learnt()
     }
 }

@@ -72,7 +72,6 @@ impl Path {
             news += "; the declared asymmetry is not of the path to it, and not used";
         }
         (self.impossible, self.told) = (None, false);
-        self.forget();
         Some(news)
     }
 
@@ -121,7 +120,9 @@ impl Path {
     ) -> bool {
         let Exchange { sent, received, .. } = exchange;
         let stamps = nominal.span(CountSpan(sent.error.0.saturating_add(received.error.0)));
-        let impossible = |a: &Asymmetry| a.by.abs() - a.error > rtt + stamps.abs();
+        let least = rtt + stamps.abs();
+        // One that took less than no time at all has stamps that are wrong.
+        let impossible = |a: &Asymmetry| !least.is_negative() && a.by.abs() - a.error > least;
         let drops = self.used.as_ref().is_some_and(impossible);
         if drops {
             (self.used, self.impossible) = (None, Some(rtt));

@@ -195,6 +195,8 @@ impl Pool {
     /// Servers lack that it has no address for.
     pub(crate) fn lacks(&mut self, at: Count) {
         if self.plan == Plan::Rest {
+            // Whoever waits for the time waits for nobody that is not there.
+            self.awaited = false;
             let soon = if self.earliest.at_or_after(at) { self.earliest } else { at };
             self.plan = Plan::LookUp(soon);
         }

@@ -255,7 +255,7 @@ impl Source {
             return;
         }
         port.offset_told = false;
-        self.path.forget();
+        self.forget_path();
         let others = others && !self.peer.trust.agrees();
         self.peer.filter.change_server(others, self.path.asymmetry());
         self.peer.trust.change_server();

@@ -124,6 +124,7 @@ impl Source {
     fn recognise(&mut self, from: SocketAddr, at: Count, others: bool) {
         let Some(news) = self.path.recognise(from) else { return };
         self.news = Some(news);
+        self.forget_path();
         let others = others && !self.peer.trust.agrees();
         self.peer.filter.change_server(others, self.path.asymmetry());
         self.before = None;
@@ -182,7 +183,14 @@ impl Source {
             filter.keep(sample, false);
             self.peer.tally.reach |= 1;
         }
-        believed.map_or(heard, Ok)
+        let outcome = believed.map_or(heard, Ok);
+        match outcome {
+            Ok(Accepted::Shifted(_)) => self.path.forget(),
+            // Whether the server moved or its path, nobody knows.
+            Ok(Accepted::Stepped(_)) => self.forget_path(),
+            _ => {}
+        }
+        outcome
     }
 
     /// Works out how often the server is asked from now on.

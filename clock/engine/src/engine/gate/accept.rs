@@ -71,6 +71,7 @@ impl Engine {
             }
             source.peer.trust.overruled = !with_it && source.id() != id;
             source.is_not_waited_for();
+            source.forget_path();
             if source.id() == id {
                 name = source.name().to_owned();
             }
