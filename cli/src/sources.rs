@@ -49,8 +49,9 @@ Of the JSON, offset_to says what offset_ns is shown against: clock, or that serv
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 status is one of the words above; reason says why, null if there is nothing to say:
   kind            unreachable: no-address, no-keys, no-reply, kiss-code, offline (by your word);
-                  unselectable: noselect, unauthenticated, same-server, leap-smear; candidate: waiting (for other
-                  servers), unvouched (by those with proof or trust), no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
+                  unselectable: noselect, unauthenticated, same-server, leap-smear;
+                  candidate: waiting (for other servers), unvouched (by those with proof or
+                  trust), no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of
                   the others probably are), stale (nothing usable lately).
                   Held off: step-suspected (its time has moved by more than it may),

@@ -41,8 +41,8 @@ pub struct Options {
 /// Options of `truechimer sources add`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-It is followed until the daemon ends; what is to stay belongs into the configuration, or into a file
-in its `source-dir`. Only root and the daemon's own user may do that. Servers and pools can be added,
+It is followed until the daemon ends; what is to stay belongs into the configuration, or into a
+file in its `source-dir`. Only root and the daemon's own user may do that. Servers and pools can be added,
 other sources not: the daemon gives up the rights that they need at its start. The same holds for
 nts=true, unless a server has it already or there is a `source-dir`.
 
@@ -69,8 +69,8 @@ pub struct Add {
 /// Options of `truechimer sources delete`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Of a source of the configuration that lasts until the daemon ends. The last one stays, as there would
-be nothing left to follow. Only root and the daemon's own user may do that.
+Of a source of the configuration that lasts until the daemon ends. The last one stays, as there
+would be nothing left to follow. Only root and the daemon's own user may do that.
 
 Exit status: 0 it is not followed any more, 2 error (no daemon, no right, no such source).")]
 pub struct Delete {
@@ -84,8 +84,8 @@ pub struct Delete {
 /// Options of `truechimer sources offline` and `online`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-What is known of a source that is offline stays, and its bound grows. One that comes back is asked at
-once. Only root and the daemon's own user may do that.
+What is known of a source that is offline stays, and its bound grows. One that comes back is asked
+at once. Only root and the daemon's own user may do that.
 
 Exit status: 0, or 2 on an error (no daemon, no right, no such source).")]
 pub struct Asked {
@@ -99,8 +99,8 @@ pub struct Asked {
 /// Options of `truechimer sources reload`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The daemon's log says what came of it: with a mistake the configuration stays as it was, and a file in
-`source-dir` is left out. Only root and the daemon's own user may do that.
+The daemon's log says what came of it: with a mistake the configuration stays as it was, and a file
+in `source-dir` is left out. Only root and the daemon's own user may do that.
 
 Exit status: 0 it is being read, 2 error (no daemon, no right).")]
 pub struct Reload {

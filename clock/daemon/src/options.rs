@@ -208,7 +208,8 @@ impl Options {
 
 /// Whether there is nothing to follow.
 pub(crate) fn is_mute(config: &Config) -> bool {
-    config.sources.is_empty() && !config.refclocks.iter().any(|refclock| refclock.trust)
+    let selectable = config.sources.iter().any(|source| !source.no_select);
+    !selectable && !config.refclocks.iter().any(|refclock| refclock.trust)
 }
 
 /// Why there would never be a time with these sources, if so.

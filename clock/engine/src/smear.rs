@@ -77,6 +77,8 @@ pub(crate) struct Smear {
     /// The newest reply may be one of a server that smears.
     plausible: bool,
     early: Early,
+    /// Least round trip since the day of the leap began, s.
+    rtt: Option<f64>,
 }
 
 /// Whether it is too early to tell.
@@ -121,8 +123,12 @@ impl Smear {
         self.plausible = near && expected != 0.0 && share >= SHARE.0 && share <= SHARE.1;
         let (rtt, begun) = (seconds(rtt).abs(), seconds(doubt.begun).abs());
         let doubt = seconds(doubt.strayed).abs();
-        // A path that has become shorter moves the server by what it hid from our clock until then.
-        let doubtful = (ASKEW * rtt).max(LEAST).max(begun - rtt / 2.0);
+        let least = self.rtt.map_or(rtt, |least| least.min(rtt));
+        self.rtt = Some(least);
+        // A path that has become shorter moves the server by what it hid from our clock until then;
+        // one that has become longer, by half of that.
+        let moved = (begun - rtt / 2.0).max((rtt - least) / 2.0);
+        let doubtful = (ASKEW * rtt).max(LEAST).max(moved);
         let clear = expected.abs() >= CLEAR * doubtful && doubt <= OWN * expected.abs();
         // No path hides so much.
         let honest = (off - expected).abs() > rtt / 2.0 + doubt + LEAST;
@@ -252,6 +258,22 @@ mod tests {
                 smear.look(expected.unwrap(), Span::from_millis(22), doubt, expected);
             }
             assert_eq!(smear.is_found(), found, "{begun}");
+        }
+    }
+
+    /// Replies that are held back by 0.9 s from some time of the day on.
+    #[test]
+    fn a_path_that_became_longer_is_no_smear() {
+        for longer in [0, 900] {
+            let mut smear = Smear::default();
+            for reply in 0..400 {
+                let expected = expected(&LEAPS, Instant::new(LEAP + 32 * reply, 0));
+                let late = reply >= 40;
+                let rtt = Span::from_millis(22 + if late { longer } else { 0 });
+                let off = if late { expected.unwrap() } else { Span::ZERO };
+                smear.look(off, rtt, Doubt::NONE, expected);
+            }
+            assert_eq!(smear.is_found(), longer == 0, "{longer}");
         }
     }
 

@@ -184,13 +184,15 @@ impl Source {
         if self.config.offline && !config.offline {
             self.forget_path();
         }
+        let family_changed = self.config.family != config.family;
         self.config = config;
         if self.ptp.is_some() {
             return;
         }
         self.peer.filter.set_poll(self.schedule.steady_interval());
         // Whoever has the configuration read again may have mended the name.
-        let lost = self.peer.tally.reach == 0 && self.schedule.silence >= MISSES_PER_ADDRESS;
+        let lost = family_changed
+            || self.peer.tally.reach == 0 && self.schedule.silence >= MISSES_PER_ADDRESS;
         match self.schedule.plan {
             Plan::Poll(_) if lost => self.look_up(at),
             Plan::Resolve(_) => self.schedule.plan = Plan::Resolve(at),

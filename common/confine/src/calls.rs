@@ -59,7 +59,7 @@ const EVERYWHERE: &[libc::c_long] = calls! {
     SYS_readv SYS_writev SYS_pread64 SYS_pwrite64 SYS_lseek
     SYS_fstat SYS_newfstatat SYS_statx SYS_statfs SYS_fstatfs
     SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_getdents64
-    SYS_getcwd SYS_renameat SYS_renameat2 SYS_unlinkat
+    SYS_getcwd SYS_renameat2 SYS_unlinkat
     SYS_mkdirat SYS_linkat SYS_fchmod SYS_fchmodat SYS_umask
     SYS_ftruncate SYS_fallocate SYS_fsync SYS_fdatasync
     SYS_flock SYS_fcntl SYS_ioctl SYS_dup SYS_dup3
@@ -94,15 +94,17 @@ const EVERYWHERE: &[libc::c_long] = calls! {
     SYS_sigaltstack SYS_tgkill SYS_restart_syscall
 };
 
-/// Older forms of the same, which x86-64 has and libraries still use.
+/// Older forms of the same, which libraries still use.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[libc::c_long] = calls! {
-    SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink
+    SYS_renameat SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink
     SYS_rename SYS_unlink SYS_mkdir SYS_link SYS_chmod
     SYS_dup2 SYS_pipe SYS_poll SYS_select SYS_epoll_wait
     SYS_time SYS_getdents SYS_arch_prctl
 };
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+const OLDER: &[libc::c_long] = calls! { SYS_renameat };
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[libc::c_long] = &[];
 
 /// For who steers the system clock.

@@ -121,7 +121,7 @@ pub fn accept(
 }
 
 /// Tells the daemon behind `socket` to change its sources until it ends: `verb` is `add`, with a small
-/// document of [[source]], `delete`, `offline` or `online`, with a name or, of the last two, without.
+/// document of `[[source]]`, `delete`, `offline` or `online`, with a name or, of the last two, without.
 ///
 /// # Errors
 /// If no daemon answers within `timeout`, if it is another user's, or if it refuses.

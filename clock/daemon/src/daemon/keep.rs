@@ -142,11 +142,18 @@ impl Daemon<'_> {
         if change == Change::Delete && options::is_mute(&engine) {
             return Err("there would be nothing left to follow: add another source first".into());
         }
-        if let Some(why) = options::never(&engine) {
+        // What may yet come makes it whole, and what is no worse than before is no harm.
+        let could = options::never(&self.settings.engine).is_none();
+        if self.settings.source_dir.is_none()
+            && could
+            && let Some(why) = options::never(&engine)
+        {
             return Err(why);
         }
         let settings = Settings { engine, ..self.settings.clone() };
-        if let Some(text) = self.rules(&settings).and_then(|wanted| self.sandbox.shut_out(&wanted))
+        if change == Change::Add
+            && let Some(text) =
+                self.rules(&settings).and_then(|wanted| self.sandbox.shut_out(&wanted))
         {
             return Err(text);
         }

@@ -36,7 +36,8 @@ impl Source {
             Ok(reply) => reply,
             Err(refusal) => return Heard::Refused(self.refused(&refusal, received.count)),
         };
-        self.recognise(from, received.count, clock.others);
+        let arrived = received.count;
+        self.recognise(from, arrived, clock.others);
         let Some(complete) = self.complete(Complete { sent, received, reply, clock: *clock })
         else {
             // It said when a reply left that was used already: the next says when this one did.
@@ -68,7 +69,7 @@ impl Source {
                 self.peer.tally.accept();
                 self.schedule.silence = 0;
                 self.served(from);
-                self.adapt(received.count);
+                self.adapt(arrived);
                 self.peer.trouble = None;
                 Heard::Used(accepted)
             }
@@ -76,7 +77,7 @@ impl Source {
                 self.peer.tally.refuse(refusal.name());
                 self.served(from);
                 self.schedule.fails();
-                self.hasten(received.count);
+                self.hasten(arrived);
                 Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
             }
         }
