@@ -1,4 +1,4 @@
-//! What a client writes to the daemon's control socket: any bytes, in any pieces, from one who may change the daemon and
+//! Bytes that a client writes to the daemon's control socket: any bytes, in any pieces, from one who may change the daemon and
 //! one who may not.
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What a scraper of metrics writes: any bytes. However they come in pieces, the answer is the same.
+//! Bytes that a scraper of metrics writes. However they come in pieces, the answer is the same.
 #![no_main]
 
 #[allow(dead_code, unreachable_pub)]

@@ -10,7 +10,7 @@ use crate::config;
 /// The most sources that can be added.
 const MOST: usize = 64;
 
-/// What was changed so far.
+/// Changes so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     added: Vec<SourceConfig>,

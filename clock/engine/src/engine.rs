@@ -101,7 +101,7 @@ pub struct Engine {
     last_at: Count,
     /// Hold-offs of servers that are no longer asked, or have yet to answer this daemon.
     inherited: Vec<Held>,
-    /// What servers of pools begin with that join before there is a time of our own.
+    /// Beginning of those servers of pools that join before there is a time of our own.
     known: Known,
     /// Standard uncertainty of the published difference clock's rate.
     deviation: Rate,

@@ -45,7 +45,7 @@ pub struct Association {
 struct Request {
     /// Its transmit timestamp, which comes back as the origin of the reply.
     id: Timestamp,
-    /// What it asks interleaved mode by: its receive timestamp, which comes back as the origin then,
+    /// Token that asks for interleaved mode: its receive timestamp, which comes back as the origin then,
     /// and that of the server in the reply that it is about.
     interleaved: Option<(Timestamp, Timestamp)>,
     fate: Fate,

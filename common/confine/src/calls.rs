@@ -9,7 +9,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 /// Fate of a system call that is not on the list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Unlisted {
-    /// It passes: there is no filter.
+    /// Passes: there is no filter.
     #[default]
     Pass,
     /// The kernel ends the process (`SIGSYS`, which nothing can catch).
@@ -37,7 +37,7 @@ impl FromStr for Unlisted {
 pub(crate) enum Filtered {
     /// None is wanted.
     Off,
-    /// So many calls are allowed, and any other ends the process.
+    /// Filter of so many calls; any other ends the process.
     To(usize),
     /// Any other than so many calls is logged.
     Logged(usize),

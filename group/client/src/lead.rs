@@ -1,4 +1,4 @@
-//! Who is the primary, and why: told to programs in the modes semi-active and passive.
+//! The primary, and why: told to programs in the modes semi-active and passive.
 
 use core::fmt;
 use std::sync::atomic::AtomicU64;

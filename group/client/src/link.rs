@@ -732,7 +732,7 @@ impl Link {
         self.memory.began()
     }
 
-    /// Who is the primary, and why.
+    /// The primary, and why.
     #[must_use]
     pub fn lead(&self) -> Lead {
         self.memory.lead.get()

@@ -46,7 +46,7 @@ pub(crate) struct Memory {
     pub began: AtomicU64,
     /// Which of the group's members this is, from 0.
     pub place: AtomicU64,
-    /// Who is the primary, at 432.
+    /// The primary, at 432.
     pub lead: LeadWords,
     reserved: [AtomicU64; 455],
     /// At 4096.

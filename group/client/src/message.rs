@@ -176,7 +176,7 @@ pub enum News {
     Phase(Phase),
     /// The status, JSON.
     Status(String),
-    /// What came of an operator's word.
+    /// Outcome of an operator's word.
     Shifted(Result<(), Unshifted>),
     /// Gap: what comes next in the stream is missing here, and no more comes until the program says
     /// that it knows ([`ToAgent::Restarted`]).

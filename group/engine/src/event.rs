@@ -178,7 +178,7 @@ pub enum Action {
         /// this one has not, and have a state that it lacks. Empty: it lacks nothing.
         running: Vec<Member>,
     },
-    /// What came of [`Event::Shift`].
+    /// Outcome of [`Event::Shift`].
     Shifted {
         /// The asker's number for it.
         token: u64,
@@ -230,7 +230,7 @@ pub enum Unshifted {
     NoPrimary = 5,
     /// The member concerned has no program.
     NoProgram = 6,
-    /// Its clock contradicts the majority's.
+    /// A clock that contradicts the majority's.
     Suspect = 7,
     /// No other member has a program and is not drained.
     NobodyElse = 8,
@@ -309,13 +309,13 @@ impl fmt::Display for Handover {
 pub enum Cause {
     /// The former is not live any more: its agent or node is gone, or the network to it.
     Left = 1,
-    /// Its program has ended.
+    /// A program that has ended.
     Ended = 2,
-    /// It had no program, and the next one's began.
+    /// A member without a program, when the next one's began.
     Began = 3,
     /// An operator has drained it.
     Drained = 4,
-    /// Its clock contradicts the majority's.
+    /// A clock that contradicts the majority's.
     Suspect = 5,
     /// An operator has promoted the next one, or demoted the former.
     Operator = 6,

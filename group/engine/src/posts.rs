@@ -64,7 +64,7 @@ impl State {
         i64::try_from(self.point.index).unwrap_or(i64::MAX)
     }
 
-    /// What keeps this word of an operator from taking effect.
+    /// Reason why this word of an operator has no effect.
     fn refuses(&self, group: &Group, shift: &Shift) -> Result<(), Unshifted> {
         let &Shift { member, to, .. } = shift;
         let peer = self.replicas(group).find(|peer| peer.member == member);

@@ -108,7 +108,7 @@ impl Technology {
         Technology::Quantised,
     ];
 
-    /// Its name, one word.
+    /// Name, one word.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -227,7 +227,7 @@ pub fn common_ranges() -> Vec<Range> {
 /// A path-day: what was drawn for it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Day {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub number: u64,
     /// The seed that all numbers count under.
     pub seed: u64,

@@ -33,7 +33,7 @@ const TAI_OFFSET: i32 = 37;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Scenario {
-    /// Its name, one word.
+    /// Name, one word.
     pub name: String,
     /// Description in one line.
     #[serde(default)]

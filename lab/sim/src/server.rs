@@ -33,7 +33,7 @@ const HALF_DAY: f64 = 43_200.0;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ServerSpec {
-    /// Its name, one word.
+    /// Name, one word.
     pub name: String,
     /// Seconds between requests; that of the scenario if there is none here.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +142,7 @@ pub struct Lie {
     pub from_s: f64,
     /// When it ends, s.
     pub to_s: f64,
-    /// Its time − the truth, ms.
+    /// Time − the truth, ms.
     pub by_ms: f64,
 }
 
@@ -384,7 +384,7 @@ impl ServerSpec {
         })
     }
 
-    /// Its time − the truth, s, at `t`, without wander and smear.
+    /// Time − the truth, s, at `t`, without wander and smear.
     fn offset_at(&self, t: f64) -> f64 {
         let steps = self.steps.iter().filter(|s| t >= s.at_s).map(|s| s.by_ms);
         let gained = |r: &Ramp| (t - r.from_s).clamp(0.0, r.to_s - r.from_s) * r.ppm * 1e-3;

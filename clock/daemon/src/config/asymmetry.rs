@@ -6,7 +6,7 @@ use truechimer_time::Span;
 
 use super::reader::span;
 
-/// What the user has written of it.
+/// Words of the user on it.
 #[derive(Default)]
 pub(super) struct Declared {
     by: Option<Span>,

@@ -15,7 +15,7 @@ pub(super) struct Before {
     sent: Stamp,
     received: Stamp,
     reply: Reply,
-    /// It was complete by itself, and was used.
+    /// Complete by itself, and used.
     used: bool,
 }
 
@@ -52,7 +52,7 @@ impl Source {
 }
 
 impl Clock {
-    /// What is known, as it was at another arrival.
+    /// Knowledge as of another arrival.
     fn at(self, then: Stamp, now: Stamp, nominal: Period) -> Clock {
         let ago = nominal.span(now.count - then.count);
         Clock {

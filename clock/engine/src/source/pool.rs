@@ -27,7 +27,7 @@ const LEFT_ALONE: u32 = 14_400;
 /// Addresses that are remembered for that; the oldest is forgotten first.
 const MOST_LEFT: usize = 32;
 
-/// What a pool does next.
+/// Next step of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Plan {
     /// Nothing.

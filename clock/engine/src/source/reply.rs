@@ -205,7 +205,7 @@ impl Source {
         self.peer.filter.set_poll(self.schedule.steady_interval());
     }
 
-    /// What it says is in doubt, and is to be known soon.
+    /// Asks sooner: its word is in doubt.
     fn hasten(&mut self, at: Count) {
         if self.config.max_poll.is_some() {
             self.schedule.hasten(at);

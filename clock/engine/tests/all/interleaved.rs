@@ -15,7 +15,7 @@ use crate::world::{address, start, truth};
 const DELAY: i64 = 50_000;
 const LEAVES: [i64; 4] = [300_000, 5_000_000, 40_000, 900_000];
 
-/// What the server does.
+/// Behaviour of the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     /// Answers as it is asked.
@@ -24,7 +24,7 @@ enum Mode {
     Basic,
     /// In basic mode for every third.
     Forgets,
-    /// It gives another's departure.
+    /// Gives another's departure.
     Wrong,
 }
 

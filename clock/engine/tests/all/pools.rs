@@ -232,7 +232,7 @@ fn who_is_offline_is_not_asked_until_he_is_back() {
     assert_eq!(addresses(&world), ["s1", "s2", "s3"].map(address));
 }
 
-/// What a server of a pool does from then on.
+/// Behaviour of a pool's server from then on.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Dies,

@@ -1,4 +1,4 @@
-//! Who is the primary: operators' words to the engine, and what programs are told.
+//! The primary: operators' words to the engine, and what programs are told.
 
 use truechimer_group::{Event, Member, Post, Unshifted};
 use truechimer_group_client::Lead;

@@ -454,7 +454,7 @@ impl Door {
         self.boards().for_each(|shared| shared.memory.set_began(began));
     }
 
-    /// Who is the primary now, and why; a change happens at this moment.
+    /// The primary now, and why; a change happens at this moment.
     pub fn lead(&mut self, lead: Lead) {
         self.lead = lead;
         self.boards().for_each(|shared| shared.memory.lead.set(&lead));

@@ -341,7 +341,7 @@ impl Replica {
         self.shared.link().began()
     }
 
-    /// Who is the primary in the modes semi-active and passive, and why: what a read of a backup's
+    /// The primary in the modes semi-active and passive, and why: what a read of a backup's
     /// waits for.
     #[must_use]
     pub fn lead(&self) -> Lead {

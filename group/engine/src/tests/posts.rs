@@ -1,4 +1,4 @@
-//! Who is the primary: it follows the programs, and what operators say.
+//! The primary: it follows the programs, and what operators say.
 
 use super::starts::Random;
 use super::*;
@@ -39,7 +39,7 @@ impl Net {
         engine.is_some_and(|engine| engine.phase() == Phase::Live)
     }
 
-    /// What comes of an operator's word, said at the agent of `at`.
+    /// Outcome of an operator's word, said at the agent of `at`.
     fn shift(&mut self, at: u32, member: u32, to: Post) -> Result<(), Unshifted> {
         self.event(at, Event::Shift { token: 7, member: Member(member), to });
         self.settle();

@@ -61,7 +61,7 @@ pub enum End {
 /// A capture that has ended.
 #[derive(Debug)]
 pub struct Run {
-    /// Its files, in order.
+    /// Files, in order.
     pub files: Vec<PathBuf>,
     /// All it has written on standard output and standard error.
     pub said: String,

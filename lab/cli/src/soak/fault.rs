@@ -86,9 +86,9 @@ pub const ALL: [(Kind, &str, Part, (f64, f64)); 27] = [
 /// A fault that is drawn.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fault {
-    /// Its kind.
+    /// Kind.
     pub kind: Kind,
-    /// Its name.
+    /// Name.
     pub name: &'static str,
     /// The part that it hits.
     pub part: Part,
@@ -216,7 +216,7 @@ pub struct Targets {
 
 /// A fault in force.
 pub struct Force {
-    /// What it is.
+    /// Description.
     pub fault: Fault,
     _flood: Option<Flood>,
 }

@@ -40,14 +40,14 @@ pub struct Violation {
     pub at: f64,
     /// The invariant.
     pub check: &'static str,
-    /// What was seen.
+    /// Observation.
     pub text: String,
 }
 
 /// A fault that was made and undone.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Done {
-    /// Its kind.
+    /// Kind.
     pub kind: &'static str,
     /// When it began, since the start, s.
     pub at: f64,
@@ -73,7 +73,7 @@ struct Inner {
     member: [Option<Instant>; 3],
     /// Times at which packets of the load could get lost before they reach the capture.
     gaps: Vec<(Instant, Option<Instant>)>,
-    /// What the capture itself has lost, in runs that were checked.
+    /// Packets that the capture itself has lost, in runs that were checked.
     checks: BTreeSet<&'static str>,
 }
 
@@ -95,7 +95,7 @@ pub struct Summary {
     pub violations: Vec<Violation>,
     /// All violations, by invariant; those that held have 0.
     pub broken: BTreeMap<&'static str, u64>,
-    /// What was counted.
+    /// Counts.
     pub counts: BTreeMap<&'static str, u64>,
     /// Largest values.
     pub largest: BTreeMap<&'static str, i64>,

@@ -71,7 +71,7 @@ impl Places {
 /// Kind of path between the daemon and its servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// As it usually is.
+    /// The usual state.
     Usual,
     /// A fifth of the packets is lost each way.
     Lossy,

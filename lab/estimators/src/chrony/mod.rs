@@ -20,7 +20,7 @@ const MAX_CLOCK_ERROR: f64 = 1e-6;
 const REACH: f64 = 8.0;
 /// The greatest root distance of a source that may be selected, s (`maxdistance`).
 const MAX_DISTANCE: f64 = 3.0;
-/// What makes sources of one distance equal, s (`reselectdist`).
+/// Difference below which distances are equal, s (`reselectdist`).
 const RESELECT_DISTANCE: f64 = 100e-6;
 /// Another source takes the selected one's place from this score on.
 const SCORE_LIMIT: f64 = 10.0;
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Its error at `at`, s, and its claim.
+    /// Error at `at`, s, and its claim.
     fn error(client: &ChronyModel, at: f64) -> (f64, f64) {
         let (offset, claim) = client.reading(at).unwrap();
         (offset - 1.0 - 10e-6 * at, claim)

@@ -14,7 +14,7 @@ use crate::world::Run;
 /// A source that has said nothing for so many polls does not count in the trimmed mean.
 const REACH: f64 = 8.0;
 
-/// What other clocks came to.
+/// Results of other clocks.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Beside {
     /// Largest error of the model of chrony, µs; NaN if it never had a time.

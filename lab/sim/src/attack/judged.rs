@@ -1,4 +1,4 @@
-//! What an attack came to.
+//! Outcome of an attack.
 
 use serde::{Deserialize, Serialize};
 use truechimer_engine::Level;
@@ -8,7 +8,7 @@ use super::{Attack, beside};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{Options, Run, simulate};
 
-/// What an attack came to. Errors are clock − truth, once a second, where a bound was promised.
+/// Outcome of an attack. Errors are clock − truth, once a second, where a bound was promised.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Judged {
     /// Number of the attack.
@@ -60,7 +60,7 @@ pub fn judge(attack: &Attack) -> Result<Judged, ScenarioError> {
 /// Runs an attack with something changed in its scenario.
 ///
 /// # Errors
-/// What makes no sense in it.
+/// Mistakes in it.
 pub fn judge_scenario(attack: &Attack, scenario: &Scenario) -> Result<Judged, ScenarioError> {
     let options = Options { seed: attack.packet_seed(), ..Options::default() };
     let run = simulate(scenario, &options)?;

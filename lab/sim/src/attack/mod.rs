@@ -81,7 +81,7 @@ impl Kind {
         Kind::Unproven,
     ];
 
-    /// Its name, one word.
+    /// Name, one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -189,7 +189,7 @@ impl Kind {
 /// An attack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attack {
-    /// Its number, from 0.
+    /// Number, from 0.
     pub number: u64,
     /// The seed that all numbers count under.
     pub seed: u64,

@@ -20,7 +20,7 @@ pub(crate) struct Answered {
     /// When the reply left, by true time, s.
     pub(crate) left: f64,
     pub(crate) packet: [u8; HEADER_LEN],
-    /// Its stamps, on the leap-free scale, as they went out.
+    /// Stamps, on the leap-free scale, as they went out.
     pub(crate) received_stamp: Instant,
     pub(crate) sent_stamp: Instant,
     /// The root distance that it claims.
@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// Its time − the truth at `t`, s.
+    /// Time − the truth at `t`, s.
     fn offset_at(&mut self, t: f64) -> f64 {
         let smeared = match self.leap {
             // Half a day before the leap it begins to fall behind, half a day after it has.
@@ -96,7 +96,7 @@ impl Server {
         self.spec.offset_at(t) + self.wander.at(t) + smeared + gone
     }
 
-    /// Its stamp at `t`, on the leap-free scale that begins at `origin`.
+    /// Stamp at `t`, on the leap-free scale that begins at `origin`.
     fn stamp(&mut self, t: f64, origin: Instant) -> Instant {
         let time = origin + span(t) + span(self.offset_at(t));
         let quantum = span(self.spec.quantum_us * 1e-6).0;
@@ -185,7 +185,7 @@ impl Walk {
         Walk { random, deviation, values: vec![0.0] }
     }
 
-    /// Its value at `t` ≥ 0.
+    /// Value at `t` ≥ 0.
     fn at(&mut self, t: f64) -> f64 {
         if self.deviation == 0.0 {
             return 0.0;

@@ -127,7 +127,7 @@ fn chronyd_tells_when_a_reply_left_and_who_does_not_is_asked_as_ever() {
     assert!(found.iter().all(|source| source["refused"] == serde_json::json!({})), "{found:#?}");
 }
 
-/// As nobody in particular, if we may become that.
+/// Command run as nobody in particular, if we may become that.
 fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--clear-groups", "--"]).arg(binary::truechimer());

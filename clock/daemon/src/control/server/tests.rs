@@ -226,7 +226,7 @@ fn one_user_in_haste_is_in_nobody_elses_way() {
     assert!(server.budget.allows(4321));
 }
 
-/// What is asked for is not even looked at.
+/// Request that is not even looked at.
 #[test]
 fn nobody_else_changes_anything() {
     let (told, oracle, _) = with_server(|path| {

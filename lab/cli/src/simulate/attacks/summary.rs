@@ -83,7 +83,7 @@ fn count(rows: &[&Judged], of: impl Fn(&Judged) -> bool) -> String {
     rows.iter().filter(|row| of(row)).count().to_string()
 }
 
-/// What the daemon's clock came to.
+/// Result of the daemon's clock.
 fn ours(groups: &[Group<'_>]) -> Grid {
     let head = [
         "",
@@ -117,7 +117,7 @@ fn ours(groups: &[Group<'_>]) -> Grid {
     grid
 }
 
-/// What status and log said.
+/// Words of status and log.
 fn said(groups: &[Group<'_>]) -> Grid {
     let head =
         ["", "synchronised, share of the time", "attacks with a warning", "the most frequent"];
@@ -156,7 +156,7 @@ fn gist(text: &str) -> String {
     words.join(" ")
 }
 
-/// What others came to on the same packets.
+/// Result of others on the same packets.
 fn others(groups: &[Group<'_>]) -> Grid {
     let head = [
         "",
