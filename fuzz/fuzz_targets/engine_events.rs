@@ -90,7 +90,7 @@ impl World {
                     let result = Ok(vec![address]);
                     self.happens(Event::Resolved { source, result });
                 }
-                Action::Send { source, to, packet } => {
+                Action::Send { source, to, packet, .. } => {
                     self.requests.insert(source, (to, packet.to_vec(), self.at));
                 }
                 Action::Watch { .. } | Action::Ptp(_) => {}

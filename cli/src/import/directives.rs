@@ -55,7 +55,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 9] = [
+const LOST: [(&[&str], &str); 10] = [
     (
         &[
             "ntsdumpdir",
@@ -75,16 +75,10 @@ const LOST: [(&[&str], &str); 9] = [
         "packets are stamped by the kernel, not by the card",
     ),
     (
-        &[
-            "bindaddress",
-            "binddevice",
-            "port",
-            "bindacqaddress",
-            "bindacqdevice",
-            "acquisitionport",
-        ],
+        &["bindaddress", "binddevice", "port", "bindacqaddress", "acquisitionport"],
         "the daemon asks from any port; 'truechimer serve --listen' says where servers listen",
     ),
+    (&["bindacqdevice"], "that is `interface`, in each [[source]]"),
     (
         &["rtcfile", "rtcdevice", "rtcautotrim"],
         "the real-time clock is read at the start and not measured",

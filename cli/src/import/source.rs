@@ -47,13 +47,7 @@ pub(super) fn server(line: &Line, found: &mut Found) {
         let mut number = || options.next().and_then(|value| value.parse::<f64>().ok());
         match option.as_str() {
             "noselect" | "trust" | "prefer" | "require" => keys.push(format!("{option} = true")),
-            "offline" => {
-                return found.lose(
-                    line,
-                    "offline: chronyd does not ask it before it is told to; once there is a network say \
-                     'truechimer sources add', or write a file into `source-dir`",
-                );
-            }
+            "offline" => keys.push("offline = true".to_owned()),
             "ipv4" | "ipv6" => keys.push(format!("family = \"{option}\"")),
             "xleave" => keys.push("interleaved = true".to_owned()),
             "nts" => keys.push("nts = true".to_owned()),

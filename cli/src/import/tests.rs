@@ -42,6 +42,7 @@ fn servers_are_sources_with_their_poll_and_port() {
             "version: requests are of version 4",
         ],
     );
+    has("server a offline", &["offline = true"]);
     has("server a ipv6 maxpoll 12", &["family = \"ipv6\"\nmax-poll = 1024"]);
     assert!(sources[2].no_select && !sources[0].no_select);
     // Requests take 100 µs longer than replies: chrony takes 50 µs off.

@@ -2,6 +2,8 @@
 //!
 //! They lie over the configuration, also when that is read again, and end with the daemon.
 
+use std::collections::BTreeMap;
+
 use truechimer_config::printable;
 use truechimer_engine::{Config, Origin, SourceConfig};
 
@@ -16,8 +18,8 @@ pub(crate) struct Changes {
     added: Vec<SourceConfig>,
     /// Names of sources that are in the configuration and are not wanted.
     deleted: Vec<String>,
-    /// Names of those that are not asked for now.
-    offline: Vec<String>,
+    /// Names of those that are, or are not, to be asked by the user's word, whatever the configuration says.
+    asked: BTreeMap<String, bool>,
 }
 
 /// One change.
@@ -67,7 +69,9 @@ impl Changes {
             }
         }
         for source in &mut config.sources {
-            source.offline = self.offline.contains(&source.name());
+            if let Some(asked) = self.asked.get(&source.name()) {
+                source.offline = !asked;
+            }
         }
     }
 
@@ -94,9 +98,9 @@ impl Changes {
                 asked.map(SourceConfig::name).collect()
             }
         };
-        self.offline.retain(|offline| !names.contains(offline));
         match change {
             Change::Delete => {
+                self.asked.retain(|name, _| !names.contains(name));
                 self.added.retain(|added| !names.contains(&added.name()));
                 let of_files = there.sources.iter().filter(|s| s.origin != Origin::RunTime);
                 let names = of_files.map(SourceConfig::name).filter(|name| names.contains(name));
@@ -108,9 +112,10 @@ impl Changes {
                 if let Some(port) = ptp {
                     return Err(format!("{} is a PTP port, which is not asked", port.name()));
                 }
-                self.offline.extend(names.iter().cloned());
+                self.asked.extend(names.iter().map(|name| (name.clone(), false)));
             }
-            Change::Online | Change::Add => {}
+            Change::Online => self.asked.extend(names.iter().map(|name| (name.clone(), true))),
+            Change::Add => {}
         }
         Ok(names)
     }
@@ -135,7 +140,7 @@ impl Changes {
         if self.added.len() + new.len() > MOST {
             return Err(format!("{MOST} sources were added already: delete some first"));
         }
-        self.offline.retain(|offline| !names.contains(offline));
+        self.asked.retain(|name, _| !names.contains(name));
         self.added.extend(new);
         Ok(names)
     }
@@ -228,6 +233,16 @@ mod tests {
         assert_eq!(off(&now), [false, true]);
         let (_, now) = made(&base, &[(Change::Offline, None), (Change::Online, None)]).unwrap();
         assert_eq!(off(&now), [false, false]);
+        // Whatever the configuration says, until one is deleted and comes again.
+        let mut base = base;
+        base.sources[0].offline = true;
+        let (_, now) = made(&base, &[(Change::Offline, Some("b"))]).unwrap();
+        assert_eq!(off(&now), [true, true]);
+        let (_, now) = made(&base, &[(Change::Online, None)]).unwrap();
+        assert_eq!(off(&now), [false, false]);
+        let add = (Change::Add, Some("source = [{ host = \"a\", offline = true }]"));
+        let steps = [(Change::Online, None), (Change::Delete, Some("a")), add];
+        assert_eq!(off(&made(&base, &steps).unwrap().1), [false, true]);
     }
 
     #[test]

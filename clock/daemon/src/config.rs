@@ -25,6 +25,8 @@
 //! poll = 16                     # seconds between requests, 1 to 1024
 //! # max-poll = 256              # how rarely, where that makes little difference; as `poll` unless set
 //! # family = "ipv4"             # or "ipv6": which addresses of its name; either unless set
+//! # interface = "eth0"          # network interface that it is asked by; the system's choice unless set
+//! offline = false               # true: not asked before 'truechimer sources online'
 //! interleaved = false           # true: ask when its last reply left, exactly (RFC 9769)
 //! burst = true                  # begin with eight requests two seconds apart, then slow down
 //! noselect = false              # true: ask and show it, but never believe it

@@ -53,9 +53,13 @@ impl Net {
         &mut self,
         source: SourceId,
         to: &SocketAddr,
+        interface: Option<&str>,
         packet: &[u8],
     ) -> Option<Event> {
         let sent = Socket::open(to).and_then(|mut socket| {
+            if let Some(interface) = interface {
+                socket.confine(interface)?;
+            }
             socket.send(self.counter, &mut self.log, to, packet)?;
             Ok(socket)
         });
@@ -181,7 +185,7 @@ mod tests {
         let mut buffer = [0; 100];
         let mut ports = Vec::new();
         for request in [b"one", b"two"] {
-            assert_eq!(net.send(SOURCE, &to, request), None);
+            assert_eq!(net.send(SOURCE, &to, None, request), None);
             let (length, from) = server.recv_from(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], request);
             ports.push(from);
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn a_flood_is_read_for_a_while_and_then_left_alone_until_the_next_request() {
         let (mut net, (server, to)) = (net(), server());
-        assert_eq!(net.send(SOURCE, &to, b"x"), None);
+        assert_eq!(net.send(SOURCE, &to, None, b"x"), None);
         let (_, from) = server.recv_from(&mut [0; 10]).unwrap();
         let mut heard = 0;
         for _ in 0..1000 {
@@ -219,7 +223,7 @@ mod tests {
         }
         assert!(heard <= MAX_HEARD as usize);
         assert_eq!(net.floods(), 1);
-        assert_eq!(net.send(SOURCE, &to, b"y"), None);
+        assert_eq!(net.send(SOURCE, &to, None, b"y"), None);
         let (_, from) = server.recv_from(&mut [0; 10]).unwrap();
         server.send_to(b"answer", from).unwrap();
         assert!(
@@ -231,7 +235,7 @@ mod tests {
     fn a_closed_port_and_an_impossible_address_are_told() {
         let mut net = net();
         let (_, closed) = server();
-        assert_eq!(net.send(SOURCE, &closed, b"x"), None);
+        assert_eq!(net.send(SOURCE, &closed, None, b"x"), None);
         let events = wait(&mut net);
         let [Event::Undelivered { source: SOURCE, error }] = events.as_slice() else {
             panic!("{events:?}");
@@ -239,7 +243,7 @@ mod tests {
         assert!(error.contains("refused"), "{error}");
         let broadcast = SocketAddr::from((Ipv4Addr::BROADCAST, 123));
         assert!(matches!(
-            net.send(SOURCE, &broadcast, b"x"),
+            net.send(SOURCE, &broadcast, None, b"x"),
             Some(Event::Undelivered { source: SOURCE, .. })
         ));
     }

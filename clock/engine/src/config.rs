@@ -129,6 +129,9 @@ pub struct SourceConfig {
     /// Family of the addresses that are asked; `None`: either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
+    /// Network interface that requests leave by and replies come by; `None`: whichever the system chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     /// Whether to begin with eight requests two seconds apart.
     pub burst: bool,
     /// Whether to ask when the reply before left, exactly (interleaved mode, RFC 9769).
@@ -182,13 +185,17 @@ pub enum Family {
 }
 
 impl Family {
+    /// Whether an address is of this family.
+    pub(crate) fn has(self, address: SocketAddr) -> bool {
+        address.ip().to_canonical().is_ipv4() == (self == Family::Ipv4)
+    }
+
     /// Those of these addresses that are of this family.
     ///
     /// # Errors
     /// If there is none.
     pub(crate) fn of(self, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
-        let is_v4 = |address: &SocketAddr| address.ip().to_canonical().is_ipv4();
-        addresses.retain(|address| is_v4(address) == (self == Family::Ipv4));
+        addresses.retain(|address| self.has(*address));
         match (addresses.is_empty(), self) {
             (false, _) => Ok(addresses),
             (true, Family::Ipv4) => Err("the name has no IPv4 address".into()),
@@ -432,6 +439,7 @@ impl SourceConfig {
             poll: DEFAULT_POLL,
             max_poll: None,
             family: None,
+            interface: None,
             burst: true,
             interleaved: false,
             asymmetry: None,

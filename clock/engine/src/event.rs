@@ -296,6 +296,9 @@ pub enum Action {
         source: SourceId,
         /// Where to.
         to: SocketAddr,
+        /// Network interface that it is to leave by; `None`: whichever the system chooses.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
         /// The datagram.
         #[serde(with = "crate::request")]
         packet: [u8; HEADER_LEN],

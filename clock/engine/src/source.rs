@@ -181,7 +181,7 @@ impl Source {
             // What is not waited for is not missed.
             association.give_up();
         }
-        if self.config.offline && !config.offline {
+        if self.config.offline && !config.offline || self.config.interface != config.interface {
             self.forget_path();
         }
         let family_changed = self.config.family != config.family;

@@ -54,9 +54,8 @@ impl Group {
     /// Keeps a socket to the interface: nothing of what it sends comes back to this host or passes a router.
     pub(crate) fn confine(&self, fd: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
         let Group::Udp(group) = self else { return Ok(()) };
-        let (level, device) = (libc::SOL_SOCKET, libc::SO_BINDTODEVICE);
-        sys::set_option(fd, level, libc::SO_REUSEADDR, 1)?;
-        sys::set_option_bytes(fd, level, device, interface.as_bytes())?;
+        sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        bind_to_device(fd, interface)?;
         if let SocketAddr::V4(group) = group {
             let level = libc::IPPROTO_IP;
             let member = member(interface, *group.ip())?;
@@ -101,6 +100,11 @@ fn member(interface: &str, group: Ipv4Addr) -> io::Result<[u8; 12]> {
     let [a, b, c, d] = group.octets();
     let [i, j, k, l] = index(interface)?.to_ne_bytes();
     Ok([a, b, c, d, 0, 0, 0, 0, i, j, k, l])
+}
+
+/// Has a socket send and hear by this interface alone.
+pub(crate) fn bind_to_device(fd: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+    sys::set_option_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes())
 }
 
 /// Number of an interface.

@@ -9,7 +9,7 @@ use truechimer_counter::Counter;
 use truechimer_time::{Count, Span, Stamp};
 
 use crate::control::{self, Control, Origin};
-use crate::group::Group;
+use crate::group::{self, Group};
 use crate::log::{PairLog, Window};
 use crate::name::Name;
 use crate::sys::{self, ControlBuffer};
@@ -130,6 +130,16 @@ impl Socket {
         // So that ICMP messages are heard of at all. Without it they are not, and that is all.
         let _ = sys::set_option(socket.fd.as_fd(), level, option, 1);
         Ok(socket)
+    }
+
+    /// Keeps it to a network interface: what it sends leaves by that, and nothing else is heard.
+    ///
+    /// # Errors
+    /// With the interface's name, `ENODEV` if there is none, `EPERM` on Linux before 5.7 without `CAP_NET_RAW`.
+    pub fn confine(&self, interface: &str) -> io::Result<()> {
+        group::bind_to_device(self.fd.as_fd(), interface).map_err(|error| {
+            io::Error::new(error.kind(), format!("interface {interface}: {error}"))
+        })
     }
 
     /// A socket bound to `address`, for those who answer requests: arrivals are stamped,

@@ -3,7 +3,7 @@
 use truechimer_config::{Reader, Table};
 
 /// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 26] = [
+const FOREIGN: [(&[&str], &str); 27] = [
     (
         &["server", "servers", "pools", "peer", "NTP", "FallbackNTP", "Time"],
         "a server is [[source]] with host = \"…\", or with pool = \"…\"",
@@ -60,7 +60,8 @@ const FOREIGN: [(&[&str], &str); 26] = [
     (&["maxclockerror"], "that is `max-wander-ppm`"),
     (&["leapseclist", "leapsectz", "leapfile"], "that is `leap-file`"),
     (&["rtcsync"], "the kernel does it where [system-clock] has discipline = true"),
-    (&["hwtimestamp", "interface"], "stamps are the kernel's, of any interface: leave it out"),
+    (&["hwtimestamp"], "stamps are the kernel's, of any interface: leave it out"),
+    (&["bindacqdevice"], "that is `interface`, in each [[source]]"),
     (&["log", "logdir", "statsdir", "statistics"], "that is `replay-log`"),
     (
         &["allow", "deny", "restrict", "local", "broadcast", "ratelimit"],

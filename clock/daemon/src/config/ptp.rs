@@ -19,6 +19,8 @@ const OF_OTHERS: &[&str] = &[
     "poll",
     "max-poll",
     "family",
+    "interface",
+    "offline",
     "interleaved",
     "burst",
     "pps",
@@ -67,7 +69,7 @@ pub(super) fn port(
 }
 
 /// The name of a network interface.
-fn interface(text: &str) -> Result<String, String> {
+pub(super) fn interface(text: &str) -> Result<String, String> {
     let plain = |c: char| !c.is_control() && !c.is_whitespace() && c != '/';
     if text.is_empty() || text.len() > NAME || !text.chars().all(plain) {
         return Err("must be a network interface, as \"eth0\" (see 'ip link')".into());

@@ -65,6 +65,8 @@ const SOURCE: &[&str] = &[
     "poll",
     "max-poll",
     "family",
+    "interface",
+    "offline",
     "interleaved",
     "burst",
     "noselect",

@@ -22,6 +22,8 @@ pub(super) const OF_SERVER: &[&str] = &[
     "poll",
     "max-poll",
     "family",
+    "interface",
+    "offline",
     "interleaved",
     "burst",
     "noselect",
@@ -81,6 +83,12 @@ pub(super) fn server(
             "interleaved" => {
                 let wanted = reader.boolean("interleaved", value);
                 source.interleaved = wanted.unwrap_or(source.interleaved);
+            }
+            "interface" => {
+                source.interface = reader.text_of("interface", value, ptp::interface);
+            }
+            "offline" => {
+                source.offline = reader.boolean("offline", value).unwrap_or(source.offline);
             }
             "family" => source.family = reader.text_of("family", value, family),
             key if declared.take(reader, key, value) => {}

@@ -75,7 +75,7 @@ fn everything_can_be_set() {
                 { host = "[::1]:11", poll = 0x10, burst = false, asymmetry = "-120us",
                   asymmetry-error = "20us" },
                 { host = "::1", interleaved = true, asymmetry = "learn" },
-                { pool = "p:99", max-sources = 2, poll = 64, max-poll = 1024, family = "ipv6", prefer = true },
+                { pool = "p:99", max-sources = 2, poll = 64, max-poll = 1024, family = "ipv6", prefer = true, offline = true, interface = "eth0" },
                 { host = "b", noselect = true, trust = true, prefer = true, require = true },
             ]
             clockbound = { directory = "/c", pages = ["shm", "shm1"], vmclock = true }
@@ -98,6 +98,7 @@ fn everything_can_be_set() {
         SourceConfig { interleaved: true, learn_asymmetry: true, ..SourceConfig::new("::1") };
     let family = Some(truechimer_engine::Family::Ipv6);
     let pool = SourceConfig { pool: Some(2), max_poll: Some(1024), family, ..pool };
+    let pool = SourceConfig { offline: true, interface: Some("eth0".into()), ..pool };
     assert_eq!(
         settings,
         Settings {
@@ -346,6 +347,10 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ),
         ("[[source]]\nhost = \"a\"\nmax-poll = 8", "t:3: `max-poll` = 8 is less than `poll`, 16"),
         ("[[source]]\nhost = \"a\"\nmax-poll = 2048", "t:3: `max-poll` = 2048: must be 1 to 1024"),
+        (
+            "[[source]]\nhost = \"a\"\ninterface = \"two words\"",
+            "t:3: `interface` = \"two words\": must be a network interface, as \"eth0\" (see 'ip link')",
+        ),
         (
             "[[source]]\nhost = \"a\"\nfamily = \"v4\"",
             "t:3: `family` = \"v4\": must be \"ipv4\" or \"ipv6\"",

@@ -29,9 +29,9 @@ impl Daemon<'_> {
             Action::Resolve { source, host, port, authentication } => {
                 self.resolve(source, (&host, port), authentication);
             }
-            Action::Send { source, to, packet } => {
+            Action::Send { source, to, interface, packet } => {
                 let event = match self.proofs.protect(source, &packet) {
-                    Ok(packet) => self.net.send(source, &to, &packet),
+                    Ok(packet) => self.net.send(source, &to, interface.as_deref(), &packet),
                     Err(error) => Some(Event::Unprotected { source, error }),
                 };
                 self.events.extend(event);

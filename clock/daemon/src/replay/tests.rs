@@ -113,7 +113,7 @@ fn log_of(end: u64, silent: Range<u64>, events: Vec<(u64, Event)>) -> String {
                 let result = Ok(vec![(host.parse::<std::net::IpAddr>().unwrap(), port).into()]);
                 bench.feed(now, Event::Resolved { source, result });
             }
-            Some(Action::Send { source, to, packet }) => {
+            Some(Action::Send { source, to, packet, .. }) => {
                 if silent.contains(&(now / SECOND)) {
                     continue;
                 }

@@ -51,8 +51,9 @@ impl Engine {
         for wanted in &config.sources {
             let Some(pool) = self.pools.iter().find(|pool| pool.is(wanted)) else { continue };
             let most = wanted.pool.and_then(|most| usize::try_from(most).ok()).unwrap_or(0);
-            for source in self.members(pool.id).take(most) {
-                let Some((_, address)) = source.member else { continue };
+            let is_wanted = |address: &SocketAddr| wanted.family.is_none_or(|f| f.has(*address));
+            let addresses = self.members(pool.id).filter_map(|s| Some((s, s.member?.1)));
+            for (source, address) in addresses.filter(|(_, a)| is_wanted(a)).take(most) {
                 kept.insert(source.id(), wanted.member(address));
             }
         }

@@ -76,7 +76,8 @@ impl Source {
         self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
         self.peer.tally.poll();
         self.schedule.sent(at, random);
-        actions.push(Action::Send { source: self.peer.id, to, packet });
+        let interface = self.config.interface.clone();
+        actions.push(Action::Send { source: self.peer.id, to, interface, packet });
     }
 
     /// The address in use refused service: the next one, or whatever the name leads to now, or

@@ -109,6 +109,14 @@ impl Pool {
 
     /// Takes over another configuration; whoever has it read again may have mended the name.
     pub(crate) fn reconfigure(&mut self, config: SourceConfig, at: Count) {
+        if self.config.family != config.family {
+            // What was found is of the other one.
+            self.resolver = Resolver::new();
+            self.plan = match self.plan {
+                Plan::LookingUp => Plan::LookingUp,
+                _ => Plan::LookUp(at),
+            };
+        }
         self.config = config;
         (self.earliest, self.again) = (at, AGAIN);
         if let Plan::LookUp(_) = self.plan {

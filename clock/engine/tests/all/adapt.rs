@@ -79,6 +79,17 @@ fn the_other_family_is_not_asked() {
             assert_eq!(rows.len(), if family.is_none() && pool.is_some() { 2 } else { 1 });
             world.event(Event::Configure(Config::default()));
         }
+        // A pool goes over to the other one at once.
+        for family in [Some(Family::Ipv4), family] {
+            let pool = SourceConfig { family, ..SourceConfig::pool("both") };
+            world.event(Event::Configure(Config { sources: vec![pool], ..Config::default() }));
+            world.run(30);
+            let rows = world.engine.report(world.now).sources;
+            let first =
+                if family.is_none() || family == Some(Family::Ipv4) { both[0] } else { both[1] };
+            assert!(rows.iter().any(|row| row.address == Some(first)), "{rows:?}");
+            assert_eq!(rows.len(), if family.is_none() { 2 } else { 1 });
+        }
         world.names.insert("both".into(), both[..1].to_vec());
         let source = SourceConfig { family: Some(Family::Ipv6), ..SourceConfig::new("both") };
         world.event(Event::Configure(Config { sources: vec![source], ..Config::default() }));

@@ -336,7 +336,7 @@ impl World {
                     });
                     self.event(Event::Resolved { source, result: Ok(found) });
                 }
-                Action::Send { source, to, packet } => {
+                Action::Send { source, to, packet, .. } => {
                     self.requests.insert(source, (to, packet.to_vec(), self.now));
                 }
                 Action::Watch { .. } => {}

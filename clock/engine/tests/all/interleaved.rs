@@ -80,7 +80,7 @@ impl World {
                 Action::Resolve { source, .. } => {
                     self.event(Event::Resolved { source, result: Ok(vec![address("s1")]) });
                 }
-                Action::Send { source, to, packet } => {
+                Action::Send { source, to, packet, .. } => {
                     let sent = self.now;
                     let packet = self.answer(&packet);
                     let received = self.now;

@@ -214,7 +214,7 @@ impl Bed {
                     let result = Ok([address(source.0)].into());
                     self.give(&Event::Resolved { source, result }, watcher);
                 }
-                Action::Send { source, to, packet } => self.send(source, to, &packet),
+                Action::Send { source, to, packet, .. } => self.send(source, to, &packet),
                 Action::Publish(hand) => self.publish(&hand),
                 _ => {}
             }

@@ -376,7 +376,7 @@ impl World<'_> {
         for action in actions {
             match action {
                 Action::Resolve { source, .. } => self.resolve(t, source),
-                Action::Send { source, to, packet } => self.send(t, source, &to, &packet),
+                Action::Send { source, to, packet, .. } => self.send(t, source, &to, &packet),
                 Action::Watch { source, .. } => self.watch(source, true),
                 // No scenario has one.
                 Action::Ptp(_) => {}

@@ -174,6 +174,19 @@ fn sources_come_and_go_at_run_time() {
         assert!(told.contains("only root and the daemon's own user may change"), "{told}");
     }
 
+    // By one interface, once that is wanted; by none that is not there.
+    good(&["sources", "add", "192.0.2.13", "poll=1", "interface=wire", "offline=true"]);
+    let found = when(&mut daemon, |found| found.len() == 3);
+    assert!(found[2]["trouble"].as_str().unwrap().starts_with("offline"), "{found:#?}");
+    good(&["sources", "online", "192.0.2.13"]);
+    when(&mut daemon, |found| found.len() == 3 && all_agree(found));
+    good(&["sources", "delete", "192.0.2.13"]);
+    good(&["sources", "add", "192.0.2.13", "poll=1", "interface=wire9"]);
+    let trouble = |found: &[Value]| found.get(2)?["trouble"].as_str().map(str::to_owned);
+    let found = when(&mut daemon, |found| trouble(found).is_some());
+    assert_eq!(trouble(&found).unwrap(), "interface wire9: No such device (os error 19)");
+    good(&["sources", "delete", "192.0.2.13"]);
+
     // What a program for DHCP leaves, once the daemon is told of it.
     std::fs::create_dir(&more).unwrap();
     let write = |name: &str, text: &str| std::fs::write(more.join(name), text).unwrap();

@@ -171,7 +171,7 @@ impl World {
                     };
                     self.event(Event::Resolved { source, result });
                 }
-                Action::Send { source, to, packet } => {
+                Action::Send { source, to, packet, .. } => {
                     self.sent.push((self.now, source));
                     self.sent_to.push(to);
                     self.exchange(source, to, &packet);
