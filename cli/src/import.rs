@@ -96,8 +96,9 @@ impl Found {
     }
 
     fn nts(&mut self, line: &Line, text: String) {
-        if !self.nts.is_empty() {
-            return self.lose(line, "one file of authorities: put them together");
+        let key = |text: &str| text.split(' ').next().map(str::to_owned);
+        if self.nts.iter().flat_map(|part| &part.lines).any(|there| key(there) == key(&text)) {
+            return self.lose(line, "is there already: of several files of authorities make one");
         }
         self.nts.push(Part { from: line.shown(), lines: vec![text] });
     }

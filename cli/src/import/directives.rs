@@ -69,7 +69,7 @@ const LOST: [(&[&str], &str); 10] = [
         "cookies are kept beside the state, and 'truechimer serve' has --nts-cookie-keys; authorities are \
          either the system's or those of [nts] ca",
     ),
-    (&["ntsntpserver", "nocerttimecheck", "ntsca"], "there is nothing like it"),
+    (&["ntsntpserver", "ntsca"], "there is nothing like it"),
     (
         &["hwtimestamp", "hwtstimeout", "ptpport", "ptpdomain"],
         "packets are stamped by the kernel, not by the card",
@@ -127,6 +127,11 @@ pub(super) fn take(line: &Line, found: &mut Found) {
         "ntstrustedcerts" => match line.rest().last() {
             Some(path) => found.nts(line, format!("ca = {}", quoted(path))),
             None => found.lose(line, "names no file"),
+        },
+        "nocerttimecheck" => match first.and_then(|n| n.parse::<u32>().ok()) {
+            Some(0) => {}
+            Some(_) => found.nts(line, "unset-clock = true".to_owned()),
+            None => found.lose(line, "has no value"),
         },
         "keyfile" => match first {
             Some(_) if found.key_file.is_some() => found.lose(line, "is there already"),

@@ -69,6 +69,8 @@ fn a_pool_is_a_pool() {
 #[test]
 fn authentication_is_not_lost_in_silence() {
     has("server a nts iburst", &["host = \"a\"\nnts = true"]);
+    let found = "[nts]\n# c:2: ntstrustedcerts /ca\nca = \"/ca\"\n# c:3: nocerttimecheck 1\nunset-clock = true\n";
+    has("server a nts\nntstrustedcerts /ca\nnocerttimecheck 1", &[found]);
     let (text, settings) = made("server a key 25 port 1123\nkeyfile /etc/k.keys\nserver b");
     let found = |settings: &Settings| -> Vec<_> {
         settings.engine.sources.iter().map(|s| (s.authentication.key(), s.port)).collect()

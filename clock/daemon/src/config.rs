@@ -75,6 +75,7 @@
 //!
 //! [nts]
 //! # ca = "/etc/ssl/own.pem"      # authorities of servers' certificates; those of the system unless set
+//! unset-clock = false            # true: certificates that a clock which is not set yet calls too new are taken
 //!
 //! [metrics]
 //! # listen = "127.0.0.1:9924"   # where OpenMetrics are served: an address with a port, or a path; not unless set
@@ -146,6 +147,8 @@ pub struct Settings {
     pub leap_file: Place,
     /// Authorities that servers' certificates are by; `None`: those of the system.
     pub nts_ca: Option<PathBuf>,
+    /// Whether certificates may be taken whose dates only a clock that is not set yet speaks against.
+    pub nts_unset_clock: bool,
     /// The pages for clients of ClockBound, if any are wanted.
     pub clockbound: Option<Wanted>,
     /// Where metrics are served, if they are wanted.
@@ -179,6 +182,7 @@ impl Default for Settings {
             source_dir: None,
             leap_file: Place::Default,
             nts_ca: None,
+            nts_unset_clock: false,
             clockbound: None,
             metrics: None,
             audit: None,

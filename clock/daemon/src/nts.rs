@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 use truechimer_engine::{Authentication, NTP_PORT};
 use truechimer_files::{Durable, Entry};
-use truechimer_nts::tls::Client;
+use truechimer_nts::tls::{Client, Dates};
 use truechimer_nts::{Aead, HEADER, Keys};
 
 use crate::config::Settings;
@@ -33,6 +33,8 @@ pub(crate) struct Session {
     ca: Option<PathBuf>,
     /// When it was, Unix time in s.
     since: u64,
+    /// It was before the clock was set.
+    provisional: bool,
     protected: truechimer_nts::Session,
 }
 
@@ -71,14 +73,19 @@ pub(crate) struct Nts {
     path: Option<PathBuf>,
     /// File of the authorities that exchanges go by; `None`: the system's.
     ca: Option<PathBuf>,
+    /// Whether an exchange may go before the clock is set.
+    unset_clock: bool,
+    /// The least that the time is, whatever the system clock says, Unix time in s.
+    least: u64,
 }
 
 impl Nts {
     /// Begins with what the daemon before has kept beside its state. Authorities are read now: later they may not be
-    /// reached any more.
-    pub(crate) fn new(settings: &Settings, state: Option<&Path>) -> Nts {
+    /// reached any more. It is `least` or later, Unix time in s.
+    pub(crate) fn new(settings: &Settings, state: Option<&Path>, least: u64) -> Nts {
         let path = state.map(|state| state.with_file_name(NAME));
-        let mut nts = Nts { client: None, kept: Vec::new(), path, ca: None };
+        let (kept, unset_clock) = (Vec::new(), false);
+        let mut nts = Nts { client: None, kept, path, ca: None, unset_clock, least };
         if is_used(settings) {
             nts.configure(settings);
             nts.load();
@@ -102,6 +109,7 @@ impl Nts {
 
     /// Takes over a configuration that was read again. Keys that were had by other authorities are of no use.
     pub(crate) fn configure(&mut self, settings: &Settings) {
+        self.unset_clock = settings.nts_unset_clock;
         if self.ca != settings.nts_ca {
             self.ca.clone_from(&settings.nts_ca);
             self.kept.clear();
@@ -123,12 +131,17 @@ impl Nts {
         Some(self.kept.swap_remove(place).found())
     }
 
-    /// Work for a helper thread: an exchange of keys.
-    pub(crate) fn exchange(&self) -> Result<Exchange, String> {
+    /// Work for a helper thread: an exchange of keys. `now` is the Unix time in s, if the clock knows it.
+    pub(crate) fn exchange(&self, now: Option<u64>) -> Result<Exchange, String> {
+        let dates = match now {
+            Some(now) => Dates::At(now),
+            None if self.unset_clock => Dates::From(unix_now().max(self.least)),
+            None => Dates::At(unix_now()),
+        };
         match &self.client {
             Some(client) => {
                 let ca = self.ca.clone();
-                client.clone().map(|client| Exchange { client, ca })
+                client.clone().map(|client| Exchange { client, ca, dates })
             }
             None => Err("NTS: not configured".into()),
         }
@@ -138,7 +151,7 @@ impl Nts {
     /// they cannot be.
     pub(crate) fn save<'a>(&self, used: impl Iterator<Item = &'a Session>) -> Option<String> {
         let path = self.path.as_ref()?;
-        let sessions: Vec<Kept> = used.map(Session::keep).collect();
+        let sessions: Vec<Kept> = used.filter(|s| !s.provisional).map(Session::keep).collect();
         if sessions.is_empty() {
             return None;
         }
@@ -178,6 +191,11 @@ impl Session {
     /// Whether its keys have been used for long enough. A system clock that is not set yet says nothing of that.
     fn is_old(&self, now: u64) -> bool {
         now.saturating_sub(self.since) > MAX_AGE
+    }
+
+    /// Whether it was had before the clock was set, so that its server's certificate is to be judged anew.
+    pub(crate) fn is_provisional(&self) -> bool {
+        self.provisional
     }
 
     /// The request with this header as it goes out.
@@ -222,7 +240,7 @@ impl Session {
         let usable = !cookies.is_empty() && !addresses.is_empty();
         let protected = truechimer_nts::Session::new(keys, cookies);
         let place = Server { host, port, addresses };
-        usable.then_some(Session { place, ca, since, protected })
+        usable.then_some(Session { place, ca, since, provisional: false, protected })
     }
 }
 
@@ -246,13 +264,16 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 pub(crate) struct Exchange {
     client: Client,
     ca: Option<PathBuf>,
+    dates: Dates,
 }
 
 impl Exchange {
     /// Asks this server; blocks for some seconds at most, and for as long as the name service takes.
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
-        let (agreement, keys, peer) =
-            self.client.exchange(host, port, LIMIT).map_err(|why| format!("NTS: {why}"))?;
+        let (agreement, keys, peer) = self
+            .client
+            .exchange(host, port, LIMIT, self.dates)
+            .map_err(|why| format!("NTS: {why}"))?;
         // RFC 8915 §4.1.8: where it names none.
         let ntp = agreement.port.unwrap_or(NTP_PORT);
         let addresses = match &agreement.server {
@@ -263,7 +284,8 @@ impl Exchange {
         };
         let place = Server { host: host.to_owned(), port, addresses };
         let protected = truechimer_nts::Session::new(keys, agreement.cookies);
-        Ok(Session { place, ca: self.ca, since: unix_now(), protected }.found())
+        let provisional = matches!(self.dates, Dates::From(_));
+        Ok(Session { place, ca: self.ca, since: unix_now(), provisional, protected }.found())
     }
 }
 
@@ -281,11 +303,12 @@ mod tests {
             addresses: vec!["192.0.2.1:123".parse().unwrap()],
         };
         let protected = truechimer_nts::Session::new(keys, cookies);
-        Session { place, ca: None, since: unix_now(), protected }
+        Session { place, ca: None, since: unix_now(), provisional: false, protected }
     }
 
     fn nts(path: Option<PathBuf>) -> Nts {
-        let mut nts = Nts { client: None, kept: Vec::new(), path, ca: None };
+        let (kept, unset_clock) = (Vec::new(), false);
+        let mut nts = Nts { client: None, kept, path, ca: None, unset_clock, least: 0 };
         nts.load();
         nts
     }
@@ -300,6 +323,9 @@ mod tests {
         assert!(!path.exists(), "nothing to keep");
         let other = Session { ca: Some("/other".into()), ..session("c.example", 8) };
         assert!(!before.fits(&other), "other authorities");
+        let early = Session { provisional: true, ..session("d.example", 8) };
+        assert_eq!(before.save([early].iter()), None);
+        assert!(!path.exists(), "a certificate that was never judged by its dates");
         let used = [session("a.example", 8), session("b.example", 0)];
         assert!(used.iter().all(|session| before.fits(session)));
         assert_eq!(before.save(used.iter()), None);

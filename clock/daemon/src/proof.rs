@@ -51,10 +51,10 @@ pub(crate) struct Proofs {
 }
 
 impl Proofs {
-    /// Begins with what the daemon before has kept beside its state.
-    pub(crate) fn new(settings: &Settings, state: Option<&Path>) -> Proofs {
+    /// Begins with what the daemon before has kept beside its state. It is `least` or later, Unix time in s.
+    pub(crate) fn new(settings: &Settings, state: Option<&Path>, least: u64) -> Proofs {
         Proofs {
-            nts: Nts::new(settings, state),
+            nts: Nts::new(settings, state, least),
             key_file: settings.key_file.clone(),
             configured: 0,
             expected: Vec::new(),
@@ -90,7 +90,7 @@ impl Proofs {
     }
 
     /// Prepares a look-up of the source's server. From now on the source is sent nothing, and nothing of it is used,
-    /// without this proof.
+    /// without this proof. `now` is the Unix time in s, if the clock knows it.
     ///
     /// # Errors
     /// Why there can be no keys.
@@ -99,6 +99,7 @@ impl Proofs {
         source: SourceId,
         (host, port): (&str, u16),
         authentication: Authentication,
+        now: Option<u64>,
     ) -> Result<Prepared, String> {
         if authentication.is_none() {
             self.close(source);
@@ -115,9 +116,20 @@ impl Proofs {
             }
             Authentication::Nts => match self.nts.kept(host, port) {
                 Some(kept) => Prepared::Known(Box::new(kept)),
-                None => Prepared::Ask(Some(Exchange::Nts(self.nts.exchange()?))),
+                None => Prepared::Ask(Some(Exchange::Nts(self.nts.exchange(now)?))),
             },
         })
+    }
+
+    /// The clock knows the time: keys that were had while it did not are dropped, so that others are fetched from servers
+    /// whose certificates are judged by that. Returns whether there were any.
+    pub(crate) fn clock_is_set(&mut self) -> bool {
+        let before = self.sessions.len();
+        self.sessions.retain(|(_, session)| match session {
+            Session::Nts(session) => !session.is_provisional(),
+            Session::Key(..) => true,
+        });
+        self.sessions.len() < before
     }
 
     /// The source is gone, or needs no proof any more.
@@ -243,11 +255,11 @@ mod tests {
     fn nothing_leaves_or_comes_in_without_proof() {
         let file = std::env::temp_dir().join(format!("truechimer-proof-{}", std::process::id()));
         let settings = Settings { key_file: Some(file.clone()), ..Settings::default() };
-        let mut proofs = Proofs::new(&settings, None);
+        let mut proofs = Proofs::new(&settings, None, 0);
         let (plain, proven) = (SourceId(1), SourceId(2));
         let place = ("192.0.2.1", 123);
         let authentication = Authentication::Key(5);
-        let prepared = proofs.prepare(proven, place, authentication);
+        let prepared = proofs.prepare(proven, place, authentication, None);
         let Ok(Prepared::Ask(Some(exchange))) = prepared else { panic!("a key is to be read") };
         assert_eq!(proofs.protect(plain, &HEAD), Ok(HEAD.to_vec()));
         assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));

@@ -28,6 +28,8 @@
 
 mod aead;
 mod cookies;
+#[cfg(feature = "tls")]
+mod dates;
 pub mod exchange;
 mod field;
 mod refusal;

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
+pub use crate::dates::Dates;
+use crate::dates::Judge;
 use crate::exchange::{self, ALPN, Agreement, Asked, LABEL, LONGEST, Mistake};
 use crate::{Aead, COOKIES, Cookies, Keys};
 
@@ -82,10 +85,10 @@ fn tls_error(why: &rustls::Error) -> Failed {
     use rustls::Error::{InvalidCertificate, PeerIncompatible};
     Failed::Tls(match why {
         InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => {
-            "the server's certificate has expired, or the system clock is set wrong".into()
+            "the server's certificate has expired, or the clock is set wrong".into()
         }
         InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => {
-            "the server's certificate is not valid yet, or the system clock is set wrong".into()
+            "the server's certificate is not valid yet, or the clock is set wrong".into()
         }
         InvalidCertificate(Bad::UnknownIssuer) => {
             "the server's certificate is by an authority that is not known here (`ca` names a file of others)"
@@ -106,6 +109,7 @@ fn tls_error(why: &rustls::Error) -> Failed {
 #[derive(Clone)]
 pub struct Client {
     config: Arc<ClientConfig>,
+    verifier: Arc<WebPkiServerVerifier>,
 }
 
 impl fmt::Debug for Client {
@@ -137,19 +141,21 @@ impl Client {
                 }
             }
         }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider());
+        let verifier = verifier.build().map_err(|why| Failed::Tls(format!("TLS: {why}")))?;
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|why| tls_error(&why))?
-            .with_root_certificates(roots)
+            .with_webpki_verifier(Arc::clone(&verifier))
             .with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
         // A session that goes on would say who we are.
         config.resumption = rustls::client::Resumption::disabled();
-        Ok(Client { config: Arc::new(config) })
+        Ok(Client { config: Arc::new(config), verifier })
     }
 
     /// Asks a server for keys and cookies, within `limit` once its name is looked up; the address that answered
-    /// comes with them.
+    /// comes with them. Its certificate is judged by these `dates`.
     ///
     /// # Errors
     /// If there are none.
@@ -158,48 +164,54 @@ impl Client {
         host: &str,
         port: u16,
         limit: Duration,
+        dates: Dates,
     ) -> Result<(Agreement, Keys, SocketAddr), Failed> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Failed::Name(format!("'{host}' is no name of a server")))?;
         let unknown = |why: String| Failed::Name(format!("cannot look up {host}: {why}"));
         let found = (host, port).to_socket_addrs().map_err(|why| unknown(why.to_string()))?;
         let addresses: Vec<SocketAddr> = found.take(ADDRESSES).collect();
+        let mut config = (*self.config).clone();
+        let judge = Judge { by: Arc::clone(&self.verifier), dates };
+        config.dangerous().set_certificate_verifier(Arc::new(judge));
+        let config = Arc::new(config);
         // How long the name service takes is its own affair.
         let deadline = Instant::now() + limit;
         let mut failed = unknown("it has no address".into());
         for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
             // One that does not answer leaves time for the others.
             let until = Instant::now() + deadline.saturating_duration_since(Instant::now()) / left;
-            match self.with(*address, name.clone(), until) {
+            match with(&config, *address, name.clone(), until) {
                 Ok((agreement, keys)) => return Ok((agreement, keys, *address)),
                 Err(why) => failed = why,
             }
         }
         Err(failed)
     }
+}
 
-    fn with(
-        &self,
-        address: SocketAddr,
-        name: ServerName<'static>,
-        deadline: Instant,
-    ) -> Result<(Agreement, Keys), Failed> {
-        let mut stream = Timed::connect(address, deadline)?;
-        let mut connection =
-            ClientConnection::new(Arc::clone(&self.config), name).map_err(|why| tls_error(&why))?;
-        let mut tls = rustls::Stream::new(&mut connection, &mut stream);
-        tls.write_all(&exchange::request(&Aead::ALL))?;
-        tls.flush()?;
-        let message = message(&mut tls)?;
-        if connection.alpn_protocol() != Some(ALPN) {
-            return Err(Failed::Tls("the server speaks another protocol there than NTS".into()));
-        }
-        let agreement = exchange::agreement(&message, &Aead::ALL).map_err(Failed::Exchange)?;
-        let keys = keys(agreement.aead, |context, out| {
-            connection.export_keying_material(out, LABEL, Some(context)).map(|_| ())
-        })?;
-        Ok((agreement, keys))
+/// Exchange with the server at one address.
+fn with(
+    config: &Arc<ClientConfig>,
+    address: SocketAddr,
+    name: ServerName<'static>,
+    deadline: Instant,
+) -> Result<(Agreement, Keys), Failed> {
+    let mut stream = Timed::connect(address, deadline)?;
+    let mut connection =
+        ClientConnection::new(Arc::clone(config), name).map_err(|why| tls_error(&why))?;
+    let mut tls = rustls::Stream::new(&mut connection, &mut stream);
+    tls.write_all(&exchange::request(&Aead::ALL))?;
+    tls.flush()?;
+    let message = message(&mut tls)?;
+    if connection.alpn_protocol() != Some(ALPN) {
+        return Err(Failed::Tls("the server speaks another protocol there than NTS".into()));
     }
+    let agreement = exchange::agreement(&message, &Aead::ALL).map_err(Failed::Exchange)?;
+    let keys = keys(agreement.aead, |context, out| {
+        connection.export_keying_material(out, LABEL, Some(context)).map(|_| ())
+    })?;
+    Ok((agreement, keys))
 }
 
 /// Keys of both directions, exported from the connection.

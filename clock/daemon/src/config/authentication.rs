@@ -1,10 +1,9 @@
 //! Proof of who a server is, in a configuration.
 
-use std::path::PathBuf;
-
 use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::Authentication;
 
+use super::Settings;
 use super::foreign::unknown;
 use super::reader::TABLES;
 
@@ -42,18 +41,20 @@ impl Proof {
     }
 }
 
-/// Authorities of servers that prove who they are, if not those of the system.
-pub(super) fn authorities(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<PathBuf> {
-    let mut authorities = None;
+/// Reads how the certificates of servers that prove who they are are judged: by which authorities, if not those of the
+/// system, and by which dates.
+pub(super) fn nts(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "ca" => match reader.path("ca", value) {
-                Some(path) if path.is_absolute() => authorities = Some(path),
+                Some(path) if path.is_absolute() => settings.nts_ca = Some(path),
                 Some(_) => reader.wrong("ca", value, "must begin with /"),
                 None => {}
             },
+            "unset-clock" => {
+                settings.nts_unset_clock = reader.boolean("unset-clock", value).unwrap_or(false);
+            }
             other => unknown(reader, other, key.span().start, TABLES[6]),
         }
     }
-    authorities
 }

@@ -9,7 +9,7 @@ use truechimer_feedforward::number::rate;
 use truechimer_time::{Rate, Span};
 
 use super::Settings;
-use super::authentication::authorities;
+use super::authentication::nts;
 use super::duration;
 use super::foreign::unknown;
 use super::ptp;
@@ -97,7 +97,7 @@ const SOURCE: &[&str] = &[
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
 const CLOCKBOUND: &[&str] = &["pages", "directory", "vmclock"];
 const METRICS: &[&str] = &["listen"];
-const NTS: &[&str] = &["ca"];
+const NTS: &[&str] = &["ca", "unset-clock"];
 const AUDIT: &[&str] = &["directory", "interval", "max-mb"];
 /// Every table, as it is written, with its keys.
 pub(super) const TABLES: [Table<'_>; 7] = [
@@ -212,7 +212,7 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 }
             },
             "nts" => match value.get_ref().as_table() {
-                Some(table) => settings.nts_ca = authorities(reader, table),
+                Some(table) => nts(reader, table, settings),
                 None => reader.problem(value.span().start, "`nts` must be a table: write [nts]"),
             },
             "audit" => match value.get_ref().as_table() {

@@ -106,6 +106,7 @@ fn everything_can_be_set() {
             source_dir: Some("/d".into()),
             left_out: Vec::new(),
             nts_ca: None,
+            nts_unset_clock: false,
             key_file: None,
             sandbox: true,
             seccomp: Unlisted::Pass,

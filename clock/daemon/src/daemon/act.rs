@@ -2,7 +2,7 @@
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Action, Authentication, Event, Level, PtpAction, SourceId, Steer};
-use truechimer_timehands::Hand;
+use truechimer_timehands::{Hand, Status};
 
 use super::{CHORES, Daemon, has_counts};
 use crate::clockbound::ClockBound;
@@ -78,7 +78,7 @@ impl Daemon<'_> {
         place: (&str, u16),
         authentication: Authentication,
     ) {
-        let answer = match self.proofs.prepare(source, place, authentication) {
+        let answer = match self.proofs.prepare(source, place, authentication, self.unix_now()) {
             Ok(Prepared::Ask(exchange)) => self.resolver.begin(source, place, exchange),
             Ok(Prepared::Known(found)) => Some((source, Ok(*found))),
             Err(why) => Some((source, Err(why))),
@@ -98,7 +98,18 @@ impl Daemon<'_> {
         self.events.push_back(Event::Resolved { source, result });
     }
 
+    /// Unix time by the clock, s, if that knows it.
+    fn unix_now(&self) -> Option<u64> {
+        let hand = self.engine.hand();
+        let now = hand.leaps.utc(hand.time_at(self.counter.read())).unix;
+        u64::try_from(now).ok().filter(|_| hand.status.bound_holds())
+    }
+
     pub(super) fn publish(&mut self, hand: &Hand) {
+        if hand.status == Status::Synchronised && self.proofs.clock_is_set() {
+            let text = "the clock is set: certificates (NTS) are judged anew, by its dates";
+            self.note(Level::Info, text);
+        }
         if let Some(audit) = &mut self.audit {
             audit.publish(hand, self.counter.read());
         }

@@ -116,8 +116,10 @@ impl<'n> Daemon<'n> {
         let mut system_clock = SystemClock::default();
         system_clock.configure(settings.engine.discipline);
         let started = start.at;
+        let saved = start.saved.as_ref().map_or(0, |saved| saved.unix);
+        let least = u64::try_from(saved.max(crate::RELEASED)).unwrap_or(0);
         let (engine, actions) = Engine::new(settings.engine.clone(), start);
-        let proofs = Proofs::new(&settings, state.path());
+        let proofs = Proofs::new(&settings, state.path(), least);
         let mut daemon = Daemon {
             notes,
             configured: settings.engine.clone(),

@@ -82,7 +82,7 @@ impl Daemon<'_> {
         let difference = audit::difference(&self.settings.engine, &new.engine);
         self.record(Kind::Configuration, |_| format!("read again: {difference}"));
         self.proofs.configure(&new);
-        self.settings.nts_ca = new.nts_ca;
+        (self.settings.nts_ca, self.settings.nts_unset_clock) = (new.nts_ca, new.nts_unset_clock);
         self.settings.key_file = new.key_file;
         self.settings.leap_file = new.leap_file;
         self.settings.source_dir = new.source_dir;

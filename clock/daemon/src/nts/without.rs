@@ -15,6 +15,10 @@ const WITHOUT: &str = "this program was built without NTS";
 pub(crate) enum Session {}
 
 impl Session {
+    pub(crate) fn is_provisional(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn protect(&mut self, _: &[u8; HEADER_LEN]) -> Result<Vec<u8>, String> {
         match *self {}
     }
@@ -39,7 +43,7 @@ impl Exchange {
 pub(crate) struct Nts;
 
 impl Nts {
-    pub(crate) fn new(_: &Settings, _: Option<&Path>) -> Nts {
+    pub(crate) fn new(_: &Settings, _: Option<&Path>, _: u64) -> Nts {
         Nts
     }
 
@@ -53,7 +57,7 @@ impl Nts {
         None
     }
 
-    pub(crate) fn exchange(&self) -> Result<Exchange, String> {
+    pub(crate) fn exchange(&self, _: Option<u64>) -> Result<Exchange, String> {
         Err(WITHOUT.into())
     }
 

@@ -14,8 +14,8 @@ const LEAST_LIFE: f64 = 90.0;
 const WARM: f64 = 0.25;
 /// Memory may have grown by this share after that, and by [`SLACK_KIB`].
 const MOST_GROWTH: f64 = 1.05;
-/// Room for what is allocated once, late: a page of a table, a thread's first use of memory.
-const SLACK_KIB: u64 = 512;
+/// Room for what is allocated once, late: a thread's first use of memory is 2 MiB of the allocator's.
+const SLACK_KIB: u64 = 4096;
 /// Open files may have grown by so many: the daemon has a socket for each request that waits for its
 /// reply, and none while it cannot send; and one connection that is being answered.
 const SLACK_FILES: u64 = SERVERS as u64 + 1;
@@ -29,7 +29,7 @@ const ZOMBIES: &str = "resources: no zombies";
 struct Look {
     /// Since it was seen first, s.
     at: f64,
-    resident_kib: u64,
+    own_kib: u64,
     files: u64,
 }
 
@@ -45,8 +45,8 @@ pub fn watch(ledger: &Ledger) {
         for (name, pid) in &running {
             let life = lives.entry((name.clone(), *pid));
             let (began, looks) = life.or_insert_with(|| (Instant::now(), Vec::new()));
-            if let Some((resident_kib, files)) = usage(*pid) {
-                looks.push(Look { at: began.elapsed().as_secs_f64(), resident_kib, files });
+            if let Some((own_kib, files)) = usage(*pid) {
+                looks.push(Look { at: began.elapsed().as_secs_f64(), own_kib, files });
             }
         }
         // Judged when it is over.
@@ -66,10 +66,10 @@ pub fn watch(ledger: &Ledger) {
     ledger.largest("resources: longest life judged, s", longest as i64);
 }
 
-/// Resident memory, KiB, and open files.
+/// Memory of its own (not the program's text, nor what it shares with others), KiB, and open files.
 fn usage(pid: u32) -> Option<(u64, u64)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     let kib = line.split_whitespace().next()?.parse().ok()?;
     Some((kib, std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64))
 }
@@ -83,7 +83,7 @@ fn judge(ledger: &Ledger, name: &str, looks: &[Look]) -> f64 {
         looks.iter().filter(part).map(of).min()
     };
     let grown = |of: fn(&Look) -> u64| Some((least(WARM, WARM + 0.2, of)?, least(0.8, 1.0, of)?));
-    if let Some((before, after)) = grown(|look| look.resident_kib) {
+    if let Some((before, after)) = grown(|look| look.own_kib) {
         ledger.largest("resources: largest growth of memory, KiB", after as i64 - before as i64);
         if after as f64 > before as f64 * MOST_GROWTH + SLACK_KIB as f64 {
             let text = format!("{name}: from {before} to {after} KiB in {:.0} s", last.at);
@@ -135,11 +135,11 @@ mod tests {
     fn growth_is_told_from_warming_up() {
         let life = |kib: fn(u64) -> u64, files: fn(u64) -> u64| -> Vec<Look> {
             (0..=100)
-                .map(|n| Look { at: n as f64 * 2.0, resident_kib: kib(n), files: files(n) })
+                .map(|n| Look { at: n as f64 * 2.0, own_kib: kib(n), files: files(n) })
                 .collect()
         };
         assert!(broken(&life(|n| 10_000 + 2_000 * n.min(20), |n| 10 + n % 7)).is_empty());
-        assert_eq!(broken(&life(|n| 10_000 + 50 * n, |_| 10)), [MEMORY]);
+        assert_eq!(broken(&life(|n| 10_000 + 100 * n, |_| 10)), [MEMORY]);
         assert_eq!(broken(&life(|_| 10_000, |n| 10 + n / 10)), [FILES]);
         let mut short = life(|n| 10_000 + 5_000 * n, |n| n);
         short.truncate(40);

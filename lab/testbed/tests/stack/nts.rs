@@ -17,6 +17,7 @@ use truechimer_testbed::truth::Truth;
 
 use crate::number;
 use crate::serve::{Chain, Client, ntpd, ntpd_follows};
+use crate::warp::warped;
 
 /// Lines for a chronyd that serves NTS, and keeps its keys in a folder.
 fn served(by: &Certificates, keys: &Path, more: &str) -> String {
@@ -127,6 +128,51 @@ fn who_cannot_prove_itself_is_never_believed() {
     }
 }
 
+/// A machine without a battery: its system clock, years behind, calls the certificate not valid yet. It may be taken if
+/// the user says so, and is judged anew once the clock is set; one that has expired by a clock that is ahead is not.
+#[test]
+fn a_clock_that_is_not_set_yet_speaks_against_no_certificate_if_the_user_says_so() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let lines = served(&by, &dir.join("keys"), "");
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    let plain = proven("192.0.2.1", &by.authority);
+    let willing = format!("{plain}unset-clock = true\n");
+    let year = 365 * 86_400;
+    for (name, sections, years, trouble) in [
+        ("strict", &plain, -8, Some("not valid yet")),
+        ("ahead", &willing, 8, Some("has expired")),
+        ("willing", &willing, -8, None),
+    ] {
+        let environment = warped(&format!("offset={}s", years * year), None);
+        let setup = Setup {
+            name,
+            network: Some(&net.client),
+            servers: Vec::new(),
+            sections,
+            environment,
+            ..Setup::new(&dir, "")
+        };
+        let mut daemon = setup.start();
+        if let Some(why) = trouble {
+            let source = daemon.source_when(|source| {
+                source["trouble"].as_str().is_some_and(|trouble| trouble.contains(why))
+            });
+            assert_eq!(number(&source, "accepted"), 0, "{source:#}");
+        } else {
+            let mut watch = daemon.watch(Truth::host());
+            watch.run(Duration::from_secs(8));
+            let log = daemon.process.output();
+            assert!(log.contains("certificates (NTS) are judged anew"), "{log}");
+            let source = daemon.source_when(|source| source["trouble"].is_null());
+            assert!(number(&source, "accepted") > 4, "{source:#}");
+            println!("{}", watch.summary());
+        }
+        ends(&mut daemon);
+    }
+}
+
 /// Served time is proven to clients of both makes, also after the server has begun anew.
 #[test]
 fn our_server_proves_itself_to_chronyd_and_to_us() {
@@ -145,7 +191,8 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     let lines =
         format!("server 192.0.2.1 nts minpoll 0 maxpoll 0 iburst\nntstrustedcerts {authority}\n");
     let Some(mut chrony) = or_skip(Client::of(&net.client, &dir, &lines)) else { return };
-    let sections = proven("192.0.2.1", &by.authority);
+    let sections =
+        proven("192.0.2.1", &by.authority).replacen("poll", "interleaved = true\npoll", 1);
     let setup = Setup {
         name: "follower",
         network: Some(&net.client),
@@ -161,6 +208,7 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     };
     let source = follows(&mut daemon, 5);
     assert_eq!(source["refused"].as_object().map(serde_json::Map::len), Some(0), "{source:#}");
+    assert_eq!(source["interleaved"], true, "{source:#}");
     // Selected (*), and its keys are by NTS.
     chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
     chrony.expect(&["authdata"], |said| said.contains("NTS"));

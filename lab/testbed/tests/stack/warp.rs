@@ -27,7 +27,7 @@ const STEPPED: &str = "steps=1ms..1s/100ms,seed=3";
 const SLEWED_AND_STEPPED: &str = "rate=80ppm,toggle=500ppm/3ms,steps=1ms..1s/900ms,seed=5";
 
 /// The environment of a process whose clock is warped like this from now on.
-fn warped(what: &str, state: Option<&Path>) -> Vec<(&'static str, String)> {
+pub(crate) fn warped(what: &str, state: Option<&Path>) -> Vec<(&'static str, String)> {
     let text = |path: &Path| path.to_str().expect("a path of plain text").to_owned();
     let mut environment = vec![
         ("LD_PRELOAD", text(&binary::warp())),
