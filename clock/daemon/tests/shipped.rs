@@ -71,6 +71,7 @@ fn the_documented_file_is_right_and_complete() {
     let mut sources = settings.engine.sources.clone();
     sources[0].asymmetry = Some(asymmetry);
     (sources[0].max_poll, sources[0].family) = (Some(16), Some(Family::Ipv4));
+    sources[0].interface = Some("eth0".into());
     sources[0].authentication = Authentication::Key(5);
     sources.push(SourceConfig::pool("pool.ntp.org"));
     let ptp = PtpConfig { error: Some(Span::from_micros(1)), ..PtpConfig::default() };

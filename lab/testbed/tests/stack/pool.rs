@@ -184,7 +184,7 @@ fn sources_come_and_go_at_run_time() {
     good(&["sources", "add", "192.0.2.13", "poll=1", "interface=wire9"]);
     let trouble = |found: &[Value]| found.get(2)?["trouble"].as_str().map(str::to_owned);
     let found = when(&mut daemon, |found| trouble(found).is_some());
-    assert_eq!(trouble(&found).unwrap(), "interface wire9: No such device");
+    assert_eq!(trouble(&found).unwrap(), "request not delivered: interface wire9: No such device");
     good(&["sources", "delete", "192.0.2.13"]);
 
     // What a program for DHCP leaves, once the daemon is told of it.
