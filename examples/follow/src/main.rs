@@ -13,6 +13,7 @@ extern crate alloc;
 
 #[path = "../../../clock/engine/tests/bed/mod.rs"]
 mod bed;
+#[allow(dead_code)]
 mod heap;
 #[allow(dead_code)]
 #[path = "../../bare/src/machine.rs"]
