@@ -6,8 +6,8 @@ use core::ptr::{NonNull, null_mut};
 
 use linked_list_allocator::Heap as List;
 
-/// Bytes: as much of the 192 KiB of memory is left for the stack.
-const SIZE: usize = 96 * 1024;
+/// Bytes: half of the memory. Most of the rest is the stack's.
+const SIZE: usize = 128 * 1024;
 
 /// The heap of the program.
 #[global_allocator]

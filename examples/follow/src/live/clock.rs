@@ -128,11 +128,6 @@ impl Clock {
         }
     }
 
-    /// How many datagrams came, and how many of them made the engine ask for memory.
-    pub fn replies(&self) -> (u32, u32) {
-        (self.replies, self.allocating)
-    }
-
     /// Says between which times a count was, as Unix time in ns.
     pub fn tell_time(&self, at: Count) {
         let hand = self.engine.hand();
@@ -147,7 +142,7 @@ impl Clock {
         say(format_args!("at {} earliest {earliest} best {best} latest {latest} {status}", at.0));
     }
 
-    /// Says what each source has come to.
+    /// Says what each source has come to, and what replies took.
     pub fn tell_sources(&self) {
         let report = self.engine.report(counter::now());
         for source in report.sources {
@@ -159,13 +154,15 @@ impl Clock {
                 source.name, source.accepted, source.requests
             ));
         }
-        say(format_args!("that is all"));
+        let (replies, allocating) = (self.replies, self.allocating);
+        say(format_args!("{replies} replies, {allocating} of them took memory from the heap"));
     }
 }
 
 fn config(arguments: &Arguments) -> Config {
     let Arguments { server, poll, latency, .. } = *arguments;
-    let source = SourceConfig { port: server.port(), poll, ..SourceConfig::new(format!("{}", server.ip())) };
+    let source =
+        SourceConfig { port: server.port(), poll, ..SourceConfig::new(format!("{}", server.ip())) };
     let pulse = RefClockConfig { error: latency, ..RefClockConfig::pulse("pulse") };
     Config { sources: vec![source], refclocks: vec![pulse], ..Config::default() }
 }

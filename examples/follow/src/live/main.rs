@@ -26,22 +26,20 @@ mod heap;
 mod lan9118;
 #[path = "../../../bare/src/machine.rs"]
 mod machine;
+#[path = "../memory.rs"]
+mod memory;
 mod network;
 mod registers;
 mod serial;
 mod shared;
-#[path = "../stack.rs"]
-mod stack;
 
 use core::net::SocketAddr;
 
 use clock::Clock;
-use heap::HEAP;
 use machine::{SysTick, end, masked, say};
 use network::{Memory, Network};
 use registers::INTERRUPTS;
 use serial::Line;
-use truechimer_engine::Engine;
 use truechimer_time::Span;
 
 /// The machine's address: the one that QEMU's own network gives to its first guest.
@@ -105,7 +103,7 @@ impl Arguments {
 }
 
 fn main() {
-    stack::paint();
+    memory::paint();
     let mut line = [0; 128];
     let arguments = machine::command_line(&mut line).and_then(Arguments::parse);
     let Some(arguments) = arguments else {
@@ -132,11 +130,7 @@ fn main() {
             None => sleep(),
         }
     }
-    let (replies, allocating) = clock.replies();
-    say(format_args!("{replies} replies, {allocating} of them took memory from the heap"));
-    let (heap, engine, (stack, all)) = (HEAP.most(), size_of::<Engine>(), stack::used());
-    say(format_args!("bytes at most: heap {heap}, engine {engine}, stack {stack} of {all}"));
-    assert!(stack < all, "the stack has met the statics");
+    memory::tell();
 }
 
 /// Waits for an interrupt, unless one has left something.
