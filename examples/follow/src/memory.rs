@@ -38,6 +38,15 @@ pub fn paint() {
     }
 }
 
+/// Sees that the stack has not met the statics.
+///
+/// # Panics
+/// If it has.
+pub fn check() {
+    // SAFETY: see `used`.
+    assert!(unsafe { ptr::read_volatile(end()) } == PAINT, "the stack has met the statics");
+}
+
 /// Most of the stack that was ever in use since it was painted, and all of it, bytes.
 fn used() -> (usize, usize) {
     let all = addr_of_mut!(__stack_top) as usize - end() as usize;
@@ -48,14 +57,11 @@ fn used() -> (usize, usize) {
 }
 
 /// Says all of it.
-///
-/// # Panics
-/// If the stack has met the statics.
 pub fn tell() {
+    check();
     let (heap, engine, (stack, all), flash) =
         (HEAP.most(), size_of::<Engine>(), used(), addr_of!(__flash_end) as usize);
     say(format_args!(
         "bytes at most: heap {heap}, engine {engine}, stack {stack} of {all}; {flash} of flash"
     ));
-    assert!(stack < all, "the stack has met the statics");
 }

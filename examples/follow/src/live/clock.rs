@@ -154,8 +154,10 @@ impl Clock {
                 source.name, source.accepted, source.requests
             ));
         }
-        let (replies, allocating) = (self.replies, self.allocating);
-        say(format_args!("{replies} replies, {allocating} of them took memory from the heap"));
+        let (replies, allocating, most) = (self.replies, self.allocating, HEAP.most());
+        say(format_args!(
+            "{replies} replies, {allocating} of them took from the heap: {most} bytes at most"
+        ));
     }
 }
 

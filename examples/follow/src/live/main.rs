@@ -120,6 +120,7 @@ fn main() {
     let mut clock = Clock::start(network, &arguments);
     loop {
         clock.run();
+        memory::check();
         if let Some(mark) = PULSES.take() {
             clock.pulse(mark);
         }
