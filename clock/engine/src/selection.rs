@@ -13,7 +13,6 @@
 
 mod put;
 
-
 use smallvec::smallvec;
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
@@ -337,8 +336,8 @@ fn parts(
     // Two that vote tell nothing of one another; any tell whether what is fenced is like them.
     let is_crowd = claims.len() >= crowd;
     let counts = |voter: &Voter<'_>| voter.peer.is_fenced() || (voter.peer.votes() && is_crowd);
-    let mut leave = |why: &dyn Fn(usize, &Voter<'_>, &[Voter<'_>]) -> Option<Cause>| {
-        let each = parts.iter().map(|p| why(*p, voters.get(*p)?, voters));
+    let mut leave = |why: &dyn Fn(usize, &[Voter<'_>]) -> Option<Cause>| {
+        let each = parts.iter().map(|p| why(*p, voters));
         let reasons: Few<Option<Cause>> = each.collect();
         if reasons.iter().all(Option::is_some) {
             return;
@@ -351,26 +350,29 @@ fn parts(
         let mut reasons = reasons.iter();
         parts.retain(|_| reasons.next().is_some_and(Option::is_none));
     };
-    leave(&|_, voter, _| {
+    leave(&|place, voters| {
+        let voter = voters.get(place)?;
         let (first, most) = rates.as_ref().filter(|_| counts(voter))?;
         let gap = rate_claim(&voter.estimate?, *first).gap(most);
         let by = Rate(i64::try_from(gap).unwrap_or(i64::MAX));
         (gap > 0).then_some(Cause::RateDiffers(by))
     });
-    leave(&|_, voter, voters| {
-        let (place, leads) = leader.as_ref()?;
-        let gap = claim(&voter.estimate?, origin).gap(leads);
-        let name = &voters.get(*place)?.peer.name;
+    leave(&|place, voters| {
+        let (leader, leads) = leader.as_ref()?;
+        let gap = claim(&voters.get(place)?.estimate?, origin).gap(leads);
+        let name = &voters.get(*leader)?.peer.name;
         (gap > 0).then(|| Cause::ContradictsSelected(name.clone(), Span(gap)))
     });
-    leave(&|place, voter, _| {
+    leave(&|place, voters| {
+        let voter = voters.get(place)?;
         let (most, e) = (most?, voter.estimate?);
         let gap = probable(place, voter, &e).gap(&most);
         // The user's preference counts for more than what is probable.
         let preferred = voter.peer.preferred && !voter.peer.is_fenced();
         (gap > 0 && counts(voter) && !preferred).then_some(Cause::Outlier(Span(gap)))
     });
-    leave(&|_, voter, _| {
+    leave(&|place, voters| {
+        let voter = voters.get(place)?;
         let age = age(voter)?;
         stale(voter).then_some(Cause::Stale(age))
     });

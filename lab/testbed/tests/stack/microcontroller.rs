@@ -25,9 +25,9 @@ use truechimer_testbed::{binary, temp};
 
 const SECOND_NS: i64 = 1_000_000_000;
 /// The most by which a pulse may be stamped late: emulated interrupts wait for the host's scheduler.
-const LATENCY: Duration = Duration::from_millis(40);
+const LATENCY: Duration = Duration::from_millis(100);
 /// A second whose beginning was missed by as much has no pulse.
-const MISSED: Duration = Duration::from_millis(5);
+const MISSED: Duration = Duration::from_millis(20);
 
 /// A running board.
 struct Board {
@@ -282,17 +282,17 @@ fn a_pulse_on_a_microcontrollers_serial_line_tells_what_a_far_server_cannot() {
     let dir = temp::Dir::new();
     let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, "")) else { return };
     let mut relay = net.server.command(binary::testbed());
-    let path = "delay=100ms,jitter=1ms";
+    let path = "delay=250ms,jitter=1ms";
     relay.args(["relay", "127.0.0.1:11123", "127.0.0.1:123", "7", path, path]);
     let mut relay = Process::start(relay, &dir.join("relay.log"));
     relay.expect_output("relaying", SOON);
     // A pulse that came later than it may breaks a promise: from that nothing follows.
-    for _ in 0..3 {
+    for _ in 0..4 {
         let Some(mut board) = or_skip(Board::start(&net.server, &dir, 11123)) else { return };
         let alone = board.until(|_| true).expect("it synchronises").width();
-        assert!(alone >= 200_000_000, "a path of 200 ms leaves open no less: {alone} ns");
+        assert!(alone >= 500_000_000, "a path of 500 ms leaves open no less: {alone} ns");
         let pulses = Pulses::start(&board);
-        let better = board.until(|reading| reading.width() < alone / 3);
+        let better = board.until(|reading| reading.width() < alone / 2);
         board.watch(long(Duration::from_secs(10)));
         let sources = board.sources();
         let late = pulses.end();
