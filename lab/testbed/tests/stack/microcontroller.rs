@@ -218,6 +218,7 @@ struct Pulses {
 impl Pulses {
     fn start(board: &Board) -> Pulses {
         let mut line = board.pulses.try_clone().unwrap();
+        line.set_read_timeout(Some(SOON)).unwrap();
         let ended = Arc::new(AtomicBool::new(false));
         let end = ended.clone();
         let thread = thread::spawn(move || {
@@ -269,8 +270,8 @@ fn a_microcontroller_follows_chronyd_and_every_reading_is_within_its_bound() {
     let (_, status, [used, floor, root]) = server;
     assert!(status == "selected" && *used >= 5, "{server:?}");
     assert_eq!(pulse.2[0], 0, "no pulse was sent");
-    // An interval is as wide as a round trip and what the server may be off, and grows until the next reply, by 1 ms
-    // a second while the oscillator is hardly known.
+    // An interval is as wide as a round trip, in which the emulator waits now and then, and what the server may be
+    // off, and grows until the next reply, by 1 ms a second while the oscillator is hardly known.
     let least = floor + 2 * root;
     assert!(width < 4 * least + 10_000_000, "{width} ns wide, {least} ns at least");
     board.end();
