@@ -39,7 +39,7 @@ impl Heap {
         unsafe { (*self.0.get()).most }
     }
 
-    /// How often memory was asked for, modulo 2³².
+    /// Calls for memory so far, modulo 2³².
     pub fn given(&self) -> u32 {
         // SAFETY: nobody changes it meanwhile, see `Sync`.
         unsafe { (*self.0.get()).given }

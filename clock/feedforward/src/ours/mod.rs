@@ -63,7 +63,7 @@ const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 pub struct Ours {
     settings: Settings,
     prior: RatePrior,
-    /// On the heap: it is large, and an exchange takes it out and puts it back.
+    /// Box of what is known: it is large, and an exchange takes it out and puts it back.
     state: Option<Box<State>>,
     time_prior: Option<TimePrior>,
     causal: CausalRate,

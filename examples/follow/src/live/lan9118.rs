@@ -46,7 +46,7 @@ const RECEIVED: u32 = 1 << 3;
 pub struct Frame {
     /// All of it but the check sequence.
     bytes: [u8; LONGEST],
-    /// How many these are.
+    /// Number of these.
     length: usize,
     /// A count after its arrival.
     received: Count,
@@ -161,7 +161,7 @@ pub fn take(into: &mut Frame) -> bool {
     })
 }
 
-/// Whether a frame waits to be taken.
+/// Says if a frame waits to be taken.
 pub fn waits() -> bool {
     QUEUE.with(|queue| queue.held > 0)
 }

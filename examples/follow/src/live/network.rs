@@ -56,7 +56,7 @@ pub struct Datagram {
     pub sent: Count,
     /// A count after the datagram arrived.
     pub received: Count,
-    /// How many bytes it has.
+    /// Bytes that it has.
     pub length: usize,
 }
 

@@ -28,7 +28,7 @@ pub struct Mark {
     pub count: Count,
     /// The byte.
     pub byte: u8,
-    /// How many had come then.
+    /// Bytes that had come then.
     pub sequence: u32,
 }
 
@@ -73,7 +73,7 @@ impl<const NUMBER: usize> Line<NUMBER> {
         self.newest.with(Option::take)
     }
 
-    /// Whether a byte waits to be taken.
+    /// Says if a byte waits to be taken.
     pub fn waits(&self) -> bool {
         self.newest.with(|newest| newest.is_some())
     }

@@ -52,7 +52,7 @@ impl Reading {
         self.latest - self.earliest
     }
 
-    /// The moment lies between `before` and `after`, and its time between `earliest` and `latest`.
+    /// Sees that the moment, between `before` and `after`, can lie between `earliest` and `latest`.
     fn check(&self) {
         assert!(self.earliest <= self.after && self.latest >= self.before, "{self:?}");
     }
@@ -154,13 +154,13 @@ impl Board {
         least
     }
 
-    /// All that it ever said was right.
+    /// Sees that all it ever said was right.
     fn check(&self) {
         self.readings.iter().for_each(Reading::check);
         println!("{} readings, all of them right", self.readings.len());
     }
 
-    /// Its sources: name, how far each is believed, and the numbers after `used`, `floor` and `root`.
+    /// Asks for the sources: name, how far each is believed, and the numbers after `used`, `floor` and `root`.
     fn sources(&mut self) -> Vec<(String, String, [i64; 3])> {
         self.questions.write_all(b"s").unwrap();
         let mut sources = Vec::new();
