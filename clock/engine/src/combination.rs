@@ -19,8 +19,6 @@
 
 mod verdict;
 
-use alloc::collections::BTreeMap;
-
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Span};
 
@@ -96,7 +94,8 @@ pub(crate) struct Combined {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Combination {
     level: Option<Level>,
-    members: BTreeMap<u32, Member>,
+    /// With the numbers of their sources.
+    members: Few<(u32, Member)>,
 }
 
 /// Where the time stands.
@@ -179,7 +178,7 @@ impl Combination {
 
     /// Only these sources are left.
     pub(crate) fn keep(&mut self, is_there: impl Fn(u32) -> bool) {
-        self.members.retain(|id, _| is_there(*id));
+        self.members.retain(|(id, _)| is_there(*id));
     }
 
     /// The time at `at`, moved into `low..=high` as far as that is needed. `None` of nothing.
@@ -235,10 +234,13 @@ impl Combination {
             return self.combine(parts, at, (low, high));
         }
         self.lean_by(&mut put, -pushed);
-        self.members.values_mut().for_each(|member| member.off = None);
+        self.members.iter_mut().for_each(|(_, member)| member.off = None);
         for p in &mut put {
             p.learn(stands + pushed, dt, grown.is_none());
-            self.members.insert(p.id, p.member);
+            match self.members.iter_mut().find(|(id, _)| *id == p.id) {
+                Some((_, member)) => *member = p.member,
+                None => self.members.push((p.id, p.member)),
+            }
         }
         let share = |weight: &dyn Fn(&Put) -> f64| -> Few<f64> {
             let total: f64 = put.iter().map(weight).sum();
@@ -262,7 +264,8 @@ impl Combination {
     }
 
     fn lean_by(&mut self, put: &mut [Put], by: f64) {
-        let all = self.members.values_mut().chain(put.iter_mut().map(|p| &mut p.member));
+        let members = self.members.iter_mut().map(|(_, member)| member);
+        let all = members.chain(put.iter_mut().map(|p| &mut p.member));
         all.for_each(|member| {
             member.lean += by;
             member.used_to += by;
@@ -277,7 +280,8 @@ impl Combination {
         let lean = LEAN * seconds(part.lean);
         // Whoever is new agrees with what is known, for all that is known.
         let new = Member { lean: offset, used_to: offset, ..Member::default() };
-        let mut member = self.members.get(&part.id).copied().unwrap_or(new);
+        let known = self.members.iter().find(|(id, _)| *id == part.id);
+        let mut member = known.map_or(new, |(_, member)| *member);
         if let Some(rtt) = part.rtt
             && member.heard != Some(e.last_used)
         {

@@ -13,8 +13,6 @@
 
 mod put;
 
-use alloc::string::String;
-
 use smallvec::smallvec;
 use truechimer_feedforward::Estimate;
 use truechimer_time::{Count, Instant, Period, Rate, Span};
@@ -338,9 +336,9 @@ fn parts(
     // Two that vote tell nothing of one another; any tell whether what is fenced is like them.
     let is_crowd = claims.len() >= crowd;
     let counts = |voter: &Voter<'_>| voter.peer.is_fenced() || (voter.peer.votes() && is_crowd);
-    let mut leave = |why: &dyn Fn(usize, &Voter<'_>) -> Option<Cause>| {
-        let reasons: Few<Option<Cause>> =
-            parts.iter().map(|p| voters.get(*p).and_then(|voter| why(*p, voter))).collect();
+    let mut leave = |why: &dyn Fn(usize, &[Voter<'_>]) -> Option<Cause>| {
+        let each = parts.iter().map(|p| why(*p, voters));
+        let reasons: Few<Option<Cause>> = each.collect();
         if reasons.iter().all(Option::is_some) {
             return;
         }
@@ -352,25 +350,29 @@ fn parts(
         let mut reasons = reasons.iter();
         parts.retain(|_| reasons.next().is_some_and(Option::is_none));
     };
-    leave(&|_, voter| {
+    leave(&|place, voters| {
+        let voter = voters.get(place)?;
         let (first, most) = rates.as_ref().filter(|_| counts(voter))?;
         let gap = rate_claim(&voter.estimate?, *first).gap(most);
         let by = Rate(i64::try_from(gap).unwrap_or(i64::MAX));
         (gap > 0).then_some(Cause::RateDiffers(by))
     });
-    leave(&|_, voter| {
-        let (name, leads) = leader.as_ref()?;
-        let gap = claim(&voter.estimate?, origin).gap(leads);
+    leave(&|place, voters| {
+        let (leader, leads) = leader.as_ref()?;
+        let gap = claim(&voters.get(place)?.estimate?, origin).gap(leads);
+        let name = &voters.get(*leader)?.peer.name;
         (gap > 0).then(|| Cause::ContradictsSelected(name.clone(), Span(gap)))
     });
-    leave(&|place, voter| {
+    leave(&|place, voters| {
+        let voter = voters.get(place)?;
         let (most, e) = (most?, voter.estimate?);
         let gap = probable(place, voter, &e).gap(&most);
         // The user's preference counts for more than what is probable.
         let preferred = voter.peer.preferred && !voter.peer.is_fenced();
         (gap > 0 && counts(voter) && !preferred).then_some(Cause::Outlier(Span(gap)))
     });
-    leave(&|_, voter| {
+    leave(&|place, voters| {
+        let voter = voters.get(place)?;
         let age = age(voter)?;
         stale(voter).then_some(Cause::Stale(age))
     });
@@ -401,7 +403,7 @@ fn leader(
     parted: &[bool],
     parts: &[usize],
     origin: Instant,
-) -> Option<(String, Claim)> {
+) -> Option<(usize, Claim)> {
     let of = |place: &usize| Some((*place, claim(&voters.get(*place)?.estimate?, origin)));
     let claims: Few<(usize, Claim)> = parts.iter().filter_map(of).collect();
     let met = |one: &Claim| claims.iter().filter(|(_, other)| other.meets(one)).count();
@@ -415,7 +417,7 @@ fn leader(
         let (of_others, preferred) = (peer(|peer| !peer.is_fenced()), peer(|peer| peer.preferred));
         (of_others, preferred, was_selected, parted.get(*place).copied().unwrap_or(false), met(one))
     })?;
-    Some((voters.get(*place)?.peer.name.clone(), *leads))
+    Some((*place, *leads))
 }
 
 /// Where a majority of those that vote puts something, narrowed by what the others that are believed

@@ -258,9 +258,16 @@ impl Proposal<'_> {
 }
 
 impl Events {
-    /// Nothing has happened yet.
-    pub fn new(first: Hypothesis) -> Events {
-        Events { all: [first].into_iter().collect(), quiet: 0 }
+    /// Room for hypotheses; [`Events::begin`] comes next.
+    pub fn none() -> Events {
+        Events { all: Hypotheses::new(), quiet: 0 }
+    }
+
+    /// Nothing has happened yet. In place: hypotheses are large, and small machines have small stacks.
+    pub fn begin(&mut self, first: Hypothesis) {
+        self.all.clear();
+        self.all.push(first);
+        self.quiet = 0;
     }
 
     /// The likeliest.
@@ -336,7 +343,7 @@ impl Events {
         }
         self.quiet = if new.is_empty() { self.quiet.saturating_add(1) } else { 0 };
         self.sort();
-        new.into_iter().for_each(|one| insert(&mut self.all, one));
+        new.drain(..).for_each(|one| insert(&mut self.all, one));
         self.prune(c);
         self.path_changed()
     }
@@ -441,7 +448,7 @@ mod tests {
         };
         let all =
             [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];
-        let mut events = Events::new(one(Event::None, 0.0, 1.0));
+        let mut events = Events::none();
         events.all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
         for _ in 0..2 {
             events.settle_moved();

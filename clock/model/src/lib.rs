@@ -127,8 +127,10 @@ impl Model {
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let start = Start::new(law, noise, 2.0 * floor.mean);
         let first = Hypothesis::new(law, start.laws(rate.mean, &c), &c);
-        let past = Past::default();
-        Model { start: Some(start), events: Events::new(first), past, noise, gap: 0.0, c }
+        let (events, past) = (Events::none(), Past::default());
+        let mut model = Model { start: Some(start), events, past, noise, gap: 0.0, c };
+        model.events.begin(first);
+        model
     }
 
     /// Moves on by `dt` seconds.
@@ -153,7 +155,7 @@ impl Model {
         if start.is_over(&self.c) {
             self.start = None;
         }
-        self.events = Events::new(first);
+        self.events.begin(first);
         self.past = Past::default();
         None
     }
@@ -266,7 +268,7 @@ impl Model {
             law.inflate(&ALIKE, floors[0].deviation * floors[0].deviation);
         }
         let start = Start::new(law, self.noise, rtt);
-        self.events = Events::new(Hypothesis::new(law, start.laws(was.x[RATE], &self.c), &self.c));
+        self.events.begin(Hypothesis::new(law, start.laws(was.x[RATE], &self.c), &self.c));
         self.start = Some(start);
     }
 

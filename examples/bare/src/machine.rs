@@ -111,19 +111,39 @@ impl TickCounter for SysTick {
     }
 }
 
-/// Does something with all interrupts masked.
-pub fn masked(section: impl FnOnce()) {
-    // SAFETY: it masks interrupts only, and lets them in again below.
-    unsafe { asm!("cpsid i") };
-    section();
-    // SAFETY: they were let in before: nothing here nests.
-    unsafe { asm!("cpsie i") };
+/// Does something with all interrupts masked; within itself too.
+pub fn masked<T>(section: impl FnOnce() -> T) -> T {
+    let before: u32;
+    // SAFETY: it masks interrupts only, and they are as before below.
+    unsafe { asm!("mrs {}, primask", "cpsid i", out(reg) before) };
+    let made = section();
+    // SAFETY: this was its value.
+    unsafe { asm!("msr primask, {}", in(reg) before) };
+    made
 }
 
-/// Asks the debugger (or the emulator) for something.
-fn semihost(operation: u32, argument: u32) {
-    // SAFETY: the operations below take a number or a string that ends with 0, and only read it.
-    unsafe { asm!("bkpt 0xab", inout("r0") operation => _, in("r1") argument) };
+/// Waits for an interrupt, one that is masked too.
+pub fn wait() {
+    // SAFETY: it changes nothing.
+    unsafe { asm!("wfi") };
+}
+
+/// Asks the debugger (or the emulator) for something; its answer.
+fn semihost(operation: u32, argument: u32) -> u32 {
+    let answer;
+    // SAFETY: of the operations below one writes, into the memory that its caller lends; the others take a number or a
+    // string that ends with 0, and only read it.
+    unsafe { asm!("bkpt 0xab", inout("r0") operation => answer, in("r1") argument) };
+    answer
+}
+
+/// Arguments that the program was started with, as one line that fits into `memory`.
+pub fn command_line(memory: &mut [u8]) -> Option<&str> {
+    let mut block = [memory.as_mut_ptr() as u32, memory.len() as u32];
+    if semihost(0x15, block.as_mut_ptr() as u32) != 0 {
+        return None;
+    }
+    core::str::from_utf8(memory.get(..block[1] as usize)?).ok()
 }
 
 /// Says one line of up to 126 bytes.

@@ -13,6 +13,7 @@
 #![no_std]
 #![no_main]
 
+#[allow(dead_code)] // Other programs use more of it.
 mod machine;
 
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -6,12 +6,12 @@ use core::ptr::{NonNull, null_mut};
 
 use linked_list_allocator::Heap as List;
 
-/// Bytes: as much of the 192 KiB of memory is left for the stack.
-const SIZE: usize = 96 * 1024;
+/// Bytes: half of the memory. Most of the rest is the stack's.
+const SIZE: usize = 128 * 1024;
 
 /// The heap of the program.
 #[global_allocator]
-pub static HEAP: Heap = Heap(UnsafeCell::new(State { list: List::empty(), most: 0 }));
+pub static HEAP: Heap = Heap(UnsafeCell::new(State { list: List::empty(), most: 0, given: 0 }));
 
 static MEMORY: Memory = Memory(UnsafeCell::new([0; SIZE]));
 
@@ -21,6 +21,7 @@ pub struct Heap(UnsafeCell<State>);
 struct State {
     list: List,
     most: usize,
+    given: u32,
 }
 
 #[repr(align(8))]
@@ -37,6 +38,12 @@ impl Heap {
         // SAFETY: nobody changes it meanwhile, see `Sync`.
         unsafe { (*self.0.get()).most }
     }
+
+    /// Calls for memory so far, modulo 2³².
+    pub fn given(&self) -> u32 {
+        // SAFETY: nobody changes it meanwhile, see `Sync`.
+        unsafe { (*self.0.get()).given }
+    }
 }
 
 // SAFETY: the list keeps what it gave away apart until it is given back.
@@ -50,6 +57,7 @@ unsafe impl GlobalAlloc for Heap {
         }
         let given = state.list.allocate_first_fit(layout);
         state.most = state.most.max(state.list.used());
+        state.given = state.given.wrapping_add(1);
         given.map_or(null_mut(), NonNull::as_ptr)
     }
 

@@ -13,18 +13,18 @@ extern crate alloc;
 
 #[path = "../../../clock/engine/tests/bed/mod.rs"]
 mod bed;
+#[allow(dead_code)]
 mod heap;
 #[allow(dead_code)]
 #[path = "../../bare/src/machine.rs"]
 mod machine;
-mod stack;
+mod memory;
 
 use alloc::boxed::Box;
 
 use bed::{Bed, STORY, Watcher, story};
-use heap::HEAP;
 use machine::{SysTick, say};
-use truechimer_engine::{Action, Engine, Event, Standard};
+use truechimer_engine::{Action, Event, Standard};
 use truechimer_time::Count;
 use truechimer_timehands::TickCounter;
 
@@ -64,7 +64,7 @@ impl Watcher for Cost {
 }
 
 fn main() {
-    stack::paint();
+    memory::paint();
     TIMER.start();
     let mut cost = Cost::default();
     let bed: Bed = story(Box::new(Standard), &mut cost);
@@ -76,8 +76,6 @@ fn main() {
     let thousands = |instructions: u64| instructions / 1000;
     let (mean, most) = (thousands(cost.all / cost.replies), thousands(cost.most));
     say(format_args!("a reply takes {mean} thousand instructions, {most} at most"));
-    let (heap, engine, (stack, all)) = (HEAP.most(), size_of::<Engine>(), stack::used());
-    say(format_args!("bytes at most: heap {heap}, engine {engine}, stack {stack} of {all}"));
-    assert!(stack < all, "the stack has met the statics");
+    memory::tell();
     assert_eq!(digest, STORY, "the hands differ from those of other machines");
 }

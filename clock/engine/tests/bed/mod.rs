@@ -153,7 +153,11 @@ impl Bed {
 
     /// Lets so many seconds pass.
     pub fn run(&mut self, seconds: i64, watcher: &mut impl Watcher) {
-        let end = self.now + CountSpan(seconds * SECOND);
+        self.run_to(self.now + CountSpan(seconds * SECOND), watcher);
+    }
+
+    /// Lets time pass until this count.
+    pub fn run_to(&mut self, end: Count, watcher: &mut impl Watcher) {
         loop {
             let arrival = self.flying.iter().flatten().map(|flying| flying.received);
             let deadline = self.engine.next_deadline();
@@ -199,7 +203,8 @@ impl Bed {
         self.reply = reply;
     }
 
-    fn give(&mut self, event: &Event, watcher: &mut impl Watcher) {
+    /// Tells the engine of an event now.
+    pub fn give(&mut self, event: &Event, watcher: &mut impl Watcher) {
         let mut actions = core::mem::take(&mut self.actions);
         watcher.before();
         self.engine.handle_into(self.now, event, &mut actions);

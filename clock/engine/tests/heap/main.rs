@@ -8,10 +8,10 @@ extern crate alloc;
 mod bed;
 mod counting;
 
-use bed::{Bed, SECOND, Watcher};
+use bed::{Bed, SECOND, Watcher, config, truth};
 use counting::{Counting, Heap};
-use truechimer_engine::{Action, Engine, Event, Standard};
-use truechimer_time::{Count, Span};
+use truechimer_engine::{Action, Config, Engine, Event, RefClockConfig, Shown, SourceId, Standard};
+use truechimer_time::{Count, CountSpan, Instant, Span, Stamp, StampMethod};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -64,6 +64,43 @@ fn an_hour_of_exchanges_allocates_nothing() {
         assert!(bed.hands > hands && bed.error().abs() < Span::from_millis(1), "{}", bed.error());
         println!("{} servers: {} allocations for a reply at most", away.len(), meter.most);
         assert_eq!(meter.beyond, None, "{} servers", away.len());
+    }
+}
+
+/// Sends pulses for so many seconds, each 3 µs late.
+fn with_pulses(bed: &mut Bed, source: SourceId, seconds: i64, watcher: &mut impl Watcher) {
+    let first = truth(bed.now).secs() + 1;
+    for second in first..first + seconds {
+        let late = truth(bed.now) - Instant::new(second, 3 * (1 << 44));
+        let count = bed.now - CountSpan(late.as_nanos_i64() * 1_000_023 / 1_000_000);
+        bed.run_to(count, watcher);
+        let (error, method) = (CountSpan(50), StampMethod::Kernel);
+        let stamp = Ok(Stamp { count, error, method });
+        let shown = Shown::PULSE;
+        bed.give(&Event::Sample { source, sequence: second as u64, stamp, shown }, watcher);
+    }
+}
+
+#[test]
+fn exchanges_beside_a_pulse_allocate_nothing() {
+    // One that is better than the server, and one that is worse.
+    for latency in [Span::from_micros(10), Span::from_millis(20)] {
+        let mut bed = warmed(&[200_000]);
+        let pulse = RefClockConfig { error: latency, ..RefClockConfig::pulse("pulse") };
+        let event = Event::Configure(Config { refclocks: vec![pulse], ..config(1) });
+        let actions = bed.engine.handle(bed.now, event);
+        let watch = |action: &Action| match action {
+            Action::Watch { source, .. } => Some(*source),
+            _ => None,
+        };
+        let source = actions.iter().find_map(watch).unwrap();
+        with_pulses(&mut bed, source, 3600, &mut ());
+        let mut meter = Meter::default();
+        with_pulses(&mut bed, source, 600, &mut meter);
+        let report = bed.engine.source_report(source, bed.now).unwrap();
+        assert!(report.accepted > 4000 && bed.error().abs() < Span::from_millis(1), "{report:?}");
+        println!("{latency} late at most: {} allocations at most, {:?}", meter.most, report.status);
+        assert_eq!(meter.beyond, None, "{latency}");
     }
 }
 

@@ -22,6 +22,8 @@ mod promise;
 mod rates;
 mod state;
 
+use alloc::boxed::Box;
+
 use truechimer_model::{Constants, INTERVAL, Known};
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
@@ -61,7 +63,8 @@ const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 pub struct Ours {
     settings: Settings,
     prior: RatePrior,
-    state: Option<State>,
+    /// Box of what is known: it is large, and an exchange takes it out and puts it back.
+    state: Option<Box<State>>,
     time_prior: Option<TimePrior>,
     causal: CausalRate,
     /// The exchange to come is with another server.
@@ -124,7 +127,7 @@ impl Ours {
 
     /// The first exchange: time is known to half the round trip at once. If it contradicts the time
     /// that was known before, that stands, and the exchange begins a quarantine.
-    fn first(&self, x: &Exchange) -> (State, Result<Accepted, Refusal>) {
+    fn first(&self, x: &Exchange) -> (Box<State>, Result<Accepted, Refusal>) {
         // θ is counted from what is held, so that it stays small if the server is far off.
         let held = |prior: &TimePrior| {
             prior.time + self.settings.nominal.span(x.received.count - prior.count)
@@ -171,7 +174,7 @@ impl Ours {
             Some(_) => ((corridor.low + corridor.high) / 2.0, (corridor.high - corridor.low) / 2.0),
             None => (corridor.clamp(middle), rtt / 2.0 + m.stamp_errors() + FLOOR_NOISE),
         };
-        let mut state = State {
+        let mut state = Box::new(State {
             anchor,
             model: m.model(
                 Known { mean: theta, deviation: deviation / 2.0 },
@@ -196,7 +199,7 @@ impl Ours {
             past: Past::default(),
             begun: self.time_prior.and_then(|p| p.known).map_or(m.received, |(since, _)| since),
             last_used: m.received,
-        };
+        });
         if let Some((_, prior)) = contradicted {
             state.last_used = prior.count;
             let step = own.clamp(middle) - theta;

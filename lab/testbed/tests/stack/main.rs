@@ -21,6 +21,7 @@ mod hostile;
 mod keys;
 mod life;
 mod metrics;
+mod microcontroller;
 mod moved;
 mod nts;
 mod pods;

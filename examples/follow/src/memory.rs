@@ -1,7 +1,12 @@
-//! How much of the stack is ever used: what nobody has written to still has its paint.
+//! Memory that the program takes. Of the stack, what nobody has written to still has its paint.
 
 use core::arch::asm;
-use core::ptr::{self, addr_of_mut};
+use core::ptr::{self, addr_of, addr_of_mut};
+
+use truechimer_engine::Engine;
+
+use crate::heap::HEAP;
+use crate::machine::say;
 
 /// Value that nobody writes by chance.
 const PAINT: u32 = 0x5ca1_ab1e;
@@ -13,6 +18,8 @@ unsafe extern "C" {
     static mut __bss_end: u32;
     /// Where it begins.
     static mut __stack_top: u32;
+    /// The end of code and constants, which begin at 0.
+    static __flash_end: u32;
 }
 
 fn end() -> *mut u32 {
@@ -31,11 +38,30 @@ pub fn paint() {
     }
 }
 
-/// The most that was ever in use since it was painted, and all that there is, bytes.
-pub fn used() -> (usize, usize) {
+/// Sees that the stack has not met the statics.
+///
+/// # Panics
+/// If it has.
+pub fn check() {
+    // SAFETY: see `used`.
+    assert!(unsafe { ptr::read_volatile(end()) } == PAINT, "the stack has met the statics");
+}
+
+/// Most of the stack that was ever in use since it was painted, and all of it, bytes.
+fn used() -> (usize, usize) {
     let all = addr_of_mut!(__stack_top) as usize - end() as usize;
     // SAFETY: reading memory of the stack changes nothing, and the loop ends at what is in use.
     let is_painted = |word: &usize| unsafe { ptr::read_volatile(end().add(*word)) == PAINT };
     let free = (0..all / size_of::<u32>()).take_while(is_painted).count();
     (all - free * size_of::<u32>(), all)
+}
+
+/// Says all of it.
+pub fn tell() {
+    check();
+    let (heap, engine, (stack, all), flash) =
+        (HEAP.most(), size_of::<Engine>(), used(), addr_of!(__flash_end) as usize);
+    say(format_args!(
+        "bytes at most: heap {heap}, engine {engine}, stack {stack} of {all}; {flash} of flash"
+    ));
 }
