@@ -342,9 +342,10 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Words for, and treatment of, a program that has missed something.
-pub(crate) const MISSED: &str = "this member was out of the group's majority, and the others may \
-                                 have gone on without this program: start it anew, from a \
-                                 checkpoint if it has state (a program without: restarted())";
+pub(crate) const MISSED: &str = "the group goes on without this program, as its member was out of \
+                                 the majority or it differs from a majority's ('truechimer group \
+                                 status' says which): start it anew, from a checkpoint if it has \
+                                 state (a program without: restarted())";
 
 impl fmt::Display for ReadError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -161,9 +161,10 @@ fn no_time(thread: Thread, why: &ReadError) -> ! {
         }
         ReadError::Rejected(Rejection::Observer) => "this member is an observer",
         ReadError::Rejected(Rejection::Missed) => {
-            "this member was out of the group's majority, and the others may have gone on without \
-             this program: start it anew, from a checkpoint if it has state (for a program without, \
-             see 'group exec --outside resume')"
+            "the group goes on without this program, as its member was out of the majority (for a \
+             program without state, see 'group exec --outside resume') or it differs from a \
+             majority's ('truechimer group status' says which): start it anew, from a checkpoint if \
+             it has state"
         }
         ReadError::Late => "patience is at an end",
         ReadError::Gone => "the agent is gone, or has cut this program off: start both anew",
