@@ -148,7 +148,7 @@ impl Report {
         let mut all = Vec::new();
         let own = self.members.iter().find(|one| one.member == self.member);
         let differs = own.is_some_and(|own| own.differs.is_some());
-        if self.programs.missed && !differs {
+        if self.programs.missed && self.programs.family.is_some() && !differs {
             let why = "its program has missed part of what the group did: it is to be started anew";
             all.push(("missed", why.to_owned()));
         }

@@ -142,7 +142,9 @@ fn a_program_that_is_gone_and_one_that_has_missed_something_are_told() {
     let mut replicas = replicas;
     drop(replicas.remove(1));
     let gone = with(&bed, 2, "gone");
-    assert_eq!(gone, [of(2, "gone", "its program is gone, and those of member 1, 3 go on")]);
+    // That of the third gets nothing, and goes nowhere.
+    assert!(gone.contains(&of(2, "gone", "its program is gone, and those of member 1 go on")));
+    assert!(gone.contains(&of(3, "missed", "its program has missed part of what the group did")));
     // Programs may end.
     drop(replicas);
     until("all have ended", || bed.report(2).troubles().is_empty());
@@ -214,7 +216,7 @@ fn a_program_that_differs_is_fenced_and_told_by_all_as_long_as_it_runs() {
         assert_eq!(known, [2], "as member {at} has it: {diverged:?}");
         let why = &diverged[0].why;
         assert!(why.starts_with("its program has differed from a majority's for "), "{why}");
-        assert!(why.contains("read round 0 of thread 16 by time, and they by "), "{why}");
+        assert!(why.contains("read round 0 of thread 10 by time, and they by "), "{why}");
     }
     // No values, no service; and the others go on.
     let refused = replicas[1].thread(Thread::FIRST).now(Call::Group, Some(PATIENCE));

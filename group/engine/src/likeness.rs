@@ -36,6 +36,8 @@ struct Odd {
     decided: Call,
     call: Call,
     synchronizer: Member,
+    /// Whether the group knows.
+    said: bool,
 }
 
 /// What the program here has read unlike.
@@ -158,7 +160,11 @@ impl State {
             let open = contest.ballots.iter().any(|ballot| contest.contests(ballot));
             let mut there = self.replicas(group).filter(|peer| peer.run.is_there());
             let missing = there.any(|peer| contest.of(peer.member).is_none());
-            open && (missing || contest.verdict(group).is_none())
+            // Where all have voted it stays while two differ and nobody can tell who is right.
+            let mut calls = contest.ballots.iter().filter_map(|ballot| ballot.call);
+            let first = calls.next();
+            let differ = calls.any(|call| Some(call) != first);
+            open && (missing || (differ && contest.verdict(group).is_none()))
         });
         self.contests = contests;
     }
@@ -197,8 +203,10 @@ impl Engine {
             return false;
         }
         if thread.is_programs() {
-            self.likeness
-                .note((thread, round), Odd { at: value.point, decided, call, synchronizer });
+            self.likeness.note(
+                (thread, round),
+                Odd { at: value.point, decided, call, synchronizer, said: false },
+            );
         }
         true
     }
@@ -255,10 +263,9 @@ impl Engine {
         if state.contests.len() >= MOST_CONTESTS || state.contests.iter().any(open) {
             return None;
         }
-        let odd =
-            self.likeness.odd.iter().filter(|(_, odd)| {
-                odd.at > self.program_since() && !self.is_fenced(odd.synchronizer)
-            });
+        let odd = self.likeness.odd.iter().filter(|(_, odd)| {
+            !odd.said && odd.at > self.program_since() && !self.is_fenced(odd.synchronizer)
+        });
         let (&(thread, round), odd) = odd.min_by_key(|(_, odd)| odd.at)?;
         let &Odd { at, decided, call, .. } = odd;
         Some(Vote { serial: 0, thread, round, at, decided, call: Some(call) })
@@ -285,9 +292,9 @@ impl Engine {
     pub(crate) fn voted(&mut self, from: Member, vote: &Vote) {
         let counts = self.group.counts(from);
         let Some(state) = self.state.as_mut().filter(|_| counts) else { return };
-        if from == self.own.member {
-            // A difference that is said is said; whoever is right stays so.
-            self.likeness.told = None;
+        let ours = from == self.own.member && vote.serial == self.start.serial();
+        if let Some(odd) = self.likeness.odd.get_mut(&(vote.thread, vote.round)).filter(|_| ours) {
+            odd.said = true;
         }
         for (member, fence) in state.vote(&self.group, from, vote) {
             self.fence_off(member, fence);

@@ -23,6 +23,13 @@ pub fn group_time(call: Call) -> Option<i64> {
     let process = process::process()?;
     let errno = Errno::keep();
     let time = match (part, &process.link, &process.page) {
+        (Part::Delivery, _, Some(page)) if page.is_fenced() => fail(
+            NO_TIME,
+            format_args!(
+                "the front has ended, as its program's replies differ from a majority's or it could \
+                 not go on for another reason, which its log says: start both anew"
+            ),
+        ),
         (Part::Delivery, _, Some(page)) => page.time().unwrap_or_else(|| first_time(process)),
         (_, Some(link), _) => here(|here| round(process, link, here, call)),
         _ => return None,
