@@ -135,22 +135,23 @@ fn and_so_it_is_on_a_ring() {
 /// A server that closes each connection after one line, and reads the clock also when idle. The
 /// second replica's answers `ODD` by its process id.
 const SERVER: &str = "
-import os, socket, sys, time
-listener = socket.create_server(('127.0.0.1', int(sys.argv[1])))
-listener.settimeout(0.1)
+import os, socketserver, sys, threading, time
+lock = threading.Lock()
+class Handler(socketserver.StreamRequestHandler):
+    def handle(self):
+        line = self.rfile.readline()
+        odd = line == b'ODD\\n' and sys.argv[2].endswith('2')
+        with lock:
+            answer = b'%d %d\\n' % (time.time_ns(), os.getpid() if odd else 0)
+            self.wfile.write(answer * (2000 if line == b'LONG\\n' else 1))
+def idle():
+    while time.time_ns():
+        time.sleep(0.1)
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
 print(os.getpid(), flush=True)
-while True:
-    now = time.time_ns()
-    try:
-        stream = listener.accept()[0]
-    except TimeoutError:
-        continue
-    stream.settimeout(None)
-    line = stream.makefile('rb').readline()
-    odd = line == b'ODD\\n' and sys.argv[2].endswith('2')
-    answer = b'%d %d\\n' % (time.time_ns(), os.getpid() if odd else 0)
-    stream.sendall(answer * (2000 if line == b'LONG\\n' else 1))
-    stream.close()
+threading.Thread(target=idle, daemon=True).start()
+Server(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()
 ";
 
 #[test]
