@@ -172,7 +172,7 @@ impl Report {
         }
         let running = self.members.iter().filter(|one| one.program && !one.observer).count();
         let majority = self.group.members.len() / 2 + 1;
-        let runs = own.is_some_and(|own| own.program) && self.programs.began != "";
+        let runs = own.is_some_and(|own| own.program) && !self.programs.began.is_empty();
         if self.waiting.commits > 0 && runs && self.group.mode != "passive" && running < majority {
             all.push((
                 "blocked",

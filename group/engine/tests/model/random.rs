@@ -379,7 +379,7 @@ fn whoever_reads_unlike_is_fenced_and_nobody_else_whatever_happens() {
     let found = runs_of(with_one_odd, 0..16, 3_000, false);
     let slow = runs_of(with_one_odd, 16..24, 3_000, true);
     println!("{found} and {slow} words of fences");
-    assert!(found > 100 && slow > 50, "{found} {slow}");
+    assert!(found > 30 && slow > 300, "{found} {slow}");
 }
 
 /// The only one with the latest values had heard nobody since the group had changed, when all were
