@@ -305,6 +305,7 @@ impl Engine {
     fn fence_off(&mut self, member: Member, fence: Fence) {
         let Some(state) = self.state.as_mut() else { return };
         let leaves = state.live.get(&member).is_some_and(|peer| peer.gives);
+        let serial = state.live.get(&member).map(|peer| peer.run.serial);
         state.record(&[member.0.into(), fence.thread.0, fence.round.0]);
         if leaves {
             state.leave(&self.group, member);
@@ -315,7 +316,10 @@ impl Engine {
             state.refresh(&self.group);
         }
         self.notice(Notice::Fenced { member, fence });
-        let ours = member == self.own.member && self.catching.is_none();
+        // Another may have started here since, of which nothing has been heard.
+        let ours = member == self.own.member
+            && self.catching.is_none()
+            && serial == Some(self.start.serial());
         if ours && !leaves {
             self.start.fence_off(fence);
             self.counts.gaps += 1;

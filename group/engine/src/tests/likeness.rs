@@ -188,6 +188,34 @@ fn a_fence_lasts_until_the_program_begins_anew() {
     assert_eq!(fenced(&net, &ALL), [0; 0]);
 }
 
+/// (It was fenced in the place of the one before it; a random run found that.)
+#[test]
+fn a_program_that_starts_before_the_verdict_on_the_former_is_not_fenced_for_it() {
+    let mut net = running(&ALL);
+    for id in ALL {
+        net.event(id, Event::Read { thread: THREAD, call: Call::Group });
+    }
+    net.settle();
+    net.pass(5 * MS);
+    for id in [1, 2] {
+        reads(&mut net, id, Call::Group);
+    }
+    net.event(3, Event::Read { thread: THREAD, call: Call::Time });
+    // Its member's word is under way, and the others'; here nothing of that has come.
+    net.flush(3);
+    for id in [1, 2] {
+        while net.step(id) {}
+        net.flush(id);
+    }
+    net.event(3, Event::End);
+    net.event(3, Event::Start { together: 3 });
+    net.settle();
+    assert!(net.notices(3).iter().any(|it| matches!(it, Notice::Fenced { member: Member(3), .. })));
+    assert_eq!((net.engine(3).fence(), net.engine(3).gaps()), (None, 0));
+    net.pass(2 * S);
+    assert_eq!(fenced(&net, &ALL), [0; 0]);
+}
+
 #[test]
 fn a_primary_that_differs_hands_over() {
     let mode = Mode::SemiActive;

@@ -431,6 +431,13 @@ fn longer_random_runs_where_not_all_are_told() {
     runs(seeds(1_000..1_400), 20_000, true);
 }
 
+#[test]
+#[ignore = "many minutes: scripts/test long"]
+fn longer_random_runs_with_one_odd() {
+    runs_of(with_one_odd, seeds(1_000..1_200), 20_000, false);
+    runs_of(with_one_odd, seeds(1_200..1_400), 20_000, true);
+}
+
 /// Finds what only a long run shows: a floor that is forgotten lets time go back when all have
 /// died.
 #[test]

@@ -184,7 +184,10 @@ fn a_server_whose_connections_end_early_differs_in_nothing_and_one_that_says_its
         told.1.iter().any(|one| one.starts_with("member 2: its program's replies differ from"))
     });
     assert_eq!(told.0, 1);
-    assert!(told.1.iter().any(|one| one.contains("bytes, by request ")), "{told:?}");
+    assert!(
+        told.1.iter().any(|one| one.contains("bytes, by request ") && one.contains("), since 20")),
+        "{told:?}"
+    );
     // It gets no time any more either.
     let program = local.programs.get_mut(&2).unwrap();
     assert_eq!(program.wait(PATIENCE).and_then(|status| status.code()), Some(75));

@@ -142,7 +142,9 @@ impl World {
                 }
                 self.fenced += 1;
                 // It begins anew, and differs again.
-                if self.case.odd == Some(node) && !self.case.checkpoints {
+                let fenced =
+                    self.nodes[node].engine.as_ref().is_some_and(|it| it.fence().is_some());
+                if self.case.odd == Some(node) && fenced {
                     self.restart(node)?;
                 }
             }
