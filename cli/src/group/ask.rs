@@ -274,7 +274,8 @@ fn of_front(report: &Report, front: &FrontReport) -> Vec<Trouble> {
                 "diverged" => "diverged",
                 _ => "gone",
             };
-            let why = peer.why.clone().unwrap_or_default();
+            let since = peer.since_ns.map(|ns| format!(", since {}", super::screen::time(ns)));
+            let why = peer.why.clone().unwrap_or_default() + &since.unwrap_or_default();
             Some(Trouble { member: peer.member, kind, why })
         }));
     }

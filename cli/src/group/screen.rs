@@ -370,6 +370,7 @@ fn state(member: &MemberReport, leads: bool) -> &'static str {
         MemberReport { connected: false, .. } => "away",
         MemberReport { suspect: true, .. } => "suspect",
         MemberReport { observer: true, live: true, .. } => "observer",
+        MemberReport { live: true, fenced: true, .. } => "live, fenced",
         MemberReport { live: true, drained: true, .. } => "drained",
         MemberReport { live: true, program: false, .. } if leads => "live, no program",
         MemberReport { live: true, .. } => "live",

@@ -142,6 +142,14 @@ fn words(notice: &Notice) -> (Level, &'static str, String) {
                 round.0
             ),
         ),
+        Notice::Fenced { member, fence } => (
+            Warning,
+            "fenced",
+            format!(
+                "the program of node {member} does other work than a majority's: {fence}; it gets \
+                 no values until it is started anew"
+            ),
+        ),
         Notice::Cut { from, by_ns } => (
             Warning,
             "cut",

@@ -148,6 +148,26 @@ pub struct MemberReport {
     pub program: bool,
     /// Whether an operator has drained it.
     pub drained: bool,
+    /// Whether its program has missed something or differs, and gets nothing until it is started
+    /// anew.
+    pub fenced: bool,
+    /// How its program differs from others'.
+    pub differs: Option<DifferenceReport>,
+}
+
+/// First known difference of a program from others.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DifferenceReport {
+    /// Which thread.
+    pub thread: String,
+    /// Which of its rounds.
+    pub round: u64,
+    /// Call by which this program has read it.
+    pub call: String,
+    /// Call by which a majority has; of a program that is not fenced, call that it was agreed for.
+    pub others: String,
+    /// The group's time when this was known, ns.
+    pub since_ns: i64,
 }
 
 /// A value of the group's clock.

@@ -456,6 +456,10 @@ impl Seat {
     }
 
     fn notice(&mut self, notice: &Notice, turn: &mut Turn<'_>) {
+        if let Notice::Fenced { .. } = notice {
+            // It is known now whose program it is that differs.
+            self.notices.forget("divergence");
+        }
         if let Some((level, text)) = self.notices.take(notice, crate::sys::raw_ns()) {
             self.speak(level, &text, turn);
         }

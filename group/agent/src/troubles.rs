@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::{MemberReport, Report};
+use crate::report::{DifferenceReport, MemberReport, Report};
 
 /// A reading that has waited for so long is blocked, ns.
 const BLOCKED_NS: i64 = 2_000_000_000;
@@ -43,6 +43,7 @@ impl Report {
         all.extend(self.standing().map(|(kind, why)| own(kind, why)));
         if self.phase == "live" {
             all.extend(self.members.iter().filter_map(|member| self.other(member)));
+            all.extend(self.members.iter().filter_map(|member| self.difference(member)));
         }
         all.extend(self.program().into_iter().map(|(kind, why)| own(kind, why)));
         all
@@ -111,9 +112,28 @@ impl Report {
             MemberReport { live: false, .. } => {
                 ("stateless", "it is connected and lacks the group's state")
             }
+            MemberReport { fenced: true, differs: None, .. } => {
+                ("missed", "its program has missed part of what the group did")
+            }
             _ => return None,
         };
         Some(Trouble { member: member.member, kind, why: why.to_owned() })
+    }
+
+    /// Difference of a member's program from the others'.
+    fn difference(&self, member: &MemberReport) -> Option<Trouble> {
+        let DifferenceReport { thread, round, call, others, since_ns } = member.differs.as_ref()?;
+        let seconds = self.view_ns.unwrap_or(*since_ns).saturating_sub(*since_ns) / 1_000_000_000;
+        let (whose, verdict) = if member.fenced {
+            ("a majority's", "and is fenced: it gets no values until it is started anew")
+        } else {
+            ("others'", "and no majority has read as far: its replies wait")
+        };
+        let why = format!(
+            "its program has differed from {whose} for {seconds} s, {verdict}; it read round \
+             {round} of thread {thread} by {call}, and they by {others}"
+        );
+        Some(Trouble { member: member.member, kind: "diverged", why })
     }
 
     /// Whether the program here began while the others' were running, and lacks what they had
@@ -126,7 +146,9 @@ impl Report {
     /// Troubles of the program here.
     fn program(&self) -> Vec<(&'static str, String)> {
         let mut all = Vec::new();
-        if self.programs.missed {
+        let own = self.members.iter().find(|one| one.member == self.member);
+        let differs = own.is_some_and(|own| own.differs.is_some());
+        if self.programs.missed && self.programs.family.is_some() && !differs {
             let why = "its program has missed part of what the group did: it is to be started anew";
             all.push(("missed", why.to_owned()));
         }
@@ -135,7 +157,8 @@ impl Report {
                        they had read: it needs their state, or all are to be started together";
             all.push(("stateless", why.to_owned()));
         }
-        if let Some(notice) = self.notices.iter().find(|notice| notice.kind == "divergence") {
+        let notice = self.notices.iter().find(|notice| notice.kind == "divergence");
+        if let Some(notice) = notice.filter(|_| !differs) {
             all.push(("diverged", notice.last.clone()));
         }
         let blocked = self.waiting.longest_ns.filter(|ns| *ns > BLOCKED_NS);
@@ -145,6 +168,20 @@ impl Report {
             all.push((
                 "blocked",
                 format!("its program has waited for a reading for {seconds} s: {why}"),
+            ));
+        }
+        let running = self.members.iter().filter(|one| one.program && !one.observer).count();
+        let majority = self.group.members.len() / 2 + 1;
+        let runs = own.is_some_and(|own| own.program) && !self.programs.began.is_empty();
+        if self.waiting.commits > 0 && runs && self.group.mode != "passive" && running < majority {
+            all.push((
+                "blocked",
+                format!(
+                    "{} of its program's replies wait for a majority of the programs: {running} of \
+                     {} run",
+                    self.waiting.commits,
+                    self.group.members.len()
+                ),
             ));
         }
         let others = &self.programs.left_behind_by;

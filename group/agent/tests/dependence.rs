@@ -84,6 +84,8 @@ fn a_message_to_another_group_waits_until_that_groups_clock_is_there() {
 fn what_is_beyond_the_floor_on_a_members_disk_it_does_not_acknowledge() {
     let bed = Bed::new();
     let agents: Vec<_> = (1..=3).map(|member| bed.agent_by_itself(member)).collect();
+    // A reply waits for a majority of the programs; those of the two never read.
+    let others = [1, 2].map(|member| bed.attach(member));
     let program = bed.attach(3);
     let clock = program.thread(Thread(Thread::FIRST.0));
     let value = clock.now(Call::Group, Some(PATIENCE)).unwrap();
@@ -110,7 +112,7 @@ fn what_is_beyond_the_floor_on_a_members_disk_it_does_not_acknowledge() {
     }
     let value = clock.now(Call::Group, Some(PATIENCE)).unwrap();
     program.commit(value.point, Some(PATIENCE)).unwrap();
-    drop(agents);
+    drop((others, agents));
 }
 
 #[test]

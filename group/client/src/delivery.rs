@@ -7,7 +7,7 @@
 //! |---|---|
 //! | 0 | magic, written last |
 //! | 8 | u32 version, then u32 length of this head, 4096 |
-//! | 16 | u64 flags: [`CLOCK`] |
+//! | 16 | u64 flags: [`CLOCK`], [`FENCED`] |
 //! | 24 | i64 agreed time, ns since 1970; 0 = none yet |
 //! | 32 | u64 sequence: how often the time was set (its low half is a futex) |
 //! | 64 | u64 programs that have attached |
@@ -37,6 +37,8 @@ use truechimer_files::{Access, Entry, Kind};
 
 /// Programs take their time from the page. Without it they keep their own clock and only count.
 pub const CLOCK: u64 = 1;
+/// The program is fenced: the front has ended as it could not go on with it, and there is no time.
+pub const FENCED: u64 = 2;
 /// The size of the file, bytes.
 pub const SIZE: usize = HEAD + PORTS * 8;
 /// The name of the variable that tells a program where its page is.
@@ -176,6 +178,16 @@ impl Page {
     /// Whether the program's clock is the page's.
     pub fn is_clock(&self) -> bool {
         self.u64_at(16).load(Ordering::Relaxed) & CLOCK != 0
+    }
+
+    /// The front's side: its program gets no time any more.
+    pub fn fence(&self) {
+        self.u64_at(16).fetch_or(FENCED, Ordering::Relaxed);
+    }
+
+    /// Whether the program gets no time any more.
+    pub fn is_fenced(&self) -> bool {
+        self.u64_at(16).load(Ordering::Relaxed) & FENCED != 0
     }
 
     /// The agreed time of the message being processed, ns since 1970; none before the first.

@@ -111,7 +111,7 @@ mod tests {
             assert_eq!((got.from, got.to, got.cause), (from, to, cause));
             assert!(got.ago_ns >= ago_ns && read.drained == (number % 2 == 0));
         }
-        assert_eq!(number, Cause::Operator as u8);
+        assert_eq!(number, Cause::Fenced as u8);
         let handover = Some(Handover { from, to, cause: Cause::Ended, ago_ns });
         let text = Lead { primary: Some(to), drained: true, handover }.to_string();
         assert_eq!(

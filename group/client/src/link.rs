@@ -1,6 +1,10 @@
 //! The low level: one attachment to an agent, with reads that allocate nothing, take no lock,
 //! leave `errno` alone and may be made from any context (signal handlers, children of a fork).
 
+mod descriptor;
+mod error;
+mod waits;
+
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -14,6 +18,12 @@ use crate::message::{self, Hello};
 use crate::slots::{Control, Found, Slot, State};
 use crate::sys;
 
+use descriptor::Descriptor;
+pub(crate) use error::MISSED;
+pub use error::{ReadError, Refused, WhyRefused};
+use waits::Vigil;
+pub use waits::Waits;
+
 /// How often an answer is looked for, unless told otherwise, before the thread sleeps: not at all.
 /// An answer takes a turn of the ring, which is longer than going to sleep and being woken, and
 /// while a thread spins the agent may lack the processor.
@@ -25,8 +35,6 @@ const SLICE: u64 = 100_000_000;
 const SILENCE: u64 = 10_000_000_000;
 /// How long a greeting may take, ns.
 const GREETING: u64 = 5_000_000_000;
-/// Descriptors are kept above this, where programs seldom put theirs.
-const HIGH: i32 = 800;
 
 /// Fate of reads while the member is outside the primary component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -107,89 +115,6 @@ pub struct How {
     pub note: Option<fn(Option<Waits>)>,
 }
 
-/// Things that a read waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Waits {
-    /// That this member is in the majority again.
-    Majority,
-    /// That this member is let in.
-    Joining,
-    /// That other members' programs start ([`Together`]).
-    Others,
-    /// That an operator ends the drain of this member: no program begins here until then.
-    Drained,
-    /// In the modes passive and semi-active: that the primary's program has read that far.
-    Primary(Lead),
-    /// For a value, though the member takes part: the group's clock is not tied to UTC, the group's
-    /// messages do not come through, or the agent hangs. The agent knows which.
-    Value,
-}
-
-impl fmt::Display for Waits {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            Waits::Drained => {
-                "an operator has drained this member: no program begins here until it is promoted \
-                 or demoted"
-            }
-            Waits::Primary(lead) => return write!(out, "this member is a backup: {lead}"),
-            Waits::Majority => "this member is outside the majority",
-            Waits::Joining => "this member is not let into the group yet",
-            Waits::Others => {
-                "programs of other members, which this one starts with, have not started"
-            }
-            Waits::Value => {
-                "no value comes, though this member is live: `truechimer group status` says why"
-            }
-        })
-    }
-}
-
-/// A read that is waiting.
-struct Vigil<'a> {
-    link: &'a Link,
-    note: Option<fn(Option<Waits>)>,
-    since: Option<u64>,
-    said: bool,
-}
-
-/// After so long a read's waiting is told, ns.
-const TELL: u64 = 2_000_000_000;
-
-impl Vigil<'_> {
-    /// The thread has slept for a slice, in vain.
-    fn slept(&mut self) {
-        let Some(note) = self.note.filter(|_| !self.said) else { return };
-        let now = sys::monotonic();
-        let since = *self.since.get_or_insert(now.saturating_sub(SLICE));
-        if now.saturating_sub(since) >= TELL {
-            self.said = true;
-            let lead = self.link.lead();
-            let waits = self.link.began() == Began::Waits;
-            note(Some(match self.link.phase() {
-                Some(Phase::Outside) => Waits::Majority,
-                Some(Phase::Joining) => Waits::Joining,
-                Some(Phase::Live) if waits && lead.drained => Waits::Drained,
-                Some(Phase::Live) if waits => Waits::Others,
-                Some(Phase::Live)
-                    if lead.primary.is_some_and(|it| it != self.link.welcome().member) =>
-                {
-                    Waits::Primary(lead)
-                }
-                Some(Phase::Live) | None => Waits::Value,
-            }));
-        }
-    }
-}
-
-impl Drop for Vigil<'_> {
-    fn drop(&mut self) {
-        if let Some(note) = self.note.filter(|_| self.said) {
-            note(None);
-        }
-    }
-}
-
 impl Default for How {
     fn default() -> How {
         How { spin: SPIN, patience_ns: None, outside: Outside::Wait, note: None }
@@ -203,22 +128,6 @@ pub struct Answer {
     pub value: Agreed,
     /// Which of the thread's rounds it was.
     pub round: Round,
-}
-
-/// Why a read gave nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// The group's engine gives no value.
-    Rejected(Rejection),
-    /// Patience is at an end; the round counts as read.
-    Late,
-    /// The agent is gone, or has cut this program off.
-    Gone,
-    /// All slots are in use, and stayed so for as long as patience lasted.
-    Full,
-    /// The shared memory holds what the agent cannot have written.
-    Damaged,
 }
 
 /// Where an agent's socket is, in the kernel's form.
@@ -255,158 +164,6 @@ pub struct Welcome {
     pub mode: Mode,
     /// The group's order.
     pub order: Order,
-}
-
-/// Why there is no attachment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Refused {
-    /// Nobody listens there.
-    NoAgent,
-    /// This user may not.
-    NotPermitted,
-    /// The agent does not answer.
-    Silent,
-    /// The agent refused.
-    ByAgent {
-        /// Why.
-        why: WhyRefused,
-        /// The version of the protocol that it speaks.
-        version: u16,
-        /// With [`WhyRefused::Taken`]: the process that is there already, or 0.
-        process: u32,
-    },
-    /// A system call failed with this error number.
-    System(&'static str, i32),
-    /// Malformed answer: no welcome of this version.
-    Malformed,
-}
-
-/// Why an agent refuses an attachment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum WhyRefused {
-    /// Other version of the protocol.
-    Version = 1,
-    /// The member has another program.
-    Taken = 2,
-    /// No more attachments taken.
-    TooMany = 3,
-    /// This user may not.
-    NotPermitted = 4,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::NoAgent => out.write_str(
-                "no agent listens there; start one with 'truechimer group agent --group NAME'",
-            ),
-            Refused::NotPermitted => out.write_str(
-                "this user may not use the agent's socket; run as the agent's user, or let the \
-                 agent admit this one",
-            ),
-            Refused::Silent => out.write_str("the agent does not answer: is it stopped?"),
-            Refused::ByAgent { why: WhyRefused::Version, version, .. } => write!(
-                out,
-                "the agent speaks version {version} of the link's protocol, this program {VERSION}: \
-                 use both of the same release"
-            ),
-            Refused::ByAgent { why: WhyRefused::Taken, process, .. } => {
-                out.write_str("this member has a program already")?;
-                if *process != 0 {
-                    write!(out, ", process {process}")?;
-                }
-                out.write_str(
-                    ", and each member has one only: end that one first, or start this one on \
-                     another node (with 'group agent --local N': with another --member)",
-                )
-            }
-            Refused::ByAgent { why: WhyRefused::TooMany, .. } => {
-                out.write_str("the agent takes no more attachments")
-            }
-            Refused::ByAgent { why: WhyRefused::NotPermitted, .. } => {
-                out.write_str("the agent does not admit this user")
-            }
-            Refused::System(call, error) => {
-                write!(out, "{call}: {}", std::io::Error::from_raw_os_error(*error))
-            }
-            Refused::Malformed => {
-                out.write_str("what listens there is no agent of this project's making")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// Words for, and treatment of, a program that has missed something.
-pub(crate) const MISSED: &str = "this member was out of the group's majority, and the others may \
-                                 have gone on without this program: start it anew, from a \
-                                 checkpoint if it has state (a program without: restarted())";
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(match self {
-            ReadError::Rejected(Rejection::Outside) => {
-                "this member is outside the group's primary component"
-            }
-            ReadError::Rejected(Rejection::Behind) => {
-                "this thread is so far behind the group that only a checkpoint helps"
-            }
-            ReadError::Rejected(Rejection::Busy) => {
-                "a thread of this number is reading the group's clock already"
-            }
-            ReadError::Rejected(Rejection::TooManyThreads) => {
-                "the group has more threads than it keeps"
-            }
-            ReadError::Rejected(Rejection::Observer) => {
-                "this member is an observer, whose programs cannot read the group's clock"
-            }
-            ReadError::Rejected(Rejection::Missed) => MISSED,
-            ReadError::Late => "the group did not agree on a value in time",
-            ReadError::Gone => {
-                "the group's agent on this node is gone, or has cut this program off"
-            }
-            ReadError::Full => "too many threads read the group's clock at once",
-            ReadError::Damaged => "the memory that is shared with the group's agent is damaged",
-        })
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-/// A descriptor, and which file it was when we got it: programs close descriptors that are not
-/// theirs, and open others under the same numbers.
-#[derive(Clone, Copy, Debug)]
-struct Descriptor {
-    number: i32,
-    identity: Option<(u64, u64)>,
-}
-
-impl Descriptor {
-    fn of(number: i32) -> Descriptor {
-        // Not where a program that expects 0, 1, 2 or the lowest free number will meet it.
-        let number = match sys::duplicate(number, HIGH) {
-            Ok(high) => {
-                sys::close(number);
-                high
-            }
-            Err(_) => number,
-        };
-        Descriptor { number, identity: sys::identity(number) }
-    }
-
-    fn is_ours(&self) -> bool {
-        self.identity.is_some() && sys::identity(self.number) == self.identity
-    }
-
-    fn close(&self) {
-        if self.is_ours() {
-            sys::close(self.number);
-        }
-    }
 }
 
 /// One attachment.

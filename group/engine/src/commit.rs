@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::course::{Course, Way};
 use crate::engine::Engine;
 use crate::event::{Action, Notice};
-use crate::message::Message;
+use crate::message::{Message, Run};
 use crate::state::State;
-use crate::types::{Member, Phase, Point};
+use crate::types::{Member, Mode, Phase, Point};
 
 /// Words heard of the others, and those who wait for them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -169,6 +169,7 @@ impl Engine {
     pub(crate) fn commit(&mut self, token: u64, point: Point) {
         let known = self.live().is_some_and(|state| point <= state.point)
             && point >= self.commits.entered
+            && !self.start.is_fenced()
             && self.commits.waiting.len() < self.own.buffer.max(1);
         if !known {
             return self.act(Action::Uncommitted { token });
@@ -277,14 +278,21 @@ impl Engine {
         if self.commits.waiting.is_empty() {
             return;
         }
+        // A program's reply is as good as the programs that have what it depends on: an agent
+        // without one keeps nothing of it.
+        let programs = self.start.runs() && self.group.mode != Mode::Passive;
+        let has = |member: Member| {
+            let run = state.live.get(&member).map(|peer| peer.run);
+            !programs || (run.and_then(Run::running).is_some() && state.alike(own, member))
+        };
         let mut points: Vec<Point> = self
             .commits
             .heard
             .iter()
-            .filter(|&(&member, _)| member != own)
+            .filter(|&(&member, _)| member != own && has(member))
             .map(|(_, heard)| heard.acknowledged)
             .collect();
-        if self.is_established() && self.group.counts(own) {
+        if self.is_established() && self.group.counts(own) && has(own) {
             points.push(state.point);
         }
         points.sort_unstable_by(|a, b| b.cmp(a));

@@ -7,6 +7,7 @@ use crate::commit::Commits;
 use crate::compared::Compared;
 use crate::event::{Action, Event, Handover, Notice, Rejection};
 use crate::joining::Transfers;
+use crate::likeness::Likeness;
 use crate::membership::Place;
 use crate::message::{Kept, Shift};
 use crate::outgoing::Outbox;
@@ -58,6 +59,8 @@ pub struct Engine {
     pub(crate) stagger: Stagger,
     /// How the program here began.
     pub(crate) start: Start,
+    /// And how it stands to the others'.
+    pub(crate) likeness: Likeness,
     /// Whether an operator has drained this member.
     pub(crate) drained: bool,
     /// The primary as last seen, and whether it had a program.
@@ -131,6 +134,7 @@ impl Engine {
             actions: VecDeque::new(),
             stagger: Stagger::default(),
             start: Start::default(),
+            likeness: Likeness::default(),
             drained: false,
             led: (None, false),
             counts: Counts::default(),
@@ -155,6 +159,7 @@ impl Engine {
             Event::End => self.end(),
             Event::Shift { token, member, to } => self.shift(Shift { token, member, to }),
             Event::Installed => self.installed(),
+            Event::Missed => self.missed(),
             Event::Restarted => self.restarted(),
             Event::Timer => {}
         }
@@ -210,6 +215,7 @@ impl Engine {
 
     /// How often this member has missed part of the stream and took over the state of another. If
     /// it changes, a program that was here before has a gap in what it read, and must start anew.
+    /// So must one that was [fenced](Engine::fence): that counts here as well.
     pub fn gaps(&self) -> u64 {
         self.counts.gaps
     }
@@ -329,12 +335,28 @@ impl Engine {
     fn restarted(&mut self) {
         self.threads = Threads::default();
         self.installing = false;
+        self.start.restart();
+        self.likeness.begin(self.point());
+    }
+
+    /// The program here is to get nothing of what is agreed on from here.
+    fn missed(&mut self) {
+        self.start.miss();
+        self.withhold();
+    }
+
+    /// Nothing is the program's here any more, and nothing that it says may go.
+    pub(crate) fn withhold(&mut self) {
+        self.threads = Threads::default();
+        for token in self.commits.fail() {
+            self.act(Action::Uncommitted { token });
+        }
     }
 
     /// An operation has its value.
     pub(crate) fn finish(&mut self, kept: Kept, pending: Pending) {
         let Kept { thread, round, call, value } = kept;
-        if call != pending.call {
+        if call != pending.call && self.read_oddly(&kept, pending.call) {
             self.notice(Notice::Divergence {
                 thread,
                 round,

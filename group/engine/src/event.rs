@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::types::{Agreed, Call, Member, Phase, Point, Post, Round, Thread};
+use crate::types::{Agreed, Call, Fence, Member, Phase, Point, Post, Round, Thread};
 
 /// Happenings at a member. Each comes with a [`Reading`](crate::Reading) of the moment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -90,6 +90,9 @@ pub enum Event<'a> {
     },
     /// The program here has taken over the checkpoint of [`Action::InstallCheckpoint`].
     Installed,
+    /// The program here has missed part of the stream, or is fenced: it gets nothing, and counts as
+    /// none, until it is [restarted](Event::Restarted).
+    Missed,
     /// A new program starts here without a checkpoint: its threads go on where the group's are.
     Restarted,
     /// The time that the engine's deadline asked for has come (coming early or late does no harm).
@@ -299,6 +302,12 @@ impl fmt::Display for Handover {
             Cause::Drained => write!(out, "an operator has drained member {from}"),
             Cause::Suspect => write!(out, "the clock of member {from} contradicts the majority's"),
             Cause::Operator => write!(out, "an operator has taken that from member {from}"),
+            Cause::Fenced => {
+                write!(
+                    out,
+                    "the program of member {from} is fenced: it has missed something, or differs"
+                )
+            }
         }
     }
 }
@@ -319,13 +328,15 @@ pub enum Cause {
     Suspect = 5,
     /// An operator has promoted the next one, or demoted the former.
     Operator = 6,
+    /// A program that is there and has missed something, or differs from a majority's.
+    Fenced = 7,
 }
 
 impl Cause {
     /// The one with this number.
     pub fn of(number: u8) -> Option<Cause> {
         use Cause::*;
-        let all = [Left, Ended, Began, Drained, Suspect, Operator];
+        let all = [Left, Ended, Began, Drained, Suspect, Operator, Fenced];
         all.into_iter().find(|cause| *cause as u8 == number)
     }
 }
@@ -376,6 +387,14 @@ pub enum Notice {
         ours: Call,
         /// Synchronizer of the round.
         synchronizer: Member,
+    },
+    /// A member's program reads otherwise than a majority's, which is certain from here on: it gets
+    /// nothing until it begins anew.
+    Fenced {
+        /// Whose.
+        member: Member,
+        /// Which reading.
+        fence: Fence,
     },
     /// A proposal was too far ahead and was cut.
     Cut {

@@ -233,6 +233,7 @@ impl Engine {
             suspect: false,
             report: None,
             run: Run::default(),
+            fence: None,
         };
         self.place.joins.remove(&part.joiner);
         self.place.admitted.insert(part.joiner, (peer.incarnation, peer.number));

@@ -22,6 +22,7 @@ mod digest;
 mod engine;
 mod event;
 mod joining;
+mod likeness;
 mod membership;
 mod message;
 mod outgoing;
@@ -47,7 +48,7 @@ pub use event::{
 pub use settings::{Group, LARGEST_UNIVERSE, LONGEST_NAME, Own, SettingsError};
 pub use status::{MemberStatus, RECENT, Status, ThreadStatus};
 pub use types::{
-    Agreed, Bound, Call, GroupTime, Member, Mode, Order, Phase, Point, Post, Reading, Round,
+    Agreed, Bound, Call, Fence, GroupTime, Member, Mode, Order, Phase, Point, Post, Reading, Round,
     Thread, Utc,
 };
 #[cfg(fuzzing)]

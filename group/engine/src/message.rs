@@ -4,7 +4,9 @@ use crate::compared::Compared;
 use crate::digest::Digest;
 use crate::joining::Joined;
 use crate::steer::Steering;
-use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Post, Round, Thread, Utc};
+use crate::types::{
+    Agreed, Bound, Call, Fence, GroupTime, Member, Point, Post, Round, Thread, Utc,
+};
 
 /// The most entries of one message.
 pub(crate) const MOST_ENTRIES: usize = 1024;
@@ -88,6 +90,53 @@ pub(crate) enum Entry {
     Begin(GroupTime),
     /// An operator's word on where a member stands in the order.
     Shift(Shift),
+    /// A call by which the sender's program has read a round.
+    Vote(Vote),
+}
+
+/// A call by which the sender's program has read a round that programs have read unlike.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Vote {
+    /// Which of the sender's programs: number as in [`Program`].
+    pub(crate) serial: u64,
+    /// Which thread.
+    pub(crate) thread: Thread,
+    /// Which of its rounds.
+    pub(crate) round: Round,
+    /// Place of the stream at which that was decided.
+    pub(crate) at: Point,
+    /// Call that it was decided for.
+    pub(crate) decided: Call,
+    /// Call of the sender's program; none: it has not read the round, and will not.
+    pub(crate) call: Option<Call>,
+}
+
+/// A round that programs have read unlike.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Contest {
+    /// Which thread.
+    pub(crate) thread: Thread,
+    /// Which of its rounds.
+    pub(crate) round: Round,
+    /// Place of the stream at which that was decided.
+    pub(crate) at: Point,
+    /// Call that it was decided for.
+    pub(crate) decided: Call,
+    /// The group's time when this was found.
+    pub(crate) since: GroupTime,
+    /// The programs' votes, ascending by member.
+    pub(crate) ballots: Vec<Ballot>,
+}
+
+/// A program's vote.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Ballot {
+    /// At which member.
+    pub(crate) member: Member,
+    /// Which of its programs.
+    pub(crate) serial: u64,
+    /// Call as in [`Vote`].
+    pub(crate) call: Option<Call>,
 }
 
 /// An operator's word on where a member stands in the order of those that propose.
@@ -112,6 +161,8 @@ pub(crate) struct Program {
     pub(crate) together: u8,
     /// The proposal that rides on it: no value of a program that starts here is older.
     pub(crate) time: Time,
+    /// Why it is fenced, if it differs.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// How far a member's program is.
@@ -125,6 +176,8 @@ pub(crate) enum Stage {
     Waits = 1,
     /// Reading.
     Runs = 2,
+    /// There, and without values until it begins anew: it has missed something, or differs.
+    Fenced = 3,
 }
 
 /// A live member's program, as all know it.
@@ -148,7 +201,7 @@ impl Run {
 
     /// Whether there is a program that reads; also where nothing was said of any.
     pub(crate) fn is_there(self) -> bool {
-        self.serial == 0 || self.stage == Stage::Runs
+        (self.serial == 0 && self.stage == Stage::None) || self.stage == Stage::Runs
     }
 }
 
@@ -354,6 +407,8 @@ pub(crate) struct Snapshot {
     pub(crate) threads: Vec<(Thread, Progress)>,
     /// Causal messages that wait.
     pub(crate) held: Vec<Held>,
+    /// Rounds that programs have read unlike.
+    pub(crate) contests: Vec<Contest>,
 }
 
 /// How far a thread is.
@@ -390,6 +445,8 @@ pub(crate) struct Peer {
     pub(crate) report: Option<Report>,
     /// Its program.
     pub(crate) run: Run,
+    /// Why that is fenced, if it differs.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// A causal message that waits until the group's clock has reached its stamp (or until those before

@@ -144,6 +144,7 @@ impl Engine {
             self.propose(time, &mut entries);
             self.propose_causal(time, &mut entries);
             self.tell_of_program(time, &mut entries);
+            self.tell_votes(&mut entries);
             for (shift, sent) in self.outbox.shifts.iter_mut().filter(|(_, sent)| !sent) {
                 *sent = true;
                 entries.push(Entry::Shift(*shift));
@@ -406,7 +407,7 @@ impl Engine {
         let at_once = at_once.then_some(now);
         let doubt = self.commits.doubt_due().filter(|_| replica);
         let starts = if replica {
-            self.program_due().into_iter().chain(self.begin_due()).min()
+            [self.program_due(), self.begin_due(), self.vote_due()].into_iter().flatten().min()
         } else {
             None
         };

@@ -7,7 +7,7 @@
 
 use crate::engine::Engine;
 use crate::event::{Action, Cause, Handover, Unshifted};
-use crate::message::{Peer, Shift};
+use crate::message::{Peer, Shift, Stage};
 use crate::settings::Group;
 use crate::state::State;
 use crate::types::{Member, Mode, Order, Phase, Post};
@@ -149,6 +149,7 @@ impl Engine {
             None => Cause::Left,
             // The first word of an agent that tells of programs: there was none.
             Some(peer) if peer.run.serial == 1 && !peer.run.is_there() => return,
+            Some(peer) if was_there && peer.run.stage == Stage::Fenced => Cause::Fenced,
             Some(peer) if was_there && !peer.run.is_there() => Cause::Ended,
             Some(_) if !was_there => Cause::Began,
             Some(peer) if peer.drained => Cause::Drained,

@@ -65,6 +65,7 @@ impl Engine {
                     suspect: false,
                     report: joined.join.report,
                     run: Run::default(),
+                    fence: None,
                 };
                 Some((*member, peer))
             })
@@ -130,7 +131,7 @@ impl Engine {
             let Some(before) = before.get(member) else { continue };
             peer.since = before.since;
             if peer.incarnation == before.incarnation {
-                peer.run = before.run;
+                (peer.run, peer.fence) = (before.run, before.fence);
             }
         }
         state.begin_generation(generation.saturating_add(1));

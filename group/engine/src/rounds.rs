@@ -89,6 +89,7 @@ impl Engine {
                 Entry::Program(program) => self.program(from, program),
                 Entry::Begin(since) => self.begin_those_since(from, *since),
                 Entry::Shift(shift) => self.shifted(from, shift),
+                Entry::Vote(vote) => self.voted(from, vote),
             }
         }
         self.serve();

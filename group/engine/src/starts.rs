@@ -15,7 +15,7 @@ use crate::event::Action;
 use crate::message::{Entry, Peer, Program, Run, Stage, Time};
 use crate::outgoing::AGAIN_NS;
 use crate::settings::Own;
-use crate::types::{GroupTime, Member, Mode, Order, Thread};
+use crate::types::{Fence, GroupTime, Member, Mode, Order, Thread};
 
 /// The least time between two words that those who wait should begin, ns.
 const BEGIN_AGAIN_NS: i64 = 10_000_000;
@@ -32,6 +32,8 @@ pub(crate) struct Start {
     told: Option<(u64, i64)>,
     /// When they were last told that those who wait should begin.
     begin: Option<i64>,
+    /// Why it is fenced, if it differs.
+    fence: Option<Fence>,
 }
 
 impl Start {
@@ -46,7 +48,44 @@ impl Start {
 
     fn turn(&mut self, stage: Stage, together: u8) {
         let serial = self.serial.saturating_add(1);
-        *self = Start { serial, stage, together, told: None, begin: None };
+        *self = Start { serial, stage, together, told: None, begin: None, fence: None };
+    }
+
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Whether a program is known to read here.
+    pub(crate) fn runs(&self) -> bool {
+        self.serial > 0 && self.stage == Stage::Runs
+    }
+
+    /// Whether one is there that gets nothing.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.stage == Stage::Fenced
+    }
+
+    pub(crate) fn fence(&self) -> Option<Fence> {
+        self.fence
+    }
+
+    /// The program differs, which all know.
+    pub(crate) fn fence_off(&mut self, fence: Fence) {
+        (self.stage, self.fence) = (Stage::Fenced, Some(fence));
+    }
+
+    /// The program has missed something, which the others are to be told.
+    pub(crate) fn miss(&mut self) {
+        if self.runs() {
+            self.turn(Stage::Fenced, 0);
+        }
+    }
+
+    /// One that was fenced begins anew.
+    pub(crate) fn restart(&mut self) {
+        if self.is_fenced() {
+            self.turn(Stage::Runs, 0);
+        }
     }
 }
 
@@ -70,6 +109,7 @@ impl Engine {
             self.threads.clear();
         } else {
             self.start.turn(Stage::Runs, 0);
+            self.likeness.begin(self.point());
         }
     }
 
@@ -112,9 +152,9 @@ impl Engine {
     pub(crate) fn tell_of_program(&mut self, time: Time, entries: &mut Vec<Entry>) {
         let now = self.now.physical;
         if self.program_due().is_some_and(|due| due <= now) {
-            let Start { serial, stage, together, .. } = self.start;
+            let Start { serial, stage, together, fence, .. } = self.start;
             self.start.told = Some((serial, now));
-            entries.push(Entry::Program(Program { serial, stage, together, time }));
+            entries.push(Entry::Program(Program { serial, stage, together, time, fence }));
         }
         if self.begin_due().is_some_and(|due| due <= now)
             && let Some(since) = self.ready_since()
@@ -157,7 +197,7 @@ impl Engine {
 
     /// Lets the fate of a member's program take effect on the state.
     pub(crate) fn program(&mut self, from: Member, program: &Program) {
-        let &Program { serial, stage, together, ref time } = program;
+        let &Program { serial, stage, together, ref time, fence } = program;
         let counts = self.group.counts(from);
         let Some(state) = self.state.as_mut().filter(|_| counts) else { return };
         if state.live.get(&from).is_none_or(|peer| serial <= peer.run.serial) {
@@ -173,7 +213,7 @@ impl Engine {
         }
         let Some(state) = self.state.as_mut() else { return };
         let run = Run { serial, stage, together, since: GroupTime(since) };
-        state.change(from, |peer| peer.run = run);
+        state.change(from, |peer| (peer.run, peer.fence) = (run, fence));
         state.record(&[from.0.into(), serial, stage as u64, together.into(), since as u64]);
         state.refresh(&self.group);
         let live = state.replicas(&self.group).filter(|peer| !peer.drained).count();
@@ -205,6 +245,7 @@ impl Engine {
         if ours {
             self.start.stage = Stage::Runs;
             self.threads.begin();
+            self.likeness.begin(self.point());
             self.threads.wait_anew(self.now.physical, false);
             self.act(Action::Begun { running });
         }

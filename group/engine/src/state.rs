@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::digest::Digest;
-use crate::message::{Held, Peer, Progress, Report, Snapshot, Time};
+use crate::message::{Contest, Held, Peer, Progress, Report, Snapshot, Time};
 use crate::settings::Group;
 use crate::steer::{self, ClockReport, Law, SPREAD_NS, Steering};
 use crate::types::{Bound, Member, Mode, Order, Point, Thread};
@@ -46,6 +46,8 @@ pub(crate) struct State {
     /// Causal messages that wait, in stream order.
     pub(crate) held: VecDeque<Held>,
     pub(crate) held_bytes: usize,
+    /// Rounds that programs have read unlike, ascending by thread and round.
+    pub(crate) contests: Vec<Contest>,
     /// Beyond this a proposal is cut; follows from the reports and `vouched`.
     pub(crate) limit: Option<i64>,
     /// Limit without the horizon; follows from the reports.
@@ -107,6 +109,7 @@ impl State {
             base: 0,
             held: VecDeque::new(),
             held_bytes: 0,
+            contests: Vec::new(),
             limit: None,
             borne_out: None,
             vouched: None,
@@ -119,6 +122,7 @@ impl State {
 
     /// Works out again what follows from the live members and their reports.
     pub(crate) fn refresh(&mut self, group: &Group) {
+        self.tidy_contests(group);
         self.ranks = self.order(group);
         let trusted: Vec<&Peer> = self.replicas(group).filter(|peer| !peer.suspect).collect();
         let reports: Vec<ClockReport> =
@@ -336,6 +340,7 @@ impl State {
             base: self.base,
             threads: self.threads.iter().map(|(&thread, &progress)| (thread, progress)).collect(),
             held: self.held.iter().cloned().collect(),
+            contests: self.contests.clone(),
         }
     }
 
@@ -353,6 +358,7 @@ impl State {
             base,
             threads,
             held,
+            contests,
         } = snapshot;
         let ours = threads.iter().filter(|(thread, _)| *thread >= Thread::FIRST);
         let mut state = State {
@@ -368,6 +374,7 @@ impl State {
             base,
             held_bytes: held.iter().map(|held| held.payload.len()).sum(),
             held: held.into(),
+            contests,
             limit: None,
             borne_out: None,
             vouched,

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
 use crate::event::Handover;
-use crate::message::{Report, Run};
+use crate::message::{Report, Run, Stage};
 use crate::threads::Local;
-use crate::types::{Agreed, Member, Phase, Point, Round, Thread};
+use crate::types::{Agreed, Fence, Member, Phase, Point, Round, Thread};
 
 /// How things stand at a member. Counts are since the engine was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,6 +115,11 @@ pub struct MemberStatus {
     pub rank: Option<usize>,
     /// Whether a program reads there, or nobody tells of programs.
     pub has_program: bool,
+    /// Whether its program has missed something or differs, and gets nothing until it begins anew.
+    pub fenced: bool,
+    /// How it differs: from a majority's if it is fenced, else from others', and nobody knows yet
+    /// which of them are right.
+    pub differs: Option<Fence>,
     /// The number of the program that runs there, higher than those of all before it; none: there
     /// is none, or it has not begun.
     pub program: Option<u64>,
@@ -163,6 +168,8 @@ impl Engine {
                 drained: peer.is_some_and(|peer| peer.drained),
                 rank: live.and_then(|it| it.ranks.iter().position(|one| *one == member)),
                 has_program: peer.is_some_and(|peer| peer.run.is_there()),
+                fenced: peer.is_some_and(|peer| peer.run.stage == Stage::Fenced),
+                differs: live.and_then(|state| state.differs(&self.group, member)),
                 program: peer.map(|peer| peer.run).and_then(Run::running),
             }
         };

@@ -4,6 +4,7 @@ mod checkpoints;
 mod commit;
 mod hostile;
 mod joining;
+mod likeness;
 mod modes;
 mod paper;
 mod posts;

@@ -244,3 +244,30 @@ impl fmt::Display for Member {
         self.0.fmt(out)
     }
 }
+
+/// First difference by which a program was found to read otherwise than a majority's, and when.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Fence {
+    /// Which thread.
+    pub thread: Thread,
+    /// Which of its rounds.
+    pub round: Round,
+    /// Call by which the program has read it.
+    pub ours: Call,
+    /// Call by which a majority has.
+    pub theirs: Call,
+    /// The group's time when that was known.
+    pub since: GroupTime,
+}
+
+/// Which reading, in words.
+impl fmt::Display for Fence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fence { thread, round, ours, theirs, .. } = self;
+        write!(
+            out,
+            "it read round {} of thread {thread} by {ours}, a majority by {theirs}",
+            round.0
+        )
+    }
+}

@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 5.
+//! The members' messages as bytes, version 6.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -21,14 +21,17 @@
 use crate::compared::Compared;
 use crate::event::LARGEST_PAYLOAD;
 use crate::joining::Joined;
+use crate::likeness::MOST_CONTESTS;
 use crate::message::{
-    Checkpoint, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD, MOST_HELD_BYTES,
-    MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Program, Progress,
-    Proposal, Report, Run, Shift, Snapshot, Stage, Standing, Time, Transfer, User,
+    Ballot, Checkpoint, Contest, Entry, Held, Join, Kept, LONGEST_PART, MOST_ENTRIES, MOST_HELD,
+    MOST_HELD_BYTES, MOST_MEMBERS, MOST_PARTS, MOST_THREADS, Message, Part, Peer, Piece, Program,
+    Progress, Proposal, Report, Run, Shift, Snapshot, Stage, Standing, Time, Transfer, User, Vote,
 };
 use crate::state::NEVER;
 use crate::steer::Steering;
-use crate::types::{Agreed, Bound, Call, GroupTime, Member, Point, Post, Round, Thread, Utc};
+use crate::types::{
+    Agreed, Bound, Call, Fence, GroupTime, Member, Point, Post, Round, Thread, Utc,
+};
 
 mod form;
 #[cfg(test)]
@@ -43,7 +46,7 @@ const MAGIC: &[u8; 4] = b"TCGR";
 pub(crate) const FARTHEST: u64 = 1 << 61;
 
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {
@@ -180,9 +183,23 @@ plain!(
 plain!(Kept { thread, round, call, value });
 plain!(Agreed { time, utc, synchronizer, point });
 plain!(
-    Snapshot { epoch, point, last, history, tied, steering, live, vouched, base, threads, held },
+    Snapshot {
+        epoch,
+        point,
+        last,
+        history,
+        tied,
+        steering,
+        live,
+        vouched,
+        base,
+        threads,
+        held,
+        contests
+    },
     |state| ascending(&state.live, |peer| peer.member)
         && ascending(&state.threads, |&(thread, _)| thread)
+        && ascending(&state.contests, |contest| (contest.thread, contest.round))
         && state.held.iter().map(|held| held.payload.len()).sum::<usize>() <= MOST_HELD_BYTES
         && state.last < NEVER
         && state.point.generation.max(state.point.index) < 2 * FARTHEST,
@@ -194,11 +211,31 @@ plain!(
     "steering that would turn time back"
 );
 plain!(Progress { next, at });
-plain!(Peer { member, incarnation, number, since, place, drained, gives, suspect, report, run });
+plain!(Peer {
+    member,
+    incarnation,
+    number,
+    since,
+    place,
+    drained,
+    gives,
+    suspect,
+    report,
+    run,
+    fence
+});
+plain!(Fence { thread, round, ours, theirs, since });
+plain!(Vote { serial, thread, round, at, decided, call });
+plain!(
+    Contest { thread, round, at, decided, since, ballots },
+    |contest| ascending(&contest.ballots, |ballot| ballot.member),
+    "votes that are out of order"
+);
+plain!(Ballot { member, serial, call });
 plain!(Shift { token, member, to });
 plain!(Run { serial, stage, together, since });
 plain!(
-    Program { serial, stage, together, time },
+    Program { serial, stage, together, time, fence },
     |program| (1..FARTHEST).contains(&program.serial),
     "a program that has started too often"
 );
@@ -235,6 +272,12 @@ impl Item for Kept {
     const MOST: usize = u32::MAX as usize;
 }
 impl Item for Peer {
+    const MOST: usize = MOST_MEMBERS;
+}
+impl Item for Contest {
+    const MOST: usize = MOST_CONTESTS;
+}
+impl Item for Ballot {
     const MOST: usize = MOST_MEMBERS;
 }
 impl Item for Held {
@@ -299,13 +342,14 @@ impl Form for Stage {
             0 => Stage::None,
             1 => Stage::Waits,
             2 => Stage::Runs,
+            3 => Stage::Fenced,
             _ => return Err(Broken::Wrong("a program that is nowhere")),
         })
     }
 
     #[cfg(test)]
     fn any(random: &mut tests::Random) -> Stage {
-        Stage::take(&mut Reader::new(&[u8::any(random) % 3])).unwrap()
+        Stage::take(&mut Reader::new(&[u8::any(random) % 4])).unwrap()
     }
 }
 
@@ -339,6 +383,7 @@ impl Form for Entry {
             Entry::Program(program) => kind(9, program, out),
             Entry::Begin(since) => kind(10, since, out),
             Entry::Shift(shift) => kind(11, shift, out),
+            Entry::Vote(vote) => kind(12, vote, out),
         }
     }
 
@@ -355,13 +400,14 @@ impl Form for Entry {
             9 => Entry::Program(Form::take(from)?),
             10 => Entry::Begin(Form::take(from)?),
             11 => Entry::Shift(Form::take(from)?),
+            12 => Entry::Vote(Form::take(from)?),
             _ => return Err(Broken::Wrong("an entry of no known kind")),
         })
     }
 
     #[cfg(test)]
     fn any(random: &mut tests::Random) -> Entry {
-        match random.number() % 11 {
+        match random.number() % 12 {
             0 => Entry::Propose(Form::any(random)),
             1 => Entry::User(Form::any(random)),
             2 => Entry::Join(Form::any(random)),
@@ -372,6 +418,7 @@ impl Form for Entry {
             7 => Entry::Program(Form::any(random)),
             8 => Entry::Begin(Form::any(random)),
             9 => Entry::Shift(Form::any(random)),
+            10 => Entry::Vote(Form::any(random)),
             _ => Entry::Leave,
         }
     }

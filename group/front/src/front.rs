@@ -215,6 +215,10 @@ impl Front {
             self.order.requests()
         ));
         self.report_end(&ended);
+        if matches!(ended, Ended::Unfit(_)) && self.settings.clock {
+            // Its program is not to go on with a clock that stands still.
+            self.program.page().fence();
+        }
         // The file only: a program that still runs keeps what it has mapped.
         let _ = truechimer_files::remove(&self.settings.page);
         Ok(ended)

@@ -40,6 +40,24 @@ enum Standing {
 /// A message kept for later.
 type Kept = (Member, i64, u64, Message);
 
+/// A front that is not in any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Lost {
+    /// Whether its program's replies differ from a majority's.
+    diverged: bool,
+    why: String,
+    found: Found,
+}
+
+/// Where in the order something was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The agreed time, ns since 1970.
+    pub since_ns: i64,
+    /// How many requests there had been by then.
+    pub request: u64,
+}
+
 /// The fronts' common state, as one of them has it.
 #[derive(Debug)]
 pub struct Order {
@@ -59,7 +77,7 @@ pub struct Order {
     marks: Vec<(u32, usize)>,
     parts: Option<(State, u64, Vec<u8>)>,
     /// Why fronts are not in any more that were.
-    lost: BTreeMap<Member, (bool, String)>,
+    lost: BTreeMap<Member, Lost>,
 }
 
 impl Order {

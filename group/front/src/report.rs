@@ -35,6 +35,10 @@ pub struct PeerReport {
     pub standing: String,
     /// Why, unless it follows.
     pub why: Option<String>,
+    /// Since when it is out: the agreed time, ns since 1970.
+    pub since_ns: Option<i64>,
+    /// And how many requests there had been by then: at the last of these, or before.
+    pub request: Option<u64>,
 }
 
 /// How things stand with a front.
@@ -148,6 +152,8 @@ mod tests {
                 member: 2,
                 standing: "gone".into(),
                 why: Some("it has ended".into()),
+                since_ns: Some(5),
+                request: Some(6),
             }],
         };
         report.write(&page).unwrap();

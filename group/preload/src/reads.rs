@@ -23,6 +23,13 @@ pub fn group_time(call: Call) -> Option<i64> {
     let process = process::process()?;
     let errno = Errno::keep();
     let time = match (part, &process.link, &process.page) {
+        (Part::Delivery, _, Some(page)) if page.is_fenced() => fail(
+            NO_TIME,
+            format_args!(
+                "the front has ended, as its program's replies differ from a majority's or it could \
+                 not go on for another reason, which its log says: start both anew"
+            ),
+        ),
         (Part::Delivery, _, Some(page)) => page.time().unwrap_or_else(|| first_time(process)),
         (_, Some(link), _) => here(|here| round(process, link, here, call)),
         _ => return None,
@@ -161,9 +168,10 @@ fn no_time(thread: Thread, why: &ReadError) -> ! {
         }
         ReadError::Rejected(Rejection::Observer) => "this member is an observer",
         ReadError::Rejected(Rejection::Missed) => {
-            "this member was out of the group's majority, and the others may have gone on without \
-             this program: start it anew, from a checkpoint if it has state (for a program without, \
-             see 'group exec --outside resume')"
+            "the group goes on without this program, as its member was out of the majority (for a \
+             program without state, see 'group exec --outside resume') or it differs from a \
+             majority's ('truechimer group status' says which): start it anew, from a checkpoint if \
+             it has state"
         }
         ReadError::Late => "patience is at an end",
         ReadError::Gone => "the agent is gone, or has cut this program off: start both anew",

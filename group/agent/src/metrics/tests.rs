@@ -18,6 +18,8 @@ fn member(member: u32, connected: bool) -> MemberReport {
         rank: None,
         program: true,
         drained: false,
+        fenced: false,
+        differs: None,
     }
 }
 

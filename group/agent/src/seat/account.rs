@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use truechimer_group::{Agreed, Cause, Handover, Mode, Order, Phase, Status};
+use truechimer_group::{Agreed, Cause, Fence, Handover, Mode, Order, Phase, Status};
 use truechimer_group_client::Began;
 use truechimer_group_client::link::Role;
 
@@ -12,8 +12,8 @@ use crate::config::Carrier;
 use crate::floor::Floor;
 use crate::metrics::Account;
 use crate::report::{
-    Counts, GroupReport, HandoverReport, MOST_PROCESSES, MOST_THREADS, MemberReport, ProcessReport,
-    Programs, Report, ThreadReport, ValueReport, Waiting,
+    Counts, DifferenceReport, GroupReport, HandoverReport, MOST_PROCESSES, MOST_THREADS,
+    MemberReport, ProcessReport, Programs, Report, ThreadReport, ValueReport, Waiting,
 };
 
 impl Seat {
@@ -192,8 +192,20 @@ fn members(status: &Status, view: Option<i64>) -> Vec<MemberReport> {
         rank: member.rank,
         program: member.has_program,
         drained: member.drained,
+        fenced: member.fenced,
+        differs: member.differs.as_ref().map(difference),
     };
     status.members.iter().map(report).collect()
+}
+
+fn difference(fence: &Fence) -> DifferenceReport {
+    DifferenceReport {
+        thread: fence.thread.to_string(),
+        round: fence.round.0,
+        call: fence.ours.to_string(),
+        others: fence.theirs.to_string(),
+        since_ns: fence.since.0,
+    }
 }
 
 fn handover(handover: Handover) -> HandoverReport {
@@ -207,6 +219,7 @@ fn handover(handover: Handover) -> HandoverReport {
             Cause::Drained => "drained",
             Cause::Suspect => "suspect",
             Cause::Operator => "operator",
+            Cause::Fenced => "fenced",
         }
         .to_owned(),
         why: handover.to_string(),

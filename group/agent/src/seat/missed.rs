@@ -2,7 +2,8 @@
 //!
 //! A member that took over another's state may have missed what the others did since it was out: a
 //! *gap*. Programs from before get neither values nor messages nor commits until they have started
-//! anew ([`Rejection::Missed`]). One that was revived with what it had has missed nothing.
+//! anew ([`Rejection::Missed`]). One that was revived with what it had has missed nothing. A program
+//! that differs from a majority's is *fenced* in the same way, though its member was never out.
 
 use truechimer_group::{Action, Event, Phase, Rejection};
 use truechimer_group_client::agent::News;
@@ -53,7 +54,8 @@ impl Seat {
     fn miss(&mut self, turn: &mut Turn<'_>) {
         let checkpoints = self.membership.checkpoints;
         let resumes = self.reads.values().any(|read| read.outside == Outside::Resume);
-        if !checkpoints && (resumes || !self.missed.seen) {
+        let differs = self.engine.fence().is_some();
+        if !checkpoints && !differs && (resumes || !self.missed.seen) {
             // What waits for a value gets the group's next.
             return;
         }
@@ -69,11 +71,13 @@ impl Seat {
         // With a checkpoint the stream goes on from there, and the threads are where that has them.
         if !checkpoints {
             self.missed.stream = true;
-            self.engine.handle(turn.clocks.read(), Event::Restarted);
+            self.engine.handle(turn.clocks.read(), Event::Missed);
             self.tell_program(&News::Missed { gap });
-            let text = "the group may have gone on without this member: its program gets no values \
-                        until it is started anew";
-            self.speak(Level::Warning, text, turn);
+            if !differs {
+                let text = "the group may have gone on without this member: its program gets no \
+                            values until it is started anew";
+                self.speak(Level::Warning, text, turn);
+            }
         }
     }
 

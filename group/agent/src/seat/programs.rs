@@ -1,6 +1,6 @@
 //! Requests of programs, and what they are told.
 
-use truechimer_group::{Action, Call, Event, Phase, Rejection, Thread, Unshifted};
+use truechimer_group::{Action, Call, Event, Phase, Refusal, Rejection, Thread, Unshifted};
 use truechimer_group_client::agent::{LinkId, News, Request, Ticket};
 use truechimer_group_client::link::{Answer, Outside, Role};
 
@@ -49,6 +49,10 @@ impl Seat {
             }
             Request::Multicast { token, payload, .. } => {
                 let token = token & !FOREIGN;
+                if self.engine.fence().is_some() {
+                    self.tell_program(&News::Refused { token, why: Refusal::Outside });
+                    return;
+                }
                 self.ask(Asked::Multicast { token, payload, stamp: None }, turn.clocks);
             }
             Request::SendTo { link, group, token, stamp, payload } => {
@@ -109,7 +113,9 @@ impl Seat {
         turn: &Turn<'_>,
     ) {
         if let Some(gap) = self.door.missed() {
-            if outside != Outside::Resume || self.membership.checkpoints {
+            // One that differs may not go on by itself, whatever it says of its state.
+            let differs = self.engine.fence().is_some();
+            if outside != Outside::Resume || self.membership.checkpoints || differs {
                 self.door.complete(ticket, Err(Rejection::Missed));
                 return;
             }

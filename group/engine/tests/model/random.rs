@@ -315,6 +315,17 @@ fn case(seed: u64) -> Case {
 }
 
 fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
+    runs_of(case, seeds, steps, slow);
+}
+
+/// How often members have heard in these runs that a program is fenced.
+fn runs_of(
+    case: impl Fn(u64) -> Case,
+    seeds: std::ops::Range<u64>,
+    steps: usize,
+    slow: bool,
+) -> u64 {
+    let mut fenced = 0;
     for seed in seeds {
         let mut run = Run::new(seed, case(seed), true, seed % 8 > 4, slow);
         if let Err(mut violation) = run.go(steps) {
@@ -338,7 +349,9 @@ fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
             run.faults,
             run.world.history.stood()
         );
+        fenced += run.world.fenced;
     }
+    fenced
 }
 
 #[test]
@@ -349,6 +362,24 @@ fn random_runs() {
 #[test]
 fn random_runs_where_not_all_are_told() {
     runs(0..24, 3_000, true);
+}
+
+/// A case in which one of the programs that count reads unlike all others, and programs start and
+/// end or take checkpoints.
+fn with_one_odd(seed: u64) -> Case {
+    let mut case = case(seed);
+    case.odd = Some(seed as usize / 3 % case.group.universe.len());
+    case.group.mode = Mode::Active;
+    case.starts = !case.checkpoints;
+    case
+}
+
+#[test]
+fn whoever_reads_unlike_is_fenced_and_nobody_else_whatever_happens() {
+    let found = runs_of(with_one_odd, 0..16, 3_000, false);
+    let slow = runs_of(with_one_odd, 16..24, 3_000, true);
+    println!("{found} and {slow} words of fences");
+    assert!(found > 30 && slow > 300, "{found} {slow}");
 }
 
 /// The only one with the latest values had heard nobody since the group had changed, when all were
@@ -398,6 +429,13 @@ fn longer_random_runs() {
 #[ignore = "many minutes: scripts/test long"]
 fn longer_random_runs_where_not_all_are_told() {
     runs(seeds(1_000..1_400), 20_000, true);
+}
+
+#[test]
+#[ignore = "many minutes: scripts/test long"]
+fn longer_random_runs_with_one_odd() {
+    runs_of(with_one_odd, seeds(1_000..1_200), 20_000, false);
+    runs_of(with_one_odd, seeds(1_200..1_400), 20_000, true);
 }
 
 /// Finds what only a long run shows: a floor that is forgotten lets time go back when all have

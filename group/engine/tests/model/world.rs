@@ -90,6 +90,8 @@ pub struct Case {
     pub checkpoints: bool,
     /// Whether programs start and end; else each is there as long as its agent.
     pub starts: bool,
+    /// Node whose program reads by another call than the others'.
+    pub odd: Option<usize>,
     /// Whether the clocks move on at all from one read to the next. Where they do not, proposals
     /// collide, and many ways come to the same state.
     pub tick: i64,
@@ -113,6 +115,7 @@ impl Case {
             mutation: None,
             checkpoints: false,
             starts: false,
+            odd: None,
             tick: 0,
             stalls: false,
             across: false,
@@ -257,6 +260,8 @@ pub struct World {
     pub network: Network,
     pub nodes: Vec<Node>,
     pub history: History,
+    /// How often a member has heard that a program is fenced.
+    pub fenced: u64,
     /// Words said, where a run is told.
     pub told: Option<Vec<String>>,
 }
@@ -326,6 +331,7 @@ impl World {
             budget,
             nodes: (0..case.nodes).map(node).collect(),
             history: History::new(case),
+            fenced: 0,
             told: None,
         }
     }
@@ -417,10 +423,19 @@ impl World {
                 && !self.network.together(node).iter().any(|&other| self.nodes[other].doubts)
                 && (!here.live
                     || here.callers.iter().any(|caller| caller.waiting)
-                    || !here.committing.is_empty()
+                    || (!here.committing.is_empty() && self.may_commit(node))
                     || !here.sending.is_empty())
         };
         (0..self.nodes.len()).filter(waits).collect()
+    }
+
+    /// Whether so many programs run that a reply of this one need not wait for ever.
+    fn may_commit(&self, node: usize) -> bool {
+        let engine = self.nodes[node].engine.as_ref();
+        let members = engine.map_or_else(Vec::new, |engine| engine.status().members);
+        let differs = members.iter().any(|it| it.differs.is_some());
+        let run = members.iter().filter(|it| it.program.is_some()).count();
+        !self.case.starts || (run >= self.case.majority() && !differs)
     }
 
     pub fn take(&mut self, step: Step) -> Outcome {

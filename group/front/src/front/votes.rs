@@ -220,7 +220,14 @@ impl Front {
                 PeerStanding::Diverged(why) => ("diverged", Some(why)),
                 PeerStanding::Gone(why) => ("gone", Some(why)),
             };
-            PeerReport { member: member.0, standing: standing.into(), why }
+            let lost = self.order.lost(member);
+            PeerReport {
+                member: member.0,
+                standing: standing.into(),
+                why,
+                since_ns: lost.map(|lost| lost.since_ns),
+                request: lost.map(|lost| lost.request),
+            }
         });
         FrontReport {
             pid: std::process::id(),

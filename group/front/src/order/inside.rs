@@ -135,7 +135,7 @@ impl Order {
     pub(super) fn drop_peer(&mut self, member: Member, why: &str, steps: &mut Vec<Step>) {
         let Some(peer) = self.state.peers.remove(&member) else { return };
         self.state.pairs.retain(|(one, other)| *one != member && *other != member);
-        self.lost.insert(member, (false, why.into()));
+        self.lose(member, false, why.into());
         self.close_all(|conn| conn.member == member, steps);
         if member == self.me.member && peer.incarnation == self.me.incarnation {
             self.drop_out("the others had not heard of this front for long", steps);

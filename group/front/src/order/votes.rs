@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use truechimer_group::Member;
 
-use super::{Conn, FrontId, Order, Step};
+use super::{Conn, Found, FrontId, Lost, Order, Step};
 
 /// How a replica's program stands, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,7 +74,7 @@ impl Order {
 
     /// How all stand that are in or were.
     pub fn standings(&self) -> BTreeMap<Member, Standing> {
-        let lost = self.lost.iter().map(|(member, (diverged, why))| {
+        let lost = self.lost.iter().map(|(member, Lost { diverged, why, .. })| {
             let why = why.clone();
             (*member, if *diverged { Standing::Diverged(why) } else { Standing::Gone(why) })
         });
@@ -88,6 +88,17 @@ impl Order {
             all.insert(*member, standing);
         }
         all
+    }
+
+    /// That one is not in any more.
+    pub(super) fn lose(&mut self, member: Member, diverged: bool, why: String) {
+        let found = Found { since_ns: self.state.time, request: self.state.requests };
+        self.lost.insert(member, Lost { diverged, why, found });
+    }
+
+    /// Where that was, of one that is not in any more.
+    pub fn lost(&self, member: Member) -> Option<Found> {
+        self.lost.get(&member).map(|lost| lost.found)
     }
 
     fn best(&self) -> u64 {
@@ -158,7 +169,8 @@ impl Order {
         for member in odd {
             let why = format!(
                 "its program's replies differ from those of replica {names} (connection {conn}, \
-                 within {length} bytes)"
+                 within {length} bytes, by request {})",
+                self.state.requests
             );
             if member == self.me.member {
                 steps.push(Step::Unfit(why));
@@ -166,7 +178,7 @@ impl Order {
             }
             steps.push(Step::Report(format!("replica {member} is out: {why}")));
             self.drop_peer(member, &why, steps);
-            self.lost.insert(member, (true, why));
+            self.lose(member, true, why);
         }
     }
 }

@@ -32,13 +32,13 @@ print(sorted(answers.items()))
 /// However long one of them takes to start.
 const TOGETHER: &[&str] = &["--together", "3"];
 
-fn python() -> Result<(), Lacking> {
+pub fn python() -> Result<(), Lacking> {
     let ran = Command::new("python3").arg("--version").output();
     ran.map(|_| ()).map_err(|why| Lacking(format!("python3: {why}")))
 }
 
 /// One agent with three members on this machine.
-fn local() -> (temp::Dir, Process) {
+pub fn local() -> (temp::Dir, Process) {
     let dir = temp::Dir::new();
     let mut agent = command(binary::truechimer());
     agent.args(["group", "agent", "--group", GROUP, "--local", "3", "--state", "none"]);

@@ -48,7 +48,7 @@ impl Runner {
 /// One agent with three members on this machine, a front and a program for each.
 pub struct Local {
     pub fronts: BTreeMap<u32, Process>,
-    programs: BTreeMap<u32, Process>,
+    pub programs: BTreeMap<u32, Process>,
     agent: Process,
     pub listen: Vec<u16>,
     pub connect: Vec<u16>,
@@ -58,7 +58,7 @@ pub struct Local {
 
 impl Local {
     /// With programs that `program` starts at a port, in a folder.
-    fn start(program: impl Fn(u16, &Path) -> Vec<String>, options: &[&str]) -> Local {
+    pub fn start(program: impl Fn(u16, &Path) -> Vec<String>, options: &[&str]) -> Local {
         let runner = Runner { truechimer: binary::truechimer(), user: None };
         Local::start_by(runner, temp::Dir::new(), program, options)
     }
@@ -149,7 +149,7 @@ impl Local {
         }
     }
 
-    fn client(&self, member: u32) -> Client {
+    pub fn client(&self, member: u32) -> Client {
         let port = self.listen[member as usize - 1];
         let mut stream = None;
         until("a front's listener", || {
@@ -178,14 +178,14 @@ impl Local {
     }
 }
 
-struct Client {
-    stream: TcpStream,
-    lines: BufReader<TcpStream>,
+pub struct Client {
+    pub stream: TcpStream,
+    pub lines: BufReader<TcpStream>,
 }
 
 impl Client {
     /// One line there, one line back; none if the connection was closed.
-    fn ask(&mut self, line: &str) -> Option<String> {
+    pub fn ask(&mut self, line: &str) -> Option<String> {
         self.stream.write_all(format!("{line}\n").as_bytes()).ok()?;
         let mut answer = String::new();
         self.lines.read_line(&mut answer).ok().filter(|length| *length > 0)?;

@@ -14,3 +14,4 @@ mod postgresql;
 mod rounds;
 mod soak;
 mod strangers;
+mod unlike;

@@ -1,11 +1,14 @@
 //! Actions that an engine wants done, and whether it may want them.
 
 use truechimer_group::{
-    Action, Agreed, Event, Member, Mode, Notice, Phase, Rejection, Round, Thread,
+    Action, Agreed, Call, Event, Member, Mode, Notice, Phase, Rejection, Round, Thread,
 };
 
 use super::{Caller, Node, Outcome, Step, World, print};
 use crate::check::Violation;
+
+/// Calls of the program that differs, and of the others.
+pub(super) const ODD: (Call, Call) = (Call::Time, Call::ClockGettime);
 
 impl World {
     pub(super) fn act(&mut self, node: usize, action: Action) -> Outcome {
@@ -130,6 +133,20 @@ impl World {
             {
                 let what = format!("node {} differs from {from}, and has missed nothing", node + 1);
                 return Err(Violation::Stray(what));
+            }
+            Action::Notice(Notice::Fenced { member, fence }) => {
+                let odd = self.case.odd.map(|odd| Member(odd as u32 + 1));
+                if odd != Some(member) || (fence.ours, fence.theirs) != ODD {
+                    let what = format!("{member} is fenced, which reads as most do: {fence}");
+                    return Err(Violation::Stray(what));
+                }
+                self.fenced += 1;
+                // It begins anew, and differs again.
+                let fenced =
+                    self.nodes[node].engine.as_ref().is_some_and(|it| it.fence().is_some());
+                if self.case.odd == Some(node) && fenced {
+                    self.restart(node)?;
+                }
             }
             Action::TakeCheckpoint { join } => self.give(node, join),
             Action::InstallCheckpoint { data, position } => self.install(node, &data, &position)?,

@@ -1,7 +1,8 @@
 //! The steps that are possible in a state, and what they do.
 
-use truechimer_group::{Call, Event, Member, Phase, Thread};
+use truechimer_group::{Event, Member, Phase, Thread};
 
+use super::acts::ODD;
 use super::{Caller, Mutation, Node, Outcome, Step, World};
 use crate::check::Violation;
 use crate::network::{Fate, Item};
@@ -166,7 +167,8 @@ impl World {
                 here.callers[thread as usize].waiting = true;
                 // Each clock has moved on by its own measure when the next thread reads it.
                 here.physical += self.case.tick * (10 + 7 * node as i64);
-                let call = Call::ClockGettime;
+                let odd = self.case.odd == Some(node);
+                let call = if odd { ODD.0 } else { ODD.1 };
                 self.handle(node, Event::Read { thread: Thread(Thread::FIRST.0 + thread), call })
             }
             Step::Multicast { node } => {

@@ -1,0 +1,332 @@
+//! Programs that read unlike: found by their calls, judged by a majority of them, and fenced.
+//!
+//! Each round is decided for a call as well as a value, the same at all members. A program that
+//! reads the round by another call does other work than its synchronizer, and one of the two is
+//! wrong. Its member says so in the stream: that opens a *contest* about the round, in which every
+//! member says by which call its own program has read that round, or that it never will. So each
+//! reading is compared with the others' at the same round, however far apart the programs are, and
+//! nothing is sent as long as they are alike.
+//!
+//! Once more than half of the universe have read the round by the same call, all whose programs
+//! have read it by another are *fenced*, at one place of the stream: such a program gets neither
+//! values nor messages nor commits until it begins anew, and counts as none meanwhile. A member
+//! whose program takes checkpoints leaves, and comes in anew with another's. While there is no such
+//! majority nobody is fenced, and what a program has said depends on those alone that are not known
+//! to differ from it.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Engine;
+use crate::event::Notice;
+use crate::message::{Ballot, Contest, Entry, Kept, Stage, Vote};
+use crate::outgoing::AGAIN_NS;
+use crate::settings::Group;
+use crate::state::State;
+use crate::types::{Call, Fence, GroupTime, Member, Mode, Point, Round, Thread};
+
+/// The most contests at a time.
+pub(crate) const MOST_CONTESTS: usize = 64;
+/// The most rounds of which it is known here that the program has read them by another call.
+const MOST_ODD: usize = 64;
+
+/// A round that the program here has read by another call than it was decided for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Odd {
+    at: Point,
+    decided: Call,
+    call: Call,
+    synchronizer: Member,
+    /// Whether the group knows.
+    said: bool,
+}
+
+/// What the program here has read unlike.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Likeness {
+    /// Rounds decided at this place or before are none of the program's here.
+    began: Point,
+    odd: BTreeMap<(Thread, Round), Odd>,
+    /// The places of the first and the last round that there was no room for in `odd`.
+    lost: Option<(Point, Point)>,
+    /// The last vote sent, and when.
+    told: Option<((Thread, Round), i64)>,
+}
+
+impl Likeness {
+    /// The program here begins at this place.
+    pub(crate) fn begin(&mut self, began: Point) {
+        *self = Likeness { began, ..Likeness::default() };
+    }
+
+    fn note(&mut self, key: (Thread, Round), odd: Odd) {
+        let at = odd.at;
+        if self.odd.len() < MOST_ODD {
+            self.odd.insert(key, odd);
+        } else {
+            let (first, last) = self.lost.unwrap_or((at, at));
+            self.lost = Some((first.min(at), last.max(at)));
+        }
+    }
+
+    fn has_lost(&self, at: Point) -> bool {
+        self.lost.is_some_and(|(first, last)| (first..=last).contains(&at))
+    }
+}
+
+impl Contest {
+    fn key(&self) -> (Thread, Round) {
+        (self.thread, self.round)
+    }
+
+    fn of(&self, member: Member) -> Option<&Ballot> {
+        self.ballots.iter().find(|ballot| ballot.member == member)
+    }
+
+    /// Whether this program has read the round by another call than it was decided for.
+    fn contests(&self, ballot: &Ballot) -> bool {
+        ballot.call.is_some_and(|call| call != self.decided)
+    }
+
+    /// Call by which a majority has read the round.
+    fn verdict(&self, group: &Group) -> Option<Call> {
+        let same =
+            |call: &Call| self.ballots.iter().filter(|ballot| ballot.call == Some(*call)).count();
+        let calls = self.ballots.iter().filter_map(|ballot| ballot.call);
+        calls.into_iter().find(|call| group.majority(same(call)))
+    }
+}
+
+impl State {
+    /// Takes up a vote: the members whose programs are fenced by it.
+    fn vote(&mut self, group: &Group, from: Member, vote: &Vote) -> Vec<(Member, Fence)> {
+        let &Vote { serial, thread, round, at, decided, call } = vote;
+        let votes = |run: crate::message::Run| run.serial == serial && run.is_there();
+        if !self.live.get(&from).is_some_and(|peer| votes(peer.run)) {
+            return Vec::new();
+        }
+        let found = self.contests.binary_search_by_key(&(thread, round), Contest::key);
+        let place = match found {
+            Ok(place) => place,
+            // Only a difference opens one.
+            Err(place)
+                if self.contests.len() < MOST_CONTESTS
+                    && call.is_some_and(|call| call != decided)
+                    && thread >= Thread::FIRST
+                    && thread.is_programs()
+                    && round.0 < self.next(thread) =>
+            {
+                let (since, ballots) = (GroupTime(self.last), Vec::new());
+                let contest = Contest { thread, round, at, decided, since, ballots };
+                self.contests.insert(place, contest);
+                place
+            }
+            Err(_) => return Vec::new(),
+        };
+        let Some(contest) = self.contests.get_mut(place) else { return Vec::new() };
+        if (contest.at, contest.decided) != (at, decided) || contest.of(from).is_some() {
+            return Vec::new();
+        }
+        let after = contest.ballots.partition_point(|ballot| ballot.member < from);
+        contest.ballots.insert(after, Ballot { member: from, serial, call });
+        let right = contest.verdict(group);
+        let unlike: Vec<(Member, Call)> = contest
+            .ballots
+            .iter()
+            .filter_map(|ballot| Some((ballot.member, ballot.call?)))
+            .filter(|(_, call)| right.is_some_and(|right| *call != right))
+            .collect();
+        let words =
+            [from.0.into(), serial, thread.0, round.0, call.map_or(u64::MAX, |it| it as u64)];
+        self.record(&words);
+        self.refresh(group);
+        let since = GroupTime(self.last);
+        let fence = |(member, ours): (Member, Call)| {
+            Some((member, Fence { thread, round, ours, theirs: right?, since }))
+        };
+        unlike.into_iter().filter_map(fence).collect()
+    }
+
+    /// Drops what programs have said that are not there any more, and the contests that are over.
+    pub(crate) fn tidy_contests(&mut self, group: &Group) {
+        if self.contests.is_empty() {
+            return;
+        }
+        let mut contests = std::mem::take(&mut self.contests);
+        contests.retain_mut(|contest| {
+            contest.ballots.retain(|ballot| {
+                let run = self.live.get(&ballot.member).map(|peer| peer.run);
+                run.is_some_and(|run| run.is_there() && run.serial == ballot.serial)
+            });
+            let open = contest.ballots.iter().any(|ballot| contest.contests(ballot));
+            let mut there = self.replicas(group).filter(|peer| peer.run.is_there());
+            let missing = there.any(|peer| contest.of(peer.member).is_none());
+            // Where all have voted it stays while two differ and nobody can tell who is right.
+            let mut calls = contest.ballots.iter().filter_map(|ballot| ballot.call);
+            let first = calls.next();
+            let differ = calls.any(|call| Some(call) != first);
+            open && (missing || (differ && contest.verdict(group).is_none()))
+        });
+        self.contests = contests;
+    }
+
+    /// How a member's program differs from a majority's, or from what a round was decided for.
+    pub(crate) fn differs(&self, group: &Group, member: Member) -> Option<Fence> {
+        let peer = self.live.get(&member)?;
+        let open = || {
+            let open = self.contests.iter().filter(|contest| contest.verdict(group).is_none());
+            open.into_iter().find_map(|contest| {
+                let ballot = contest.of(member).filter(|ballot| contest.contests(ballot))?;
+                let &Contest { thread, round, decided: theirs, since, .. } = contest;
+                Some(Fence { thread, round, ours: ballot.call?, theirs, since })
+            })
+        };
+        peer.fence.or_else(open)
+    }
+
+    /// Whether the programs of these two members are not known to differ.
+    pub(crate) fn alike(&self, one: Member, two: Member) -> bool {
+        let call = |contest: &Contest, member| contest.of(member).and_then(|ballot| ballot.call);
+        self.contests.iter().all(|contest| {
+            let both = call(contest, one).zip(call(contest, two));
+            both.is_none_or(|(one, two)| one == two)
+        })
+    }
+}
+
+impl Engine {
+    /// The program here has read a round by another call than it was decided for: whether that says
+    /// something of it, and not of a synchronizer that is fenced.
+    pub(crate) fn read_oddly(&mut self, kept: &Kept, call: Call) -> bool {
+        let &Kept { thread, round, call: decided, value } = kept;
+        let synchronizer = value.synchronizer;
+        if self.is_fenced(synchronizer) {
+            return false;
+        }
+        if thread.is_programs() {
+            self.likeness.note(
+                (thread, round),
+                Odd { at: value.point, decided, call, synchronizer, said: false },
+            );
+        }
+        true
+    }
+
+    fn is_fenced(&self, member: Member) -> bool {
+        let peer = self.state.as_ref().and_then(|state| state.live.get(&member));
+        peer.is_some_and(|peer| peer.fence.is_some())
+    }
+
+    /// Why the program here is fenced, if it differs.
+    pub fn fence(&self) -> Option<Fence> {
+        self.start.fence()
+    }
+
+    /// Vote that this member owes.
+    fn vote_owed(&self) -> Option<Vote> {
+        let state = self.live().filter(|_| self.group.mode != Mode::Passive)?;
+        let own = self.own.member;
+        let run = state.live.get(&own)?.run;
+        if !self.is_replica() || !run.is_there() || run.serial != self.start.serial() {
+            return None;
+        }
+        let owed = state.contests.iter().filter(|contest| contest.of(own).is_none());
+        let answer = owed.filter_map(|contest| self.ballot(contest)).next();
+        answer.or_else(|| self.opening(state)).map(|vote| Vote { serial: run.serial, ..vote })
+    }
+
+    /// Where the program here began, or this member was let in.
+    fn program_since(&self) -> Point {
+        self.likeness.began.max(self.commits.entered)
+    }
+
+    /// Answer to a contest; none: the program here has not come so far.
+    fn ballot(&self, contest: &Contest) -> Option<Vote> {
+        let &Contest { thread, round, at, decided, .. } = contest;
+        let next = self.live()?.next(thread);
+        let read = self.threads.all.get(&thread).map_or(next, |local| local.read(next));
+        let call = if at <= self.program_since() || self.threads.is_behind(thread) {
+            None
+        } else if read <= round.0 {
+            return None;
+        } else if let Some(odd) = self.likeness.odd.get(&contest.key()) {
+            Some(odd.call)
+        } else {
+            Some(decided).filter(|_| !self.likeness.has_lost(at))
+        };
+        Some(Vote { serial: 0, thread, round, at, decided, call })
+    }
+
+    /// The first difference of which nothing was said, where none of this member's is open.
+    fn opening(&self, state: &State) -> Option<Vote> {
+        let own = |contest: &Contest| contest.of(self.own.member).copied();
+        let open = |contest: &Contest| own(contest).is_some_and(|it| contest.contests(&it));
+        if state.contests.len() >= MOST_CONTESTS || state.contests.iter().any(open) {
+            return None;
+        }
+        let odd = self.likeness.odd.iter().filter(|(_, odd)| {
+            !odd.said && odd.at > self.program_since() && !self.is_fenced(odd.synchronizer)
+        });
+        let (&(thread, round), odd) = odd.min_by_key(|(_, odd)| odd.at)?;
+        let &Odd { at, decided, call, .. } = odd;
+        Some(Vote { serial: 0, thread, round, at, decided, call: Some(call) })
+    }
+
+    /// When a vote is due.
+    pub(crate) fn vote_due(&self) -> Option<i64> {
+        let vote = self.vote_owed()?;
+        let told = self.likeness.told.filter(|(key, _)| *key == (vote.thread, vote.round));
+        Some(told.map_or(i64::MIN, |(_, at)| at.saturating_add(AGAIN_NS)))
+    }
+
+    pub(crate) fn tell_votes(&mut self, entries: &mut Vec<Entry>) {
+        let now = self.now.physical;
+        if self.vote_due().is_some_and(|due| due <= now)
+            && let Some(vote) = self.vote_owed()
+        {
+            self.likeness.told = Some(((vote.thread, vote.round), now));
+            entries.push(Entry::Vote(vote));
+        }
+    }
+
+    /// Lets a vote take effect on the state.
+    pub(crate) fn voted(&mut self, from: Member, vote: &Vote) {
+        let counts = self.group.counts(from);
+        let Some(state) = self.state.as_mut().filter(|_| counts) else { return };
+        let ours = from == self.own.member && vote.serial == self.start.serial();
+        if let Some(odd) = self.likeness.odd.get_mut(&(vote.thread, vote.round)).filter(|_| ours) {
+            odd.said = true;
+        }
+        for (member, fence) in state.vote(&self.group, from, vote) {
+            self.fence_off(member, fence);
+        }
+    }
+
+    /// A member's program is fenced from here on.
+    fn fence_off(&mut self, member: Member, fence: Fence) {
+        let Some(state) = self.state.as_mut() else { return };
+        let leaves = state.live.get(&member).is_some_and(|peer| peer.gives);
+        let serial = state.live.get(&member).map(|peer| peer.run.serial);
+        state.record(&[member.0.into(), fence.thread.0, fence.round.0]);
+        if leaves {
+            state.leave(&self.group, member);
+        } else {
+            state.change(member, |peer| {
+                (peer.run.stage, peer.fence) = (Stage::Fenced, Some(fence));
+            });
+            state.refresh(&self.group);
+        }
+        self.notice(Notice::Fenced { member, fence });
+        // Another may have started here since, of which nothing has been heard.
+        let ours = member == self.own.member
+            && self.catching.is_none()
+            && serial == Some(self.start.serial());
+        if ours && !leaves {
+            self.start.fence_off(fence);
+            self.counts.gaps += 1;
+            self.withhold();
+        }
+        if leaves && self.catching.is_none() {
+            self.after_departure();
+        }
+    }
+}
