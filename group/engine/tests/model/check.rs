@@ -6,7 +6,7 @@ use std::fmt;
 
 use truechimer_group::{Agreed, Member, Order, Point, Round, Thread};
 
-use crate::world::Case;
+use crate::world::{Case, Shared};
 
 /// Violations found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,15 +52,15 @@ pub struct History {
     /// How many of the nodes count, from the first.
     counted: usize,
     /// By node, since it was let in: what its program got.
-    got: Vec<BTreeMap<Place, Agreed>>,
+    got: Vec<Shared<BTreeMap<Place, Agreed>>>,
     /// Values that a majority had at once, or was told to be settled: they stand for ever.
     settled: BTreeMap<Place, Agreed>,
     /// Those of them that somebody was told of.
     committed: BTreeSet<Place>,
     /// By node, for each message: until when its lease is.
-    leases: Vec<BTreeMap<Place, (i64, i64)>>,
+    leases: Vec<Shared<BTreeMap<Place, (i64, i64)>>>,
     /// By node, for each message: what its program had got with it, if that can be known.
-    logs: Vec<BTreeMap<Place, u64>>,
+    logs: Vec<Shared<BTreeMap<Place, u64>>>,
     /// By node: the newest time that stood when its program started, and what any program had then
     /// that was newer and might still be lost with the one that had it.
     starts: Vec<(Option<i64>, BTreeMap<Place, i64>)>,
@@ -78,11 +78,11 @@ impl History {
             across: case.across,
             majority: case.majority(),
             counted: case.group.universe.len(),
-            got: vec![BTreeMap::new(); case.nodes],
+            got: vec![Shared::default(); case.nodes],
             settled: BTreeMap::new(),
             committed: BTreeSet::new(),
-            leases: vec![BTreeMap::new(); case.nodes],
-            logs: vec![BTreeMap::new(); case.nodes],
+            leases: vec![Shared::default(); case.nodes],
+            logs: vec![Shared::default(); case.nodes],
             starts: vec![(None, BTreeMap::new()); case.nodes],
             begun: BTreeMap::new(),
             stood: 0,
@@ -123,7 +123,8 @@ impl History {
     /// A program starts there: nothing that any program has got by now may come to it.
     pub fn start(&mut self, node: usize) {
         let stood = self.settled.values().map(|value| value.time.0).max();
-        let all = self.got.iter().flatten().map(|(place, value)| (*place, value.time.0));
+        let all =
+            self.got.iter().flat_map(|got| got.iter()).map(|(place, value)| (*place, value.time.0));
         self.starts[node] = (stood, all.filter(|(_, time)| Some(*time) > stood).collect());
         self.leave(node);
     }
@@ -182,7 +183,7 @@ impl History {
         value: Agreed,
         sound: &[bool],
     ) -> Result<(), Violation> {
-        for (place, before) in &self.got[node] {
+        for (place, before) in self.got[node].iter() {
             let Place::Round(other, earlier) = *place else { continue };
             if other != thread {
                 continue;
@@ -271,7 +272,7 @@ impl History {
         let mut having: BTreeMap<Place, (usize, Agreed)> = BTreeMap::new();
         let nodes = self.got.iter().zip(sound).enumerate();
         for (node, (got, _)) in nodes.filter(|(_, (_, sound))| **sound) {
-            for (place, value) in got {
+            for (place, value) in got.iter() {
                 let entry = having.entry(*place).or_insert((0, *value));
                 same(*place, entry.1, *value)?;
                 entry.0 += usize::from(node < self.counted);
@@ -279,7 +280,7 @@ impl History {
         }
         let mut logs: BTreeMap<Place, u64> = BTreeMap::new();
         for (had, _) in self.logs.iter().zip(sound).filter(|(_, sound)| **sound) {
-            for (place, log) in had {
+            for (place, log) in had.iter() {
                 if *logs.entry(*place).or_insert(*log) != *log {
                     let what = format!("what programs had got with {place:?}");
                     return Err(Violation::Disagreement(what));

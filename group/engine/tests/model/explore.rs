@@ -55,7 +55,7 @@ pub fn explore(start: World, most: usize) -> Result<Seen, Box<Found>> {
     visited.insert(print(&start));
     let mut trace = Vec::new();
     let steps = start.steps();
-    let mut stack = vec![(start, steps)];
+    let mut stack = vec![(Some(start), steps)];
     let found = |violation, trace: &[Step], seen| {
         Err(Box::new(Found { violation, trace: trace.to_vec(), seen }))
     };
@@ -65,7 +65,9 @@ pub fn explore(start: World, most: usize) -> Result<Seen, Box<Found>> {
             trace.pop();
             continue;
         };
-        let mut next = world.clone();
+        // The last way out takes the state itself.
+        let taken = if steps.is_empty() { world.take() } else { world.clone() };
+        let Some(mut next) = taken else { unreachable!("taken by the last step alone") };
         trace.push(step);
         seen.steps += 1;
         if let Err(violation) = next.take(step) {
@@ -94,7 +96,7 @@ pub fn explore(start: World, most: usize) -> Result<Seen, Box<Found>> {
                 return found(violation, &trace, seen);
             }
         }
-        stack.push((next, steps));
+        stack.push((Some(next), steps));
     }
     Ok(seen)
 }

@@ -23,6 +23,8 @@ use std::rc::Rc;
 
 use truechimer_group::Member;
 
+use crate::world::Shared;
+
 /// Item that a member takes from its inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Item {
@@ -79,7 +81,7 @@ pub enum Fate {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Network {
     /// By node, from member 1.
-    pub links: Vec<Link>,
+    pub links: Vec<Shared<Link>>,
     /// Whether synchronisations take time, and so can be broken off.
     slow: bool,
     rings: u32,
@@ -118,7 +120,7 @@ fn member(node: usize) -> Member {
 
 impl Network {
     pub fn new(nodes: usize, slow: bool) -> Network {
-        let link = Link { before: (0..nodes).collect(), ..Link::default() };
+        let link = Shared::new(Link { before: (0..nodes).collect(), ..Link::default() });
         Network { links: vec![link; nodes], slow, rings: 0 }
     }
 

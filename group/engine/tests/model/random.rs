@@ -8,7 +8,7 @@ use truechimer_group::{Member, Mode};
 
 use crate::check::Violation;
 use crate::network::Fate;
-use crate::world::{Budget, Case, Mutation, Step, World};
+use crate::world::{Budget, Case, Mutation, Node, Shared, Step, World};
 
 mod shrink;
 
@@ -335,7 +335,7 @@ fn runs_of(
                 (run, violation) = shrink::shortest(run.done, violation, new);
                 shown = MOST_TOLD;
             }
-            let stand = |(k, node): (usize, &crate::world::Node)| {
+            let stand = |(k, node): (usize, &Shared<Node>)| {
                 format!("node {}: live {}, cut off {}", k + 1, node.live, node.excluded)
             };
             let stand: Vec<String> = run.world.nodes.iter().enumerate().map(stand).collect();

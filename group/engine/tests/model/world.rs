@@ -2,6 +2,7 @@
 
 mod acts;
 mod print;
+mod shared;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use crate::check::{History, Violation};
 use crate::explore::Prints;
 use crate::network::{Fate, Item, Network};
 pub use print::{Print, print};
+pub use shared::Shared;
 
 /// A deliberate fault of the layers below the engine, for showing that the checks see it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -258,7 +260,7 @@ pub struct World {
     pub case: Rc<Case>,
     pub budget: Budget,
     pub network: Network,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<Shared<Node>>,
     pub history: History,
     /// How often a member has heard that a program is fenced.
     pub fenced: u64,
@@ -301,29 +303,31 @@ type Outcome = Result<(), Violation>;
 impl World {
     /// All nodes without a process.
     pub fn new(case: &Rc<Case>, budget: Budget) -> World {
-        let node = |k: usize| Node {
-            engine: None,
-            physical: 1_000_000 * (k as i64 + 1),
-            // Their clocks are some tens of ns apart.
-            utc: 1_000_000_000_000 - 1_000_000 * (k as i64 + 1) - 15 * k as i64,
-            life: 0,
-            floor: None,
-            callers: Vec::new(),
-            dirty: false,
-            seen: Vec::new(),
-            excluded: false,
-            misled: false,
-            amnesiac: false,
-            live: false,
-            tokens: 0,
-            sending: BTreeSet::new(),
-            doubts: false,
-            messages: Vec::new(),
-            log: 0,
-            program: false,
-            installed: false,
-            committing: BTreeMap::new(),
-            mutated: true,
+        let node = |k: usize| {
+            Shared::new(Node {
+                engine: None,
+                physical: 1_000_000 * (k as i64 + 1),
+                // Their clocks are some tens of ns apart.
+                utc: 1_000_000_000_000 - 1_000_000 * (k as i64 + 1) - 15 * k as i64,
+                life: 0,
+                floor: None,
+                callers: Vec::new(),
+                dirty: false,
+                seen: Vec::new(),
+                excluded: false,
+                misled: false,
+                amnesiac: false,
+                live: false,
+                tokens: 0,
+                sending: BTreeSet::new(),
+                doubts: false,
+                messages: Vec::new(),
+                log: 0,
+                program: false,
+                installed: false,
+                committing: BTreeMap::new(),
+                mutated: true,
+            })
         };
         World {
             case: Rc::clone(case),

@@ -4,7 +4,7 @@ use truechimer_group::{
     Action, Agreed, Call, Event, Member, Mode, Notice, Phase, Rejection, Round, Thread,
 };
 
-use super::{Caller, Node, Outcome, Step, World, print};
+use super::{Caller, Node, Outcome, Shared, Step, World, print};
 use crate::check::Violation;
 
 /// Calls of the program that differs, and of the others.
@@ -108,7 +108,7 @@ impl World {
                 // and has not heard of it.
                 let counted = &self.nodes[..self.case.group.universe.len()];
                 let first = !counted.iter().any(|node| node.live && !node.excluded);
-                let amnesia = |node: &Node| node.amnesiac && node.engine.is_some();
+                let amnesia = |node: &Shared<Node>| node.amnesiac && node.engine.is_some();
                 if first && counted.iter().any(amnesia) {
                     self.history.weaken();
                 } else if first && self.budget.slow {
