@@ -36,11 +36,11 @@ struct Odd {
     decided: Call,
     call: Call,
     synchronizer: Member,
-    /// Whether the group knows.
+    /// Known to the group.
     said: bool,
 }
 
-/// What the program here has read unlike.
+/// Rounds that the program here has read unlike.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Likeness {
     /// Rounds decided at this place or before are none of the program's here.
@@ -82,7 +82,7 @@ impl Contest {
         self.ballots.iter().find(|ballot| ballot.member == member)
     }
 
-    /// Whether this program has read the round by another call than it was decided for.
+    /// True for a program that has read the round by another call than it was decided for.
     fn contests(&self, ballot: &Ballot) -> bool {
         ballot.call.is_some_and(|call| call != self.decided)
     }
@@ -169,7 +169,7 @@ impl State {
         self.contests = contests;
     }
 
-    /// How a member's program differs from a majority's, or from what a round was decided for.
+    /// Difference of a member's program from a majority's, or from what a round was decided for.
     pub(crate) fn differs(&self, group: &Group, member: Member) -> Option<Fence> {
         let peer = self.live.get(&member)?;
         let open = || {
@@ -183,7 +183,7 @@ impl State {
         peer.fence.or_else(open)
     }
 
-    /// Whether the programs of these two members are not known to differ.
+    /// True for members whose programs are not known to differ.
     pub(crate) fn alike(&self, one: Member, two: Member) -> bool {
         let call = |contest: &Contest, member| contest.of(member).and_then(|ballot| ballot.call);
         self.contests.iter().all(|contest| {
@@ -216,7 +216,7 @@ impl Engine {
         peer.is_some_and(|peer| peer.fence.is_some())
     }
 
-    /// Why the program here is fenced, if it differs.
+    /// Difference for which the program here is fenced.
     pub fn fence(&self) -> Option<Fence> {
         self.start.fence()
     }
@@ -234,7 +234,7 @@ impl Engine {
         answer.or_else(|| self.opening(state)).map(|vote| Vote { serial: run.serial, ..vote })
     }
 
-    /// Where the program here began, or this member was let in.
+    /// Place at which the program here began, or this member was let in.
     fn program_since(&self) -> Point {
         self.likeness.began.max(self.commits.entered)
     }
@@ -271,7 +271,7 @@ impl Engine {
         Some(Vote { serial: 0, thread, round, at, decided, call: Some(call) })
     }
 
-    /// When a vote is due.
+    /// Time at which a vote is due, by the physical clock.
     pub(crate) fn vote_due(&self) -> Option<i64> {
         let vote = self.vote_owed()?;
         let told = self.likeness.told.filter(|(key, _)| *key == (vote.thread, vote.round));

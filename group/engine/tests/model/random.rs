@@ -318,7 +318,7 @@ fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
     runs_of(case, seeds, steps, slow);
 }
 
-/// How often members have heard in these runs that a program is fenced.
+/// Number of times that members have heard in these runs that a program is fenced.
 fn runs_of(
     case: impl Fn(u64) -> Case,
     seeds: std::ops::Range<u64>,
