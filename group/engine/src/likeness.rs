@@ -46,7 +46,8 @@ pub(crate) struct Likeness {
     /// Rounds decided at this place or before are none of the program's here.
     began: Point,
     odd: BTreeMap<(Thread, Round), Odd>,
-    /// The places of the first and the last round that there was no room for in `odd`.
+    /// The places of the first and the last round of which nothing is known: those that there was
+    /// no room for in `odd`, and those that the program gave up.
     lost: Option<(Point, Point)>,
     /// The last vote sent, and when.
     told: Option<((Thread, Round), i64)>,
@@ -63,9 +64,14 @@ impl Likeness {
         if self.odd.len() < MOST_ODD {
             self.odd.insert(key, odd);
         } else {
-            let (first, last) = self.lost.unwrap_or((at, at));
-            self.lost = Some((first.min(at), last.max(at)));
+            self.lose(at);
         }
+    }
+
+    /// Of a round that was decided there it is not known by which call the program has read it.
+    pub(crate) fn lose(&mut self, at: Point) {
+        let (first, last) = self.lost.unwrap_or((at, at));
+        self.lost = Some((first.min(at), last.max(at)));
     }
 
     fn has_lost(&self, at: Point) -> bool {
@@ -226,7 +232,11 @@ impl Engine {
         let state = self.live().filter(|_| self.group.mode != Mode::Passive)?;
         let own = self.own.member;
         let run = state.live.get(&own)?.run;
-        if !self.is_replica() || !run.is_there() || run.serial != self.start.serial() {
+        if !self.is_replica()
+            || self.installing
+            || !run.is_there()
+            || run.serial != self.start.serial()
+        {
             return None;
         }
         let owed = state.contests.iter().filter(|contest| contest.of(own).is_none());
