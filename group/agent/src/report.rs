@@ -148,10 +148,10 @@ pub struct MemberReport {
     pub program: bool,
     /// Whether an operator has drained it.
     pub drained: bool,
-    /// Whether its program has missed something or differs, and gets nothing until it is started
-    /// anew.
+    /// Mark of a program that has missed something or differs, and gets nothing until it is
+    /// started anew.
     pub fenced: bool,
-    /// How its program differs from others'.
+    /// Difference of its program from others'.
     pub differs: Option<DifferenceReport>,
 }
 

@@ -185,7 +185,7 @@ impl Page {
         self.u64_at(16).fetch_or(FENCED, Ordering::Relaxed);
     }
 
-    /// Whether the program gets no time any more.
+    /// Mark of a program that gets no time any more.
     pub fn is_fenced(&self) -> bool {
         self.u64_at(16).load(Ordering::Relaxed) & FENCED != 0
     }

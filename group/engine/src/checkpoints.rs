@@ -160,6 +160,8 @@ impl Engine {
     /// The program here has taken a checkpoint over: what waited for that goes on.
     pub(crate) fn installed(&mut self) {
         self.installing = false;
+        // What was decided before is in the state of another, or was read beside it.
+        self.likeness.begin(self.point());
         while let Some((thread, pending, (round, call, value))) = self.threads.next_held_back() {
             self.finish(Kept { thread, round, call, value }, Pending { waits: true, ..pending });
         }

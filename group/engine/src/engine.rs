@@ -59,7 +59,7 @@ pub struct Engine {
     pub(crate) stagger: Stagger,
     /// How the program here began.
     pub(crate) start: Start,
-    /// And how it stands to the others'.
+    /// Difference of that program from the others'.
     pub(crate) likeness: Likeness,
     /// Whether an operator has drained this member.
     pub(crate) drained: bool,

@@ -36,17 +36,18 @@ struct Odd {
     decided: Call,
     call: Call,
     synchronizer: Member,
-    /// Whether the group knows.
+    /// Known to the group.
     said: bool,
 }
 
-/// What the program here has read unlike.
+/// Rounds that the program here has read unlike.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Likeness {
     /// Rounds decided at this place or before are none of the program's here.
     began: Point,
     odd: BTreeMap<(Thread, Round), Odd>,
-    /// The places of the first and the last round that there was no room for in `odd`.
+    /// The places of the first and the last round of which nothing is known: those that there was
+    /// no room for in `odd`, and those that the program gave up.
     lost: Option<(Point, Point)>,
     /// The last vote sent, and when.
     told: Option<((Thread, Round), i64)>,
@@ -63,9 +64,14 @@ impl Likeness {
         if self.odd.len() < MOST_ODD {
             self.odd.insert(key, odd);
         } else {
-            let (first, last) = self.lost.unwrap_or((at, at));
-            self.lost = Some((first.min(at), last.max(at)));
+            self.lose(at);
         }
+    }
+
+    /// Of a round that was decided there it is not known by which call the program has read it.
+    pub(crate) fn lose(&mut self, at: Point) {
+        let (first, last) = self.lost.unwrap_or((at, at));
+        self.lost = Some((first.min(at), last.max(at)));
     }
 
     fn has_lost(&self, at: Point) -> bool {
@@ -82,7 +88,7 @@ impl Contest {
         self.ballots.iter().find(|ballot| ballot.member == member)
     }
 
-    /// Whether this program has read the round by another call than it was decided for.
+    /// True for a program that has read the round by another call than it was decided for.
     fn contests(&self, ballot: &Ballot) -> bool {
         ballot.call.is_some_and(|call| call != self.decided)
     }
@@ -169,7 +175,7 @@ impl State {
         self.contests = contests;
     }
 
-    /// How a member's program differs from a majority's, or from what a round was decided for.
+    /// Difference of a member's program from a majority's, or from what a round was decided for.
     pub(crate) fn differs(&self, group: &Group, member: Member) -> Option<Fence> {
         let peer = self.live.get(&member)?;
         let open = || {
@@ -183,7 +189,7 @@ impl State {
         peer.fence.or_else(open)
     }
 
-    /// Whether the programs of these two members are not known to differ.
+    /// True for members whose programs are not known to differ.
     pub(crate) fn alike(&self, one: Member, two: Member) -> bool {
         let call = |contest: &Contest, member| contest.of(member).and_then(|ballot| ballot.call);
         self.contests.iter().all(|contest| {
@@ -216,7 +222,7 @@ impl Engine {
         peer.is_some_and(|peer| peer.fence.is_some())
     }
 
-    /// Why the program here is fenced, if it differs.
+    /// Difference for which the program here is fenced.
     pub fn fence(&self) -> Option<Fence> {
         self.start.fence()
     }
@@ -226,7 +232,11 @@ impl Engine {
         let state = self.live().filter(|_| self.group.mode != Mode::Passive)?;
         let own = self.own.member;
         let run = state.live.get(&own)?.run;
-        if !self.is_replica() || !run.is_there() || run.serial != self.start.serial() {
+        if !self.is_replica()
+            || self.installing
+            || !run.is_there()
+            || run.serial != self.start.serial()
+        {
             return None;
         }
         let owed = state.contests.iter().filter(|contest| contest.of(own).is_none());
@@ -234,7 +244,7 @@ impl Engine {
         answer.or_else(|| self.opening(state)).map(|vote| Vote { serial: run.serial, ..vote })
     }
 
-    /// Where the program here began, or this member was let in.
+    /// Place at which the program here began, or this member was let in.
     fn program_since(&self) -> Point {
         self.likeness.began.max(self.commits.entered)
     }
@@ -271,7 +281,7 @@ impl Engine {
         Some(Vote { serial: 0, thread, round, at, decided, call: Some(call) })
     }
 
-    /// When a vote is due.
+    /// Time at which a vote is due, by the physical clock.
     pub(crate) fn vote_due(&self) -> Option<i64> {
         let vote = self.vote_owed()?;
         let told = self.likeness.told.filter(|(key, _)| *key == (vote.thread, vote.round));

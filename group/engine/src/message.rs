@@ -161,7 +161,7 @@ pub(crate) struct Program {
     pub(crate) together: u8,
     /// The proposal that rides on it: no value of a program that starts here is older.
     pub(crate) time: Time,
-    /// Why it is fenced, if it differs.
+    /// Difference for which it is fenced.
     pub(crate) fence: Option<Fence>,
 }
 
@@ -445,7 +445,7 @@ pub(crate) struct Peer {
     pub(crate) report: Option<Report>,
     /// Its program.
     pub(crate) run: Run,
-    /// Why that is fenced, if it differs.
+    /// Difference for which that is fenced.
     pub(crate) fence: Option<Fence>,
 }
 

@@ -156,6 +156,9 @@ impl Engine {
         let ours = self.keeps(thread) && !self.holds(thread);
         if thread >= Thread::FIRST && self.is_replica() && ours {
             let buffer = self.own.buffer;
+            if self.threads.passes_over(thread, round) {
+                self.likeness.lose(value.point);
+            }
             if let Some(pending) = self.threads.take(thread, round, call, value, buffer) {
                 self.finish(Kept { thread, round: Round(round), call, value }, pending);
             }

@@ -32,7 +32,7 @@ pub(crate) struct Start {
     told: Option<(u64, i64)>,
     /// When they were last told that those who wait should begin.
     begin: Option<i64>,
-    /// Why it is fenced, if it differs.
+    /// Difference for which it is fenced.
     fence: Option<Fence>,
 }
 
@@ -55,12 +55,12 @@ impl Start {
         self.serial
     }
 
-    /// Whether a program is known to read here.
+    /// True where a program is known to read here.
     pub(crate) fn runs(&self) -> bool {
         self.serial > 0 && self.stage == Stage::Runs
     }
 
-    /// Whether one is there that gets nothing.
+    /// True where one is there that gets nothing.
     pub(crate) fn is_fenced(&self) -> bool {
         self.stage == Stage::Fenced
     }
@@ -81,7 +81,7 @@ impl Start {
         }
     }
 
-    /// One that was fenced begins anew.
+    /// Begins anew, if it was fenced.
     pub(crate) fn restart(&mut self) {
         if self.is_fenced() {
             self.turn(Stage::Runs, 0);

@@ -115,9 +115,10 @@ pub struct MemberStatus {
     pub rank: Option<usize>,
     /// Whether a program reads there, or nobody tells of programs.
     pub has_program: bool,
-    /// Whether its program has missed something or differs, and gets nothing until it begins anew.
+    /// Mark of a program that has missed something or differs, and gets nothing until it begins
+    /// anew.
     pub fenced: bool,
-    /// How it differs: from a majority's if it is fenced, else from others', and nobody knows yet
+    /// Difference of it from a majority's if it is fenced, else from others', and nobody knows yet
     /// which of them are right.
     pub differs: Option<Fence>,
     /// The number of the program that runs there, higher than those of all before it; none: there

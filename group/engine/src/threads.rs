@@ -101,6 +101,12 @@ impl Threads {
         known.filter(|&thread| self.is_behind(thread)).collect()
     }
 
+    /// True for a round that is to be decided next and that the program does not read: it gave that
+    /// up, or another's state has it.
+    pub(crate) fn passes_over(&self, thread: Thread, round: u64) -> bool {
+        self.all.get(&thread).is_some_and(|local| local.ahead > 0 || round < local.until)
+    }
+
     /// Takes the value of a thread's next undecided round: the operation that it is for, if one
     /// waits for it.
     pub(crate) fn take(

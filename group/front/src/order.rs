@@ -43,18 +43,18 @@ type Kept = (Member, i64, u64, Message);
 /// A front that is not in any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Lost {
-    /// Whether its program's replies differ from a majority's.
+    /// Mark of a program whose replies differ from a majority's.
     diverged: bool,
     why: String,
     found: Found,
 }
 
-/// Where in the order something was found.
+/// Place in the order at which something was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The agreed time, ns since 1970.
     pub since_ns: i64,
-    /// How many requests there had been by then.
+    /// Number of requests by then.
     pub request: u64,
 }
 

@@ -35,9 +35,9 @@ pub struct PeerReport {
     pub standing: String,
     /// Why, unless it follows.
     pub why: Option<String>,
-    /// Since when it is out: the agreed time, ns since 1970.
+    /// Agreed time since which it is out, ns since 1970.
     pub since_ns: Option<i64>,
-    /// And how many requests there had been by then: at the last of these, or before.
+    /// Number of requests by then: it was at the last of these, or before.
     pub request: Option<u64>,
 }
 

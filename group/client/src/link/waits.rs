@@ -16,7 +16,7 @@ pub enum Waits {
     Majority,
     /// That this member is let in.
     Joining,
-    /// That other members' programs start ([`Together`]).
+    /// That other members' programs start ([`Together`](super::Together)).
     Others,
     /// That an operator ends the drain of this member: no program begins here until then.
     Drained,

@@ -262,7 +262,7 @@ pub struct World {
     pub network: Network,
     pub nodes: Vec<Shared<Node>>,
     pub history: History,
-    /// How often a member has heard that a program is fenced.
+    /// Number of times that a member has heard that a program is fenced.
     pub fenced: u64,
     /// Words said, where a run is told.
     pub told: Option<Vec<String>>,
@@ -433,7 +433,7 @@ impl World {
         (0..self.nodes.len()).filter(waits).collect()
     }
 
-    /// Whether so many programs run that a reply of this one need not wait for ever.
+    /// True where so many programs run that a reply of this one need not wait for ever.
     fn may_commit(&self, node: usize) -> bool {
         let engine = self.nodes[node].engine.as_ref();
         let members = engine.map_or_else(Vec::new, |engine| engine.status().members);

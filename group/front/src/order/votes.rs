@@ -90,13 +90,13 @@ impl Order {
         all
     }
 
-    /// That one is not in any more.
+    /// Notes that one is not in any more.
     pub(super) fn lose(&mut self, member: Member, diverged: bool, why: String) {
         let found = Found { since_ns: self.state.time, request: self.state.requests };
         self.lost.insert(member, Lost { diverged, why, found });
     }
 
-    /// Where that was, of one that is not in any more.
+    /// Place at which that was found, of one that is not in any more.
     pub fn lost(&self, member: Member) -> Option<Found> {
         self.lost.get(&member).map(|lost| lost.found)
     }

@@ -48,7 +48,7 @@ impl Program {
     }
 }
 
-/// What `truechimer group status` says of one member: its exit status, and the report.
+/// Exit status of `truechimer group status` of one member, and its report.
 fn status(mut command: Command, member: u32, directory: &Path) -> (i32, Value) {
     command.args(["group", "status", "--group", GROUP, "--member", &member.to_string(), "--json"]);
     let output = command.arg("--directory").arg(directory).output().unwrap();
