@@ -147,7 +147,7 @@ pub struct Settings {
     pub leap_file: Place,
     /// Authorities that servers' certificates are by; `None`: those of the system.
     pub nts_ca: Option<PathBuf>,
-    /// Whether certificates may be taken whose dates only a clock that is not set yet speaks against.
+    /// Certificates may be taken whose dates only a clock that is not set yet speaks against.
     pub nts_unset_clock: bool,
     /// The pages for clients of ClockBound, if any are wanted.
     pub clockbound: Option<Wanted>,

@@ -1,5 +1,6 @@
 //! The sockets: a fresh one for every request, so that its port is random.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use truechimer_counter::Counter;
@@ -58,7 +59,10 @@ impl Net {
     ) -> Option<Event> {
         let sent = Socket::open(to).and_then(|mut socket| {
             if let Some(interface) = interface {
-                socket.confine(interface)?;
+                let named = |why: io::Error| {
+                    io::Error::new(why.kind(), format!("interface {interface}: {why}"))
+                };
+                socket.confine(interface).map_err(named)?;
             }
             socket.send(self.counter, &mut self.log, to, packet)?;
             Ok(socket)

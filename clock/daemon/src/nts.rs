@@ -33,7 +33,7 @@ pub(crate) struct Session {
     ca: Option<PathBuf>,
     /// When it was, Unix time in s.
     since: u64,
-    /// It was before the clock was set.
+    /// Had before the clock was set.
     provisional: bool,
     protected: truechimer_nts::Session,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Nts {
     path: Option<PathBuf>,
     /// File of the authorities that exchanges go by; `None`: the system's.
     ca: Option<PathBuf>,
-    /// Whether an exchange may go before the clock is set.
+    /// An exchange may go before the clock is set.
     unset_clock: bool,
     /// The least that the time is, whatever the system clock says, Unix time in s.
     least: u64,
@@ -147,6 +147,11 @@ impl Nts {
         }
     }
 
+    /// The clock knows the time: no certificate that has expired by now is ever taken again, Unix time in s.
+    pub(crate) fn clock_is_set(&mut self, now: u64) {
+        self.least = self.least.max(now);
+    }
+
     /// Keeps keys and cookies for the next daemon, where nobody else reads them; none is used here any more. Returns why
     /// they cannot be.
     pub(crate) fn save<'a>(&self, used: impl Iterator<Item = &'a Session>) -> Option<String> {
@@ -185,7 +190,7 @@ fn load(path: &Path) -> Vec<Session> {
 
 impl Session {
     fn found(self) -> Found {
-        Found { addresses: self.place.addresses.clone(), session: Some(proof::Session::Nts(self)) }
+        Found { addresses: self.place.addresses.clone(), session: Some(proof::Session::Nts(Box::new(self))) }
     }
 
     /// Whether its keys have been used for long enough. A system clock that is not set yet says nothing of that.
@@ -193,7 +198,7 @@ impl Session {
         now.saturating_sub(self.since) > MAX_AGE
     }
 
-    /// Whether it was had before the clock was set, so that its server's certificate is to be judged anew.
+    /// True if it was had before the clock was set, so that its server's certificate is to be judged anew.
     pub(crate) fn is_provisional(&self) -> bool {
         self.provisional
     }

@@ -17,7 +17,7 @@ use crate::resolve::{Found, look_up};
 pub(crate) enum Session {
     /// Of an exchange, with its cookies.
     #[cfg_attr(not(feature = "nts"), expect(dead_code, reason = "nobody exchanges any"))]
-    Nts(nts::Session),
+    Nts(Box<nts::Session>),
     /// Of the file of keys, as it was after the configuration had been read again so many times.
     Key(Key, u32),
 }
@@ -121,9 +121,10 @@ impl Proofs {
         })
     }
 
-    /// The clock knows the time: keys that were had while it did not are dropped, so that others are fetched from servers
+    /// The clock knows the time, Unix time in s: keys that were had while it did not are dropped, so that others are fetched from servers
     /// whose certificates are judged by that. Returns whether there were any.
-    pub(crate) fn clock_is_set(&mut self) -> bool {
+    pub(crate) fn clock_is_set(&mut self, now: u64) -> bool {
+        self.nts.clock_is_set(now);
         let before = self.sessions.len();
         self.sessions.retain(|(_, session)| match session {
             Session::Nts(session) => !session.is_provisional(),
@@ -197,7 +198,7 @@ impl Proofs {
     /// why they cannot be.
     pub(crate) fn save(&self) -> Option<String> {
         self.nts.save(self.sessions.iter().filter_map(|(_, session)| match session {
-            Session::Nts(session) => Some(session),
+            Session::Nts(session) => Some(session.as_ref()),
             Session::Key(..) => None,
         }))
     }

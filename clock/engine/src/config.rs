@@ -185,7 +185,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether an address is of this family.
+    /// True for addresses of this family.
     pub(crate) fn has(self, address: SocketAddr) -> bool {
         address.ip().to_canonical().is_ipv4() == (self == Family::Ipv4)
     }

@@ -135,11 +135,9 @@ impl Socket {
     /// Keeps it to a network interface: what it sends leaves by that, and nothing else is heard.
     ///
     /// # Errors
-    /// With the interface's name, `ENODEV` if there is none, `EPERM` on Linux before 5.7 without `CAP_NET_RAW`.
+    /// `ENODEV` if there is none, `EPERM` on Linux before 5.7 without `CAP_NET_RAW`.
     pub fn confine(&self, interface: &str) -> io::Result<()> {
-        group::bind_to_device(self.fd.as_fd(), interface).map_err(|error| {
-            io::Error::new(error.kind(), format!("interface {interface}: {error}"))
-        })
+        group::bind_to_device(self.fd.as_fd(), interface)
     }
 
     /// A socket bound to `address`, for those who answer requests: arrivals are stamped,

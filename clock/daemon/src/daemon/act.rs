@@ -106,7 +106,10 @@ impl Daemon<'_> {
     }
 
     pub(super) fn publish(&mut self, hand: &Hand) {
-        if hand.status == Status::Synchronised && self.proofs.clock_is_set() {
+        if hand.status == Status::Synchronised
+            && let Some(now) = self.unix_now()
+            && self.proofs.clock_is_set(now)
+        {
             let text = "the clock is set: certificates (NTS) are judged anew, by its dates";
             self.note(Level::Info, text);
         }

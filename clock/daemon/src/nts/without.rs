@@ -47,6 +47,8 @@ impl Nts {
         Nts
     }
 
+    pub(crate) fn clock_is_set(&mut self, _: u64) {}
+
     pub(crate) fn configure(&mut self, _: &Settings) {}
 
     pub(crate) fn fits(&self, session: &Session) -> bool {

@@ -111,7 +111,7 @@ impl Clock {
                     let result = result.map_err(|_| "only addresses are known here".into());
                     self.give(&Event::Resolved { source, result });
                 }
-                Action::Send { source, to, packet } => self.send(source, to, &packet),
+                Action::Send { source, to, packet, .. } => self.send(source, to, &packet),
                 Action::Watch { source, .. } => self.pulse = Some(source),
                 Action::Note { text, .. } => say(format_args!("{text}")),
                 // The hand in force is the engine's own; there is no other clock to steer.

@@ -165,8 +165,7 @@ fn a_clock_that_is_not_set_yet_speaks_against_no_certificate_if_the_user_says_so
             watch.run(Duration::from_secs(8));
             let log = daemon.process.output();
             assert!(log.contains("certificates (NTS) are judged anew"), "{log}");
-            let source = daemon.source_when(|source| source["trouble"].is_null());
-            assert!(number(&source, "accepted") > 4, "{source:#}");
+            daemon.source_when(|s| s["trouble"].is_null() && number(s, "accepted") > 4);
             println!("{}", watch.summary());
         }
         ends(&mut daemon);
