@@ -14,7 +14,7 @@
 //! majority nobody is fenced, and what a program has said depends on those alone that are not known
 //! to differ from it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::engine::Engine;
 use crate::event::Notice;
@@ -28,6 +28,8 @@ use crate::types::{Call, Fence, GroupTime, Member, Mode, Point, Round, Thread};
 pub(crate) const MOST_CONTESTS: usize = 64;
 /// The most rounds of which it is known here that the program has read them by another call.
 const MOST_ODD: usize = 64;
+/// The most rounds of which it is known here that nothing is known.
+const MOST_LOST: usize = 64;
 
 /// A round that the program here has read by another call than it was decided for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,19 +38,19 @@ struct Odd {
     decided: Call,
     call: Call,
     synchronizer: Member,
-    /// Known to the group.
+    /// Known to the group, or of no interest to it: its synchronizer is fenced.
     said: bool,
 }
 
 /// Rounds that the program here has read unlike.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Likeness {
-    /// Rounds decided at this place or before are none of the program's here.
+    /// Rounds decided at this place or before are none of the program's here, or forgotten.
     began: Point,
     odd: BTreeMap<(Thread, Round), Odd>,
-    /// The places of the first and the last round of which nothing is known: those that there was
-    /// no room for in `odd`, and those that the program gave up.
-    lost: Option<(Point, Point)>,
+    /// Places of later rounds of which nothing is known: those that there was no room for in
+    /// `odd`, and those that the program gave up.
+    lost: BTreeSet<Point>,
     /// The last vote sent, and when.
     told: Option<((Thread, Round), i64)>,
 }
@@ -59,23 +61,22 @@ impl Likeness {
         *self = Likeness { began, ..Likeness::default() };
     }
 
+    /// Notes a round. Where there is no room the earliest goes: if possible one that was said.
     fn note(&mut self, key: (Thread, Round), odd: Odd) {
-        let at = odd.at;
-        if self.odd.len() < MOST_ODD {
-            self.odd.insert(key, odd);
-        } else {
-            self.lose(at);
+        self.odd.insert(key, odd);
+        if self.odd.len() > MOST_ODD {
+            let first = self.odd.iter().min_by_key(|(_, odd)| (!odd.said, odd.at));
+            let gone = first.map(|(key, _)| *key).and_then(|key| self.odd.remove(&key));
+            gone.into_iter().for_each(|odd| self.lose(odd.at));
         }
     }
 
     /// Of a round that was decided there it is not known by which call the program has read it.
     pub(crate) fn lose(&mut self, at: Point) {
-        let (first, last) = self.lost.unwrap_or((at, at));
-        self.lost = Some((first.min(at), last.max(at)));
-    }
-
-    fn has_lost(&self, at: Point) -> bool {
-        self.lost.is_some_and(|(first, last)| (first..=last).contains(&at))
+        self.lost.insert(at);
+        if self.lost.len() > MOST_LOST {
+            self.began = self.began.max(self.lost.pop_first().unwrap_or_default());
+        }
     }
 }
 
@@ -205,16 +206,13 @@ impl Engine {
     pub(crate) fn read_oddly(&mut self, kept: &Kept, call: Call) -> bool {
         let &Kept { thread, round, call: decided, value } = kept;
         let synchronizer = value.synchronizer;
-        if self.is_fenced(synchronizer) {
-            return false;
-        }
+        // Noted all the same: once it has begun anew another's word may open a contest about it.
+        let said = self.is_fenced(synchronizer);
         if thread.is_programs() {
-            self.likeness.note(
-                (thread, round),
-                Odd { at: value.point, decided, call, synchronizer, said: false },
-            );
+            let odd = Odd { at: value.point, decided, call, synchronizer, said };
+            self.likeness.note((thread, round), odd);
         }
-        true
+        !said
     }
 
     fn is_fenced(&self, member: Member) -> bool {
@@ -261,7 +259,7 @@ impl Engine {
         } else if let Some(odd) = self.likeness.odd.get(&contest.key()) {
             Some(odd.call)
         } else {
-            Some(decided).filter(|_| !self.likeness.has_lost(at))
+            Some(decided).filter(|_| !self.likeness.lost.contains(&at))
         };
         Some(Vote { serial: 0, thread, round, at, decided, call })
     }
@@ -273,9 +271,8 @@ impl Engine {
         if state.contests.len() >= MOST_CONTESTS || state.contests.iter().any(open) {
             return None;
         }
-        let odd = self.likeness.odd.iter().filter(|(_, odd)| {
-            !odd.said && odd.at > self.program_since() && !self.is_fenced(odd.synchronizer)
-        });
+        let since = self.program_since();
+        let odd = self.likeness.odd.iter().filter(|(_, odd)| !odd.said && odd.at > since);
         let (&(thread, round), odd) = odd.min_by_key(|(_, odd)| odd.at)?;
         let &Odd { at, decided, call, .. } = odd;
         Some(Vote { serial: 0, thread, round, at, decided, call: Some(call) })
@@ -325,6 +322,9 @@ impl Engine {
             });
             state.refresh(&self.group);
         }
+        // So its other rounds need no word.
+        let others = self.likeness.odd.values_mut().filter(|odd| odd.synchronizer == member);
+        others.for_each(|odd| odd.said = true);
         self.notice(Notice::Fenced { member, fence });
         // Another may have started here since, of which nothing has been heard.
         let ours = member == self.own.member
@@ -338,5 +338,30 @@ impl Engine {
         if leaves && self.catching.is_none() {
             self.after_departure();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is_no_room_for_is_the_earliest_first_what_was_said() {
+        let point = |index: u64| Point { generation: 1, index };
+        let mut likeness = Likeness::default();
+        let key = |n: u64| (Thread::FIRST, Round(n));
+        for n in 1..=MOST_ODD as u64 + 2 {
+            let (decided, call) = (Call::Time, Call::Group);
+            let odd = Odd { at: point(n), decided, call, synchronizer: Member(1), said: n == 9 };
+            likeness.note(key(n), odd);
+        }
+        let gone: Vec<Point> = likeness.lost.iter().copied().collect();
+        assert_eq!((gone, likeness.odd.len()), (vec![point(1), point(9)], MOST_ODD));
+        assert!([1, 9].iter().all(|n| !likeness.odd.contains_key(&key(*n))));
+        // Of those that are lost the earliest are as good as none of the program's.
+        for n in 100..100 + MOST_LOST as u64 {
+            likeness.lose(point(n));
+        }
+        assert_eq!((likeness.began, likeness.lost.len()), (point(9), MOST_LOST));
     }
 }

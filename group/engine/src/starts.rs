@@ -123,6 +123,7 @@ impl Engine {
     /// The program goes on where the group is. One that has not begun has given up what it has
     /// given up in the rounds that it begins with.
     pub(crate) fn go_on_here(&mut self) {
+        self.likeness.begin(self.point());
         if self.start.waits() { self.threads.begin() } else { self.threads.skip() }
     }
 

@@ -188,6 +188,40 @@ fn a_fence_lasts_until_the_program_begins_anew() {
     assert_eq!(fenced(&net, &ALL), [0; 0]);
 }
 
+/// The one that differs is two rounds ahead, is fenced for the first, and ends: nobody says of the
+/// second what it is not, whoever has read it before the fence, after it or after the end.
+#[test]
+fn rounds_of_one_that_was_fenced_set_nobody_against_another() {
+    for universe in [&[1, 2, 3][..], &[1, 2, 3, 4, 5]] {
+        let mut net = running(universe);
+        let (first, last) = (&universe[1..universe.len() - 1], universe[universe.len() - 1]);
+        for _ in 0..2 {
+            net.event(1, Event::Read { thread: THREAD, call: Call::Time });
+            net.settle();
+        }
+        // The second round before the verdict on the first, where nothing of that is heard yet.
+        for id in first {
+            for _ in 0..2 {
+                net.event(*id, Event::Read { thread: THREAD, call: Call::Group });
+            }
+        }
+        net.settle();
+        net.pass(5 * MS);
+        for _ in 0..2 {
+            reads(&mut net, last, Call::Group);
+        }
+        assert_eq!((fenced(&net, universe), contests(&net, 1)), (vec![1], 0));
+        net.event(1, Event::End);
+        net.settle();
+        net.pass(2 * S);
+        assert_eq!((fenced(&net, universe), contests(&net, 1)), (vec![], 0));
+        for id in [2, last] {
+            assert!(committed(&mut net, id, 1), "member {id} of {universe:?}");
+        }
+        net.all_read(&universe[1..], THREAD.0);
+    }
+}
+
 /// (It was fenced in the place of the one before it; a random run found that.)
 #[test]
 fn a_program_that_starts_before_the_verdict_on_the_former_is_not_fenced_for_it() {
