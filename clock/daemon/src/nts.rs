@@ -190,7 +190,10 @@ fn load(path: &Path) -> Vec<Session> {
 
 impl Session {
     fn found(self) -> Found {
-        Found { addresses: self.place.addresses.clone(), session: Some(proof::Session::Nts(Box::new(self))) }
+        Found {
+            addresses: self.place.addresses.clone(),
+            session: Some(proof::Session::Nts(Box::new(self))),
+        }
     }
 
     /// Whether its keys have been used for long enough. A system clock that is not set yet says nothing of that.
