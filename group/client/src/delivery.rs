@@ -9,7 +9,7 @@
 //! | 8 | u32 version, then u32 length of this head, 4096 |
 //! | 16 | u64 flags: [`CLOCK`], [`FENCED`] |
 //! | 24 | i64 agreed time, ns since 1970; 0 = none yet |
-//! | 32 | u64 sequence: how often the time was set (its low half is a futex) |
+//! | 32 | u64 sequence: how often the time was set, or the program fenced (its low half is a futex) |
 //! | 64 | u64 programs that have attached |
 //! | 72 | u32 busy: threads that took input and have not waited since |
 //! | 76 | u32 settles: how often busy came back to 0 (a futex) |
@@ -49,6 +49,8 @@ const PORTS: usize = 1 << 16;
 const MAGIC: u64 = u64::from_le_bytes(*b"TCFRONT1");
 const VERSION: u32 = 1;
 
+/// The low half of the sequence.
+const SEQUENCE: usize = if cfg!(target_endian = "little") { 32 } else { 36 };
 const ACCEPTED: u64 = 1 << 63;
 const ENDED: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 61;
@@ -182,12 +184,13 @@ impl Page {
 
     /// The front's side: its program gets no time any more.
     pub fn fence(&self) {
-        self.u64_at(16).fetch_or(FENCED, Ordering::Relaxed);
+        self.u64_at(16).fetch_or(FENCED, Ordering::Release);
+        self.stir();
     }
 
     /// Mark of a program that gets no time any more.
     pub fn is_fenced(&self) -> bool {
-        self.u64_at(16).load(Ordering::Relaxed) & FENCED != 0
+        self.u64_at(16).load(Ordering::Acquire) & FENCED != 0
     }
 
     /// The agreed time of the message being processed, ns since 1970; none before the first.
@@ -201,7 +204,8 @@ impl Page {
         self.u64_at(32).load(Ordering::Acquire)
     }
 
-    /// Waits for the first time, at most so long; the program's side.
+    /// Waits for the first time, at most so long; the program's side. None at once where the program
+    /// is fenced.
     pub fn wait_for_time(&self, patience: Duration) -> Option<i64> {
         let end = monotonic() + patience.as_nanos() as i128;
         loop {
@@ -209,14 +213,12 @@ impl Page {
                 return Some(time);
             }
             let left = end - monotonic();
-            if left <= 0 {
+            let sequence = self.u32_at(SEQUENCE).load(Ordering::Acquire);
+            if left <= 0 || self.is_fenced() {
                 return None;
             }
-            // The low half of the sequence: at 32 on a little-endian machine, at 36 on a big one.
-            let at = if cfg!(target_endian = "little") { 32 } else { 36 };
-            let sequence = self.u32_at(at).load(Ordering::Acquire);
             if self.time().is_none() {
-                self.wait(at, sequence, Duration::from_nanos(left.min(1_000_000_000) as u64));
+                self.wait(SEQUENCE, sequence, Duration::from_nanos(left.min(1_000_000_000) as u64));
             }
         }
     }
@@ -224,8 +226,13 @@ impl Page {
     /// The front's side: this is the time now.
     pub fn set_time(&self, time: i64) {
         self.i64_at(24).store(time, Ordering::Release);
+        self.stir();
+    }
+
+    /// Wakes those that wait for the first time.
+    fn stir(&self) {
         self.u64_at(32).fetch_add(1, Ordering::Release);
-        self.wake(if cfg!(target_endian = "little") { 32 } else { 36 });
+        self.wake(SEQUENCE);
     }
 
     /// The program's side: a thread that was not busy is about to take input. Before the counting.
@@ -439,6 +446,16 @@ mod tests {
         let waiter = std::thread::spawn(move || waiter.wait_for_time(Duration::from_secs(600)));
         front.set_time(5);
         assert_eq!(waiter.join().unwrap(), Some(5));
+        // And one whose front ends before the first message.
+        let front = Arc::new(Page::create(&path, CLOCK).unwrap());
+        let waiter = Arc::clone(&front);
+        let waiter = std::thread::spawn(move || {
+            let begun = std::time::Instant::now();
+            (waiter.wait_for_time(Duration::from_secs(600)), begun.elapsed())
+        });
+        front.fence();
+        let (time, waited) = waiter.join().unwrap();
+        assert!(time.is_none() && waited < Duration::from_secs(600), "{waited:?}");
         std::fs::remove_file(path.to_str().unwrap()).unwrap();
     }
 

@@ -23,13 +23,7 @@ pub fn group_time(call: Call) -> Option<i64> {
     let process = process::process()?;
     let errno = Errno::keep();
     let time = match (part, &process.link, &process.page) {
-        (Part::Delivery, _, Some(page)) if page.is_fenced() => fail(
-            NO_TIME,
-            format_args!(
-                "the front has ended, as its program's replies differ from a majority's or it could \
-                 not go on for another reason, which its log says: start both anew"
-            ),
-        ),
+        (Part::Delivery, _, Some(page)) if page.is_fenced() => fenced(),
         (Part::Delivery, _, Some(page)) => page.time().unwrap_or_else(|| first_time(process)),
         (_, Some(link), _) => here(|here| round(process, link, here, call)),
         _ => return None,
@@ -66,6 +60,16 @@ pub fn monotonic() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
+fn fenced() -> ! {
+    fail(
+        NO_TIME,
+        format_args!(
+            "the front has ended, as its program's replies differ from a majority's or it could \
+             not go on for another reason, which its log says: start both anew"
+        ),
+    )
+}
+
 /// Before the first message there is no time.
 fn first_time(process: &Process) -> i64 {
     let patience = process.how.patience_ns;
@@ -74,6 +78,7 @@ fn first_time(process: &Process) -> i64 {
     loop {
         match page.wait_for_time(once) {
             Some(time) => return time,
+            None if page.is_fenced() => fenced(),
             None if patience.is_some() => {
                 fail(NO_TIME, format_args!("the front has delivered no message yet: no time"))
             }

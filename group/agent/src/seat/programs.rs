@@ -49,11 +49,14 @@ impl Seat {
             }
             Request::Multicast { token, payload, .. } => {
                 let token = token & !FOREIGN;
-                if self.engine.fence().is_some() {
+                if self.is_shut() {
                     self.tell_program(&News::Refused { token, why: Refusal::Outside });
                     return;
                 }
                 self.ask(Asked::Multicast { token, payload, stamp: None }, turn.clocks);
+            }
+            Request::SendTo { link, token, .. } if self.is_shut() => {
+                self.door.send(link, &News::Refused { token, why: Refusal::Outside });
             }
             Request::SendTo { link, group, token, stamp, payload } => {
                 turn.crossings.push(Crossing::Message { group, link, token, stamp, payload });
@@ -99,6 +102,11 @@ impl Seat {
             }
         }
         self.act(turn);
+    }
+
+    /// True for a program that has missed something or differs: nothing that it says may go.
+    fn is_shut(&self) -> bool {
+        self.door.missed().is_some() || self.engine.fence().is_some()
     }
 
     /// A thread reads the clock. One that has a read under way is looked at a second time: that one

@@ -147,6 +147,8 @@ pub enum Step {
     Start { node: usize, together: u8 },
     /// The program ends.
     End { node: usize },
+    /// The program that is fenced begins anew.
+    Anew { node: usize },
     /// A thread reads the clock.
     Read { node: usize, thread: u64 },
     /// A program sends a message into the order.
@@ -248,6 +250,8 @@ pub struct Node {
     log: u64,
     /// Whether there is a program.
     pub program: bool,
+    /// The program is fenced, and has yet to begin anew.
+    fenced: bool,
     /// Its program started from a checkpoint when it was last let in.
     installed: bool,
     committing: BTreeMap<u64, Agreed>,
@@ -324,6 +328,7 @@ impl World {
                 messages: Vec::new(),
                 log: 0,
                 program: false,
+                fenced: false,
                 installed: false,
                 committing: BTreeMap::new(),
                 mutated: true,
@@ -387,6 +392,7 @@ impl World {
         here.committing.clear();
         here.sending.clear();
         here.program = !self.case.starts;
+        here.fenced = false;
         let quorate = !here.doubts;
         self.network.attach(node);
         if self.case.starts {
@@ -431,15 +437,6 @@ impl World {
                     || !here.sending.is_empty())
         };
         (0..self.nodes.len()).filter(waits).collect()
-    }
-
-    /// True where so many programs run that a reply of this one need not wait for ever.
-    fn may_commit(&self, node: usize) -> bool {
-        let engine = self.nodes[node].engine.as_ref();
-        let members = engine.map_or_else(Vec::new, |engine| engine.status().members);
-        let differs = members.iter().any(|it| it.differs.is_some());
-        let run = members.iter().filter(|it| it.program.is_some()).count();
-        !self.case.starts || (run >= self.case.majority() && !differs)
     }
 
     pub fn take(&mut self, step: Step) -> Outcome {
@@ -551,6 +548,9 @@ impl World {
     pub fn settle_by(&mut self, known: &mut Prints) -> Result<bool, Violation> {
         let mut through = Vec::new();
         for _ in 0..5_000 {
+            if let Some(node) = self.nodes.iter().position(|node| node.fenced) {
+                self.take(Step::Anew { node })?;
+            }
             if self.quiet() {
                 let here = print(self);
                 through.push(here);

@@ -143,11 +143,12 @@ impl World {
                     return Err(Violation::Stray(what));
                 }
                 self.fenced += 1;
-                // It begins anew, and differs again.
-                let fenced =
-                    self.nodes[node].engine.as_ref().is_some_and(|it| it.fence().is_some());
+                // It begins anew or ends at some later step.
+                let here = &mut self.nodes[node];
+                let fenced = here.engine.as_ref().is_some_and(|it| it.fence().is_some());
                 if self.case.odd == Some(node) && fenced {
-                    self.restart(node)?;
+                    here.fenced = true;
+                    here.callers.fill(Caller::default());
                 }
             }
             Action::TakeCheckpoint { join } => self.give(node, join),
@@ -184,8 +185,9 @@ impl World {
     }
 
     /// A new program, whose threads go on where the group's are.
-    fn restart(&mut self, node: usize) -> Outcome {
+    pub(super) fn restart(&mut self, node: usize) -> Outcome {
         let now = self.reading(node);
+        self.nodes[node].fenced = false;
         if let Some(engine) = self.engine(node) {
             engine.handle(now, Event::Restarted);
         }
@@ -254,6 +256,7 @@ impl World {
                 }
             }
             Phase::Outside => {
+                here.fenced = false;
                 // The program that was here has missed something: it is ended.
                 here.live = false;
                 here.installed = false;

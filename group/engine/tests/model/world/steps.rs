@@ -28,6 +28,20 @@ impl World {
         sure.map_or_else(|| self.all(), |node| self.local(node))
     }
 
+    /// True where so many programs run that a reply of this one need not wait for ever. Only the one
+    /// that is odd stands in the way: between those that are right nothing does.
+    pub(super) fn may_commit(&self, node: usize) -> bool {
+        let engine = self.nodes[node].engine.as_ref();
+        let members = engine.map_or_else(Vec::new, |engine| engine.status().members);
+        let odd =
+            |member: Member| self.case.odd.is_some_and(|odd| member == Member(odd as u32 + 1));
+        let differs = members.iter().any(|it| it.differs.is_some());
+        let run = members.iter().filter(|it| it.program.is_some());
+        let right = run.clone().filter(|it| !odd(it.member)).count();
+        let alone = self.case.odd != Some(node) && right >= self.case.majority();
+        !self.case.starts || alone || (run.count() >= self.case.majority() && !differs)
+    }
+
     /// Whether the node has something to take that nothing else can take away from it. A partition
     /// can: what was sent by a node that parts from this one, since the last configuration.
     fn sure(&self, node: usize) -> bool {
@@ -62,7 +76,12 @@ impl World {
             steps.push(Step::Start { node, together: 0 });
             steps.push(Step::Start { node, together: 1 });
         }
-        if here.live && here.program {
+        if here.fenced {
+            steps.push(Step::Anew { node });
+            if self.case.starts {
+                steps.push(Step::End { node });
+            }
+        } else if here.live && here.program {
             for (thread, caller) in (0..).zip(&here.callers) {
                 let may = caller.read < self.budget.rounds && self.budget.reads != Some(0);
                 if may && !caller.waiting {
@@ -144,18 +163,22 @@ impl World {
 
     pub(super) fn go(&mut self, step: Step) -> Outcome {
         match step {
+            Step::Anew { node } => {
+                self.restart(node)?;
+                self.after(node)
+            }
             Step::Start { node, together } => {
                 self.budget.starts = self.budget.starts.saturating_sub(1);
                 self.history.start(node);
                 let here = &mut self.nodes[node];
-                here.program = true;
+                (here.program, here.fenced) = (true, false);
                 here.callers.fill(Caller::default());
                 self.handle(node, Event::Start { together })
             }
             Step::End { node } => {
                 self.history.leave(node);
                 let here = &mut self.nodes[node];
-                here.program = false;
+                (here.program, here.fenced) = (false, false);
                 here.callers.fill(Caller::default());
                 self.handle(node, Event::End)
             }
@@ -304,6 +327,7 @@ impl World {
         let here = &mut self.nodes[node];
         here.engine = None;
         here.live = false;
+        here.fenced = false;
         here.dirty = false;
         here.amnesiac = true;
         here.excluded = false;
