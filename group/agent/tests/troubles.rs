@@ -210,12 +210,15 @@ fn a_program_that_differs_is_fenced_and_told_by_all_as_long_as_it_runs() {
     read(0, Call::Group);
     read(2, Call::Group);
     read(1, Call::Time);
+    let judged = "its program has differed from a majority's for ";
     for at in 1..=3 {
+        let is_judged = |at| bed.report(at).troubles().iter().any(|t| t.why.starts_with(judged));
+        until("a majority has read as far", || is_judged(at));
         let diverged = with(&bed, at, "diverged");
         let known: Vec<u32> = diverged.iter().map(|trouble| trouble.member).collect();
         assert_eq!(known, [2], "as member {at} has it: {diverged:?}");
         let why = &diverged[0].why;
-        assert!(why.starts_with("its program has differed from a majority's for "), "{why}");
+        assert!(why.starts_with(judged), "{why}");
         assert!(why.contains("read round 0 of thread 10 by time, and they by "), "{why}");
     }
     // No values, no service; and the others go on.
@@ -226,7 +229,9 @@ fn a_program_that_differs_is_fenced_and_told_by_all_as_long_as_it_runs() {
     assert!(
         agents[0].lines().iter().any(|line| line.contains("program of node 2 does other work"))
     );
-    // It says that it begins anew, with a state that is known.
+    // It says that it begins anew, with a state that is known: that of all its agent has heard, which is to be as much.
+    let heard = |member| bed.report(member).counts.rounds;
+    until("member 2 has heard what the others read", || heard(2) >= heard(1).max(heard(3)));
     replicas[1].restarted().unwrap();
     until("nobody differs", || (1..=3).all(|at| bed.report(at).troubles().is_empty()));
     let all: Vec<_> = (0..3).map(|at| clock(at).unwrap().time).collect();

@@ -72,8 +72,11 @@ fn one_differs(truechimer: impl Fn(u32) -> Command, directory: &Path) {
     }
     // They write unlike process ids all the time.
     for member in 1..=3 {
-        let (code, report) = of(member);
-        assert_eq!((code, &report["troubles"]), (0, &Value::Array(Vec::new())), "{report}");
+        // On a loaded machine one may wait for the others for a while, and say so.
+        until("no trouble", || {
+            let (code, report) = of(member);
+            code == 0 && report["troubles"] == Value::Array(Vec::new())
+        });
     }
     // It is the first to read, so that the round goes by its call.
     for (at, line) in [(1, "time"), (0, "now"), (2, "now")] {
@@ -173,7 +176,7 @@ fn a_server_whose_connections_end_early_differs_in_nothing_and_one_that_says_its
         }
         // Most of the answer is never read, or no word of it.
     }
-    assert_eq!(local.status(), (0, Vec::new()));
+    until("no trouble", || local.status() == (0, Vec::new()));
     let answer = local.client(1).ask("ODD");
     assert!(answer.is_some_and(|answer| answer.ends_with(" 0\n")), "a majority's");
     let front = local.fronts.get_mut(&2).unwrap();
