@@ -1,4 +1,4 @@
-//! Why there is no attachment, or no value.
+//! Reasons for which there is no attachment, or no value.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use truechimer_group::Rejection;
 
 use crate::memory::VERSION;
 
-/// Why a read gave nothing.
+/// Reason for which a read gave nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -22,7 +22,7 @@ pub enum ReadError {
     Damaged,
 }
 
-/// Why there is no attachment.
+/// Reason for which there is no attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refused {
@@ -34,7 +34,7 @@ pub enum Refused {
     Silent,
     /// The agent refused.
     ByAgent {
-        /// Why.
+        /// Reason.
         why: WhyRefused,
         /// The version of the protocol that it speaks.
         version: u16,
@@ -47,7 +47,7 @@ pub enum Refused {
     Malformed,
 }
 
-/// Why an agent refuses an attachment.
+/// Reason for which an agent refuses an attachment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[non_exhaustive]

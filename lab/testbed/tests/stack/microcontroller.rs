@@ -1,7 +1,7 @@
 //! A microcontroller in QEMU, without an operating system, that follows real servers through its own Ethernet controller
 //! (`examples/follow/src/live`).
 //!
-//! Its program is the one that `$TRUECHIMER_MICROCONTROLLER` names. It runs in real time: nothing is judged by how fast
+//! `$TRUECHIMER_MICROCONTROLLER` names its program. It runs in real time: nothing is judged by how fast
 //! that is. It is asked for the time on a serial line, and stamps the question; the truth is read before that and after
 //! the answer, and must be compatible with what it said.
 
