@@ -95,7 +95,7 @@ lint: have-cargo ## formatting, clippy and the documentation, all warnings being
 	@CARGO="$(CARGO)" scripts/test lint
 
 clean: ## remove all that was built
-	rm -rf target fuzz/target bench/target examples/bare/target examples/follow/target examples/repeat/target clock/python/target
+	rm -rf target fuzz/target bench/target examples/bare/target examples/follow/target clock/python/target
 
 have-cargo:
 	@command -v $(CARGO) >/dev/null || { \

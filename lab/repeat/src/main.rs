@@ -2,8 +2,8 @@
 //! another, for another processor or optimised, as `truechimer-lab replay` does it.
 //!
 //! ```text
-//! cargo run -- write /tmp/log
-//! cargo run --release -- /tmp/log
+//! cargo run -p truechimer-repeat -- write /tmp/log
+//! cargo run -p truechimer-repeat --release -- /tmp/log
 //! ```
 
 extern crate alloc;
