@@ -209,6 +209,11 @@ need_packagers() {
     apt_install dpkg-dev rpm lintian rpmlint
 }
 
+# It builds the image of the daemon, and runs in it.
+need_buildah() {
+    command -v buildah >/dev/null || apt_install buildah
+}
+
 # For the reports, which are looked at in a real browser.
 need_browser() {
     local name
