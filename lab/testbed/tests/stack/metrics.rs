@@ -135,16 +135,54 @@ fn the_rules_do_as_they_are_meant_to() {
     }
 }
 
-/// The answer of Prometheus to a query.
+/// The first series of Prometheus' answer to a query.
 fn query(prometheus: SocketAddr, query: &str) -> Value {
-    let request = format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n");
+    answer(prometheus, query)["data"]["result"][0].clone()
+}
+
+/// Prometheus' whole answer to a query, null while there is none.
+fn answer(prometheus: SocketAddr, query: &str) -> Value {
+    let encoded: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let request = format!("GET /api/v1/query?query={encoded} HTTP/1.0\r\n\r\n");
     let answer = match TcpStream::connect(prometheus) {
         Ok(stream) => ask(stream, request.as_bytes()),
         Err(_) => return Value::Null,
     };
     let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-    let answer: Value = serde_json::from_str(body).unwrap_or_default();
-    answer["data"]["result"][0].clone()
+    serde_json::from_str(body).unwrap_or_default()
+}
+
+/// Asks what each panel of the dashboard asks, with its variables as Grafana sets them: each is a query, and what the
+/// daemon shows by itself has a value.
+fn panels_are_answered(prometheus: SocketAddr, scraped: &str) {
+    let dashboard = include_str!("../../../../contrib/prometheus/dashboard.json");
+    let dashboard: Value = serde_json::from_str(dashboard).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    // A row of panels asks nothing.
+    let asked = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+    let events = dashboard["annotations"]["list"].as_array().unwrap().iter();
+    let mut shown = 0;
+    for expression in asked.chain(events).map(|target| target["expr"].as_str().unwrap()) {
+        let mut query = expression.to_owned();
+        for (variable, value) in [
+            ("$job", "truechimer"),
+            ("$instance", ".+"),
+            ("$other", ".+"),
+            ("$__rate_interval", "1m"),
+            ("$__interval", "1m"),
+        ] {
+            query = query.replace(variable, value);
+        }
+        let answer = answer(prometheus, &query);
+        assert_eq!(answer["status"], "success", "{expression}: {answer:#}");
+        let name = expression.split(['{', '(']).next().unwrap();
+        let is_told = scraped.lines().any(|line| line.starts_with(&format!("{name}{{")))
+            || scraped.lines().any(|line| line.starts_with(&format!("{name} ")));
+        let is_shown = !answer["data"]["result"][0].is_null();
+        assert!(is_shown || !is_told, "{expression}: nothing to show");
+        shown += usize::from(is_shown);
+    }
+    assert!(shown >= 15, "{shown} queries have a value");
 }
 
 #[test]
@@ -189,6 +227,7 @@ fn a_real_prometheus_scrapes_it() {
     }
     let up = query(own, "up");
     assert_eq!(up["value"][1], "1", "{up:#}");
+    panels_are_answered(own, scrape(address).0.as_str());
     println!("{}", watch.summary());
 }
 
