@@ -5,7 +5,7 @@ use super::source::{quoted, refclock, server};
 use super::{Found, Left, Part};
 
 /// Directives that nobody needs here, and why.
-const NEEDLESS: [(&[&str], &str); 9] = [
+const NEEDLESS: [(&[&str], &str); 8] = [
     (
         &["driftfile", "dumpdir", "dumponexit"],
         "the daemon keeps its rate and what it knows by itself (state)",
@@ -23,14 +23,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
         "commands go over a socket file on this machine (control), and over no network",
     ),
     (
-        &[
-            "maxslewrate",
-            "corrtimeratio",
-            "maxdrift",
-            "maxupdateskew",
-            "clockprecision",
-            "maxlockage",
-        ],
+        &["corrtimeratio", "maxdrift", "maxupdateskew", "clockprecision", "maxlockage"],
         "the counter is not steered; what the system clock gets is worked out",
     ),
     (
@@ -51,11 +44,10 @@ const NEEDLESS: [(&[&str], &str); 9] = [
         "with discipline = true the kernel keeps the real-time clock",
     ),
     (&["clientloglimit", "noclientlog"], "'truechimer serve' keeps no log of its clients"),
-    (&["leapsecmode"], "with discipline = true the kernel inserts leap seconds"),
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 10] = [
+const LOST: [(&[&str], &str); 12] = [
     (
         &[
             "ntsdumpdir",
@@ -70,6 +62,14 @@ const LOST: [(&[&str], &str); 10] = [
          either the system's or those of [nts] ca",
     ),
     (&["ntsntpserver", "ntsca"], "there is nothing like it"),
+    (
+        &["leapsecmode"],
+        "with discipline = true the kernel inserts leap seconds; there is no other way",
+    ),
+    (
+        &["maxslewrate"],
+        "how fast the system clock is brought to the time is worked out ([system-clock] step says from where on it is stepped)",
+    ),
     (
         &["hwtimestamp", "hwtstimeout", "ptpport", "ptpdomain"],
         "packets are stamped by the kernel, not by the card",

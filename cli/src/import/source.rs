@@ -62,8 +62,13 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                 let most = number().map(|most| most.clamp(1.0, 16.0) as u32);
                 keys.extend(most.filter(|_| is_pool).map(|most| format!("max-sources = {most}")));
             }
-            "minpoll" => minpoll = number().map(|poll| poll as i32),
-            "maxpoll" => maxpoll = number().map(|poll| poll as i32),
+            "minpoll" | "maxpoll" => {
+                let exponent = number().map(|poll| poll as i32);
+                if exponent.is_none() {
+                    found.lose(line, format!("{option}: must be a power of 2 s"));
+                }
+                *(if option == "minpoll" { &mut minpoll } else { &mut maxpoll }) = exponent;
+            }
             "offset" if is_pool => {
                 let _ = number();
                 found.lose(line, "offset: each server of a pool has a path of its own");
@@ -136,6 +141,49 @@ fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut 
     found.sources.push(Part { from: line.shown(), lines });
 }
 
+/// Fate of an option without a counterpart: nothing is lost without it, something is, or the whole clock would be
+/// taken for what it is not.
+#[derive(Clone, Copy)]
+enum Known {
+    Needless,
+    Lost,
+    Unusable,
+}
+
+/// Options of a reference clock that have no counterpart, and why.
+const REFCLOCK_OPTIONS: [(&[&str], Known, &str); 10] = [
+    (
+        &["local"],
+        Known::Unusable,
+        "this clock is not to be taken for time, and there is no source of the rate alone",
+    ),
+    (
+        &["pps"],
+        Known::Unusable,
+        "its seconds are not to be believed; name the pulse itself: refclock PPS",
+    ),
+    (
+        &["lock"],
+        Known::Lost,
+        "a pulse is numbered by what all other sources say together, not by one of them",
+    ),
+    (
+        &["width"],
+        Known::Lost,
+        "a wrong edge is not told by the length of the pulse: name the device of the right one",
+    ),
+    (&["dpoll"], Known::Needless, "a device is read as often as it takes"),
+    (
+        &["filter", "minsamples", "maxsamples", "maxdispersion"],
+        Known::Needless,
+        "how long samples are worth something is worked out",
+    ),
+    (&["rate"], Known::Unusable, "pulses more often than once a second are not numbered"),
+    (&["maxlockage"], Known::Needless, "an edge is numbered by the time that is known then"),
+    (&["stratum"], Known::Lost, "a reference clock has stratum 0"),
+    (&["precision"], Known::Needless, "the noise of its samples is learnt"),
+];
+
 /// Takes a `refclock`.
 pub(super) fn refclock(line: &Line, found: &mut Found) {
     let [driver, device, options @ ..] = line.rest() else {
@@ -175,6 +223,10 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             "noselect" | "prefer" | "trust" | "require" | "tai" | "local" | "pps"
         );
         let value = if takes_value { words.next() } else { None };
+        if takes_value && value.is_none() {
+            let word = super::printable(word);
+            return found.lose(line, format!("{word}: no option that stands alone has this name"));
+        }
         match (word.as_str(), value) {
             ("offset", Some(value)) => match value.parse::<f64>() {
                 Ok(seconds) if seconds.abs() < 0.5 => {
@@ -190,18 +242,34 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             ("tai", _) if !is_pulse => lines.push("scale = \"tai\"".to_owned()),
             ("trust", _) if !is_pulse => lines.push("trust = true".to_owned()),
             ("prefer" | "require", _) => lines.push(format!("{word} = true")),
-            ("poll", Some(value)) if !is_pulse => {
+            ("poll", Some(_)) if is_pulse => {}
+            ("poll", Some(value)) => match value.parse::<u32>() {
                 // Seconds to the power of 2; chrony's default is 16 s, of samples that it takes often.
-                if let Ok(power @ 0..=6) = value.parse::<u32>() {
-                    lines.push(format!("poll = {}", 1u32 << power));
-                }
+                Ok(power @ 0..=6) => lines.push(format!("poll = {}", 1u32 << power)),
+                _ => found.lose(line, "poll: must be 0 to 6, which is 1 to 64 s"),
+            },
+            ("tai" | "trust", _) => {
+                found.lose(line, format!("{word}: a pulse has its seconds from the other sources"));
             }
-            ("delay", Some(value)) if !is_pulse => {
+            ("delay", Some(_)) if is_pulse => {}
+            ("delay", Some(value)) => {
                 // Half of it is what chrony takes its error to be at the least.
                 let half = value.parse::<f64>().map(|delay| (delay * 0.5e9).ceil());
                 error = half.ok().filter(|ns| (1.0..=1e9).contains(ns));
             }
-            _ => {}
+            (word, _) => {
+                let (known, why) =
+                    REFCLOCK_OPTIONS.iter().find(|(names, ..)| names.contains(&word)).map_or(
+                        (Known::Lost, "no option is known here by this name"),
+                        |(_, known, why)| (*known, *why),
+                    );
+                let why = format!("{}: {why}", super::printable(word));
+                match known {
+                    Known::Unusable => return found.lose(line, why),
+                    Known::Lost => found.lose(line, why),
+                    Known::Needless => found.needless.push(Left { from: line.shown(), why }),
+                }
+            }
         }
     }
     match (is_pulse, error) {

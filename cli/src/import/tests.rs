@@ -115,6 +115,38 @@ fn pulses_keep_their_name_and_offset() {
 }
 
 #[test]
+fn no_option_of_a_reference_clock_vanishes() {
+    // What would be taken for what it is not is left out.
+    for option in ["local", "pps", "rate 5", "noselect"] {
+        let (text, settings) = made(&format!("server a\nrefclock SHM 0 {option}"));
+        assert!(settings.engine.refclocks.is_empty(), "{option}: {text}");
+        assert!(text.contains(&format!("{}: ", option.split(' ').next().unwrap())), "{text}");
+    }
+    for option in [
+        "dpoll 2",
+        "lock NMEA",
+        "maxlockage 2",
+        "width 0.1",
+        "stratum 3",
+        "precision 1e-6",
+        "maxdispersion 0.1",
+        "filter 64",
+        "minsamples 3",
+        "maxsamples 9",
+        "poll 9",
+        "bogus 1",
+    ] {
+        let (text, settings) = made(&format!("server a\nrefclock SHM 0 {option}"));
+        assert_eq!(settings.engine.refclocks.len(), 1, "{option}: {text}");
+        assert!(text.contains(&format!("{}: ", option.split(' ').next().unwrap())), "{text}");
+    }
+    has("refclock PPS /dev/pps0 tai", &["tai: a pulse has its seconds"]);
+    has("refclock PPS /dev/pps0 lock", &["lock: no option that stands alone"]);
+    has("server b minpoll x", &["minpoll: must be a power"]);
+    has("maxslewrate 100\nleapsecmode slew", &["leapsecmode slew", "maxslewrate 100"]);
+}
+
+#[test]
 fn numbers_of_the_same_meaning_are_carried_over() {
     let (text, settings) = made(
         "maxclockerror 2\nminsources 3\nmaxchange 1000 1 2\nleapseclist /usr/share/leap\nmakestep 0.1 3\nserver a\n",

@@ -5,6 +5,7 @@
 //! cannot be written is counted and never waited for.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::io;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -357,72 +358,71 @@ impl Audit {
     /// Hands everything to the system. What the user should hear comes back.
     pub(crate) fn flush(&mut self) -> Option<(Level, String)> {
         let wants = self.pending.iter().any(|line| matches!(line, Line::Interval(_)));
-        let mut again = None;
+        let mut told = Vec::new();
         if self.writer.is_none() {
             // Tried with the first line of all, and with each interval.
             if self.pending.is_empty() || self.is_told && !wants {
                 self.lose();
                 return None;
             }
-            let limits = Limits { total_bytes: self.wanted.max_mb.saturating_mul(1_000_000) };
-            match Writer::open(&self.wanted.directory, limits, crate::VERSION) {
-                Ok((writer, found)) => {
-                    self.writer = Some(writer);
-                    again = self.resumed(found);
-                }
+            match self.open() {
+                Ok(found) => told = found,
                 Err(why) => return self.failed(&why),
             }
         }
-        while let Some(line) = self.pending.front() {
-            let Some(writer) = &mut self.writer else { break };
-            match writer.append(line) {
-                Ok(removed) => {
-                    self.pending.pop_front();
-                    if !removed.is_empty() {
-                        let text = format!("removed to make room: {}", removed.join(", "));
-                        let now = self.counter.read();
-                        let line = self.made(now, Kind::Rotation, text, None, None);
-                        self.pending.push_front(line);
-                    }
-                }
-                Err(why) => {
-                    self.writer = None;
-                    return self.failed(&why);
-                }
+        while let Some(line) = self.pending.front().cloned() {
+            if let Err(why) = self.write(&line) {
+                return self.failed(&why);
             }
+            self.pending.pop_front();
         }
-        again
+        // Only now: a full disk lets a file be opened, and no line be written.
+        let is_again = std::mem::take(&mut self.is_told);
+        if is_again {
+            told.push("it can be written again".into());
+        }
+        let level = if is_again { Level::Info } else { Level::Warning };
+        (!told.is_empty()).then(|| (level, format!("audit record: {}", told.join("; "))))
     }
 
-    /// The record can be written, again or for the first time.
-    fn resumed(&mut self, found: Vec<truechimer_audit::Found>) -> Option<(Level, String)> {
+    /// Opens the record, and writes what it lacks and what was found at its end. Words on the latter come back.
+    fn open(&mut self) -> io::Result<Vec<String>> {
+        let limits = Limits { total_bytes: self.wanted.max_mb.saturating_mul(1_000_000) };
+        let (writer, found) = Writer::open(&self.wanted.directory, limits, crate::VERSION)?;
+        self.writer = Some(writer);
         let now = self.counter.read();
+        let mut told = Vec::new();
+        for found in found {
+            let (kind, torn) = match &found {
+                truechimer_audit::Found::Torn(torn) => (Kind::Torn, Some(torn.clone())),
+                _ => (Kind::Lost, None),
+            };
+            self.write(&self.made(now, kind, found.text(), None, torn))?;
+            told.push(found.text());
+        }
         if self.lost.0 > 0 {
             let text = format!("{} lines before this one could not be written", self.lost.0);
-            let line = self.made(now, Kind::Lost, text, None, None);
-            self.pending.push_front(line);
+            self.write(&self.made(now, Kind::Lost, text, None, None))?;
             self.lost.0 = 0;
         }
-        let mut told = Vec::new();
-        for found in found.into_iter().rev() {
-            told.push(found.text());
-            let torn = match &found {
-                truechimer_audit::Found::Torn(torn) => Some(torn.clone()),
-                _ => None,
-            };
-            let kind = if torn.is_some() { Kind::Torn } else { Kind::Lost };
-            let line = self.made(now, kind, found.text(), None, torn);
-            self.pending.push_front(line);
-        }
-        if std::mem::take(&mut self.is_told) {
-            told.push("it can be written again".into());
-            return Some((Level::Info, format!("audit record: {}", told.join("; "))));
-        }
-        let text = || format!("audit record: {}", told.join("; "));
-        (!told.is_empty()).then(|| (Level::Warning, text()))
+        Ok(told)
     }
 
-    fn failed(&mut self, why: &std::io::Error) -> Option<(Level, String)> {
+    /// Writes a line, and which files were removed to make room for it.
+    fn write(&mut self, line: &Line) -> io::Result<()> {
+        let Some(writer) = &mut self.writer else {
+            return Err(io::Error::other("the record is not open"));
+        };
+        let removed = writer.append(line)?;
+        if removed.is_empty() {
+            return Ok(());
+        }
+        let text = format!("removed to make room: {}", removed.join(", "));
+        self.write(&self.made(self.counter.read(), Kind::Rotation, text, None, None))
+    }
+
+    fn failed(&mut self, why: &io::Error) -> Option<(Level, String)> {
+        self.writer = None;
         self.lose();
         let text = format!(
             "audit record: cannot be written in {}: {why}; what it lacks is counted, and it is tried \

@@ -176,6 +176,42 @@ fn what_cannot_be_written_is_counted_and_told_once() {
     fs::remove_dir_all(&place).unwrap();
 }
 
+/// A full disk lets the file be opened, and takes no line.
+#[test]
+fn what_opens_and_takes_no_line_is_told_of_once() {
+    let mut audit = audit("truechimer-audit-short");
+    let place = audit.wanted.directory.clone();
+    audit.event(at(0), Kind::Start, "begins");
+    audit.publish(&hand(1, Status::Synchronised), at(1));
+    assert_eq!(audit.flush(), None);
+    for minute in 1..=5 {
+        audit.look(at(70 * minute));
+        let mut line = audit.made(at(70 * minute), Kind::Log, String::new(), None, None);
+        let Line::Event(event) = &mut line else { panic!("{line:?}") };
+        event.text = "longer than any line may be ".repeat(10_000);
+        audit.pending.push_front(line);
+        assert_eq!(audit.flush().is_some(), minute == 1);
+    }
+    let lost = audit.lost();
+    assert!(lost >= 10 && audit.pending.is_empty(), "{lost}");
+    audit.look(at(420));
+    let (level, text) = audit.flush().unwrap();
+    assert!(level == Level::Info && text.ends_with("it can be written again"), "{text}");
+    let mut texts = Vec::new();
+    let chain = truechimer_audit::read(&place, None, &mut |line| {
+        if let Line::Event(event) = line {
+            texts.push(event.text);
+        }
+    });
+    assert!(chain.unwrap().is_whole());
+    let said = texts.iter().filter_map(|text| {
+        text.strip_suffix(" lines before this one could not be written")?.parse::<u64>().ok()
+    });
+    assert_eq!(said.sum::<u64>(), lost, "{texts:?}");
+    drop(audit);
+    fs::remove_dir_all(&place).unwrap();
+}
+
 #[test]
 fn a_changed_configuration_says_what_changed() {
     let source = |host: &str, poll| SourceConfig { poll, ..SourceConfig::new(host) };

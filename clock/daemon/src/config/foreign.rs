@@ -84,3 +84,17 @@ pub(super) fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: 
         None => reader.unknown(key, offset, table),
     }
 }
+
+/// Directives of which every such file has one.
+const DIRECTIVES: [&str; 7] =
+    ["server", "pool", "peer", "refclock", "driftfile", "makestep", "rtcsync"];
+
+/// True for chrony.conf(5), and ntp.conf, which has the same form: a line is a directive and its words, and no TOML.
+pub(super) fn is_of_chrony(text: &str) -> bool {
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        DIRECTIVES.iter().any(|known| first.eq_ignore_ascii_case(known))
+            && !words.next().is_some_and(|word| word.starts_with('='))
+    })
+}

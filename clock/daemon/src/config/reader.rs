@@ -2,7 +2,7 @@
 
 use truechimer_clockbound::Layout;
 use truechimer_config::{
-    ConfigError, DeTable, DeValue, Place, Reader, Table, Value, printable, whole,
+    ConfigError, DeTable, DeValue, Place, Problem, Reader, Table, Value, printable, whole,
 };
 use truechimer_engine::{AuthenticationMode, RefClockConfig, SourceConfig, StepPolicy};
 use truechimer_feedforward::number::rate;
@@ -11,7 +11,7 @@ use truechimer_time::{Rate, Span};
 use super::Settings;
 use super::authentication::nts;
 use super::duration;
-use super::foreign::unknown;
+use super::foreign::{self, unknown};
 use super::ptp;
 use super::refclock::{KINDS, refclock};
 use super::server::server;
@@ -28,7 +28,14 @@ use truechimer_metrics::Listen;
 pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
     let walk = |reader: &mut Reader<'_>, top: &DeTable<'_>| document(reader, top, &mut settings);
-    truechimer_config::parse(text, name, &TABLES, walk).map(|()| settings)
+    match truechimer_config::parse(text, name, &TABLES, walk) {
+        Err(_) if foreign::is_of_chrony(text) => {
+            let hint = "a configuration of chrony's: `truechimer import-chrony FILE` prints what stands for it here";
+            ConfigError::unless_empty(vec![Problem::in_file(name, None, hint)])?;
+            Ok(settings)
+        }
+        read => read.map(|()| settings),
+    }
 }
 
 /// The keys at the top, of a source, and of the system clock.

@@ -242,6 +242,14 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("poll = 16", "t:1: unknown key `poll`; it belongs into [[source]]"),
         ("[system-clock]\nstate = \"/x\"", "t:2: unknown key `state`; it belongs into the top"),
         ("server = \"a\"", "t:1: unknown key `server`; a server is [[source]] with host = \"…\""),
+        (
+            "# Debian's\npool a iburst\nrtcsync",
+            "t: a configuration of chrony's: `truechimer import-chrony",
+        ),
+        (
+            "driftfile /var/lib/ntp/drift",
+            "t: a configuration of chrony's: `truechimer import-chrony",
+        ),
         ("[[source]]\nhost = \"a\"\nnts = 1", "t:3: `nts` must be true or false, not integer"),
         (
             "[[source]]\nhost = \"a\"\nntsport = 4461",
