@@ -11,6 +11,8 @@ pub(crate) struct Control {
     pub stamp: Option<i64>,
     /// `IP_RECVERR`, `IPV6_RECVERR` or `PACKET_TX_TIMESTAMP`: why the message is in the error queue.
     pub error: Option<QueuedError>,
+    /// `IP_TTL`, `IPV6_HOPLIMIT`: the hop limit that the datagram arrived with.
+    pub hop_limit: Option<u8>,
 }
 
 /// A `sock_extended_err`.
@@ -56,6 +58,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Control {
             | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
             | (libc::SOL_PACKET, libc::PACKET_TX_TIMESTAMP) => {
                 control.error = extended_error(data).or(control.error);
+            }
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                let value = at(data, 0).map(i32::from_ne_bytes);
+                control.hop_limit = value.and_then(|value| u8::try_from(value).ok());
             }
             _ => {}
         }
@@ -190,14 +196,21 @@ mod tests {
     }
 
     #[test]
-    fn other_messages_are_passed_over() {
+    fn hop_limits_are_read_and_other_messages_passed_over() {
         let bytes = [
             message(libc::IPPROTO_IP, libc::IP_TTL, &64i32.to_ne_bytes()),
             message(libc::SOL_SOCKET, libc::SCM_RIGHTS, &[]),
             timestamping(3, 4),
         ]
         .concat();
-        assert_eq!(parse(&bytes), Control { stamp: Some(3_000_000_004), error: None });
+        let control = Control { stamp: Some(3_000_000_004), error: None, hop_limit: Some(64) };
+        assert_eq!(parse(&bytes), control);
+        let six = message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &255i32.to_ne_bytes());
+        assert_eq!(parse(&six).hop_limit, Some(255));
+        for odd in [256i32, -1] {
+            let odd = message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &odd.to_ne_bytes());
+            assert_eq!(parse(&odd), Control::default());
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Received {
     pub sent: Option<Stamp>,
     /// When the datagram arrived.
     pub received: Stamp,
+    /// Hop limit that it arrived with, if the socket asks for that ([`Socket::ask_hop_limits`]).
+    pub hop_limit: Option<u8>,
 }
 
 /// A socket, of UDP unless it is for a group of Ethernet, that asks the kernel to stamp what goes out and
@@ -138,6 +140,38 @@ impl Socket {
     /// `ENODEV` if there is none, `EPERM` on Linux before 5.7 without `CAP_NET_RAW`.
     pub fn confine(&self, interface: &str) -> io::Result<()> {
         group::bind_to_device(self.fd.as_fd(), interface)
+    }
+
+    /// A socket for requests that are sent before the answers to earlier ones have come: an answer is not
+    /// taken to have arrived after the newest request left.
+    ///
+    /// # Errors
+    /// As [`Socket::open`].
+    pub fn open_ahead(to: &SocketAddr, counter: Counter, log: &mut PairLog) -> io::Result<Socket> {
+        let mut socket = Socket::open(to)?;
+        socket.listens = true;
+        socket.since = Some(log.take(counter).end);
+        Ok(socket)
+    }
+
+    /// Asks for the hop limit of each datagram that arrives; where the system has none to give, none comes.
+    pub fn ask_hop_limits(&self) {
+        let set = |level, option| sys::set_option(self.fd.as_fd(), level, option, 1);
+        let _ = set(libc::IPPROTO_IP, libc::IP_RECVTTL);
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
+    }
+
+    /// Marks what is sent with this differentiated services code point (RFC 2474), 0 to 63.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn mark(&self, code_point: u8) -> io::Result<()> {
+        let class = i32::from(code_point & 0x3f) << 2;
+        let (level, option) = match self.local_address()?.is_ipv4() {
+            true => (libc::IPPROTO_IP, libc::IP_TOS),
+            false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        sys::set_option(self.fd.as_fd(), level, option, class)
     }
 
     /// A socket bound to `address`, for those who answer requests: arrivals are stamped,
@@ -357,6 +391,7 @@ impl Socket {
                 from,
                 sent: self.request.as_ref().map(|request| request.sent),
                 received,
+                hop_limit: said.hop_limit,
             }));
         }
         self.undelivered.take().map_or(Ok(None), |news| Err(news.into()))
@@ -477,7 +512,7 @@ mod tests {
             data: key,
             offender: None,
         };
-        Control { stamp: Some(99), error: Some(error) }
+        Control { stamp: Some(99), error: Some(error), hop_limit: None }
     }
 
     /// A socket, a server, and all that is needed to use them.
@@ -578,7 +613,7 @@ mod tests {
 
     #[test]
     fn without_a_key_the_bytes_tell() {
-        let said = Control { stamp: Some(99), error: None };
+        let said = Control { stamp: Some(99), ..Control::default() };
         let frame = |bytes: &[u8]| [&[0; 42], bytes].concat();
         assert_eq!(socket(5, 0).newest_departure(&said, &frame(SENT)), Some(99));
         assert_eq!(socket(5, 0).newest_departure(&said, SENT), Some(99));
