@@ -12,7 +12,8 @@ use truechimer_confine::{Confined, Rules, Unlisted};
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
-pub use args::{Base, Serve};
+pub use args::{Base, Place, Serve};
+pub use page::unbound;
 
 use truechimer_command::log::{self, Form, Priority};
 use truechimer_command::show::{json, ppb};
@@ -74,7 +75,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
 
 /// Gives up all rights but to read these clock pages and to write where these files are; in words what is left.
 /// Where system calls are a simulator's, nothing.
-fn confine<'a>(
+pub fn confine<'a>(
     pages: &[PathBuf],
     written: impl Iterator<Item = &'a Path>,
     unlisted: Unlisted,
@@ -90,7 +91,7 @@ fn confine<'a>(
 }
 
 /// Tells what is left of the process's rights, after the line that says where it listens.
-fn tell_sandbox(sandbox: Option<Confined>) {
+pub fn tell_sandbox(sandbox: Option<Confined>) {
     if let Some(sandbox) = sandbox {
         log::say(Priority::Info, &format!("truechimer: info: {sandbox}"));
     }

@@ -40,9 +40,8 @@ impl Estimate {
     #[must_use]
     pub fn at_least(bound: Option<Span>) -> Estimate {
         let Some(bound) = bound else { return Estimate::NONE };
-        let rounded = |span: u128, bits: u32| {
-            (span >> bits) + u128::from(span & ((1u128 << bits) - 1) != 0)
-        };
+        let rounded =
+            |span: u128, bits: u32| (span >> bits) + u128::from(span & ((1u128 << bits) - 1) != 0);
         let units = rounded(bound.0.max(1).unsigned_abs(), UNIT);
         (0..=SCALE)
             .find_map(|scale| {
@@ -56,7 +55,8 @@ impl Estimate {
     #[must_use]
     pub fn bound(self) -> Option<Span> {
         let promised = self.synchronised && self.multiplier > 0;
-        promised.then(|| Span(i128::from(self.multiplier) << (UNIT + u32::from(self.scale & SCALE))))
+        promised
+            .then(|| Span(i128::from(self.multiplier) << (UNIT + u32::from(self.scale & SCALE))))
     }
 
     /// As on the wire.

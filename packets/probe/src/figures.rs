@@ -198,7 +198,10 @@ impl Report {
             }
         };
         let any = self.answered > 0;
-        note(!any, "no answer: the reflector does not run, has another key, or a firewall is between");
+        note(
+            !any,
+            "no answer: the reflector does not run, has another key, or a firewall is between",
+        );
         note(
             self.own_bound_max_ns.is_none(),
             "the clock here promised no bound for some packets, which have no one-way delay: see 'truechimer status'",
@@ -216,10 +219,17 @@ impl Report {
             self.undetermined > 0 && any,
             "after the last answer some packets had none: how far they came is not known",
         );
-        let negative = [&self.forward, &self.backward].into_iter().filter_map(|way| way.delay.as_ref());
+        let negative =
+            [&self.forward, &self.backward].into_iter().filter_map(|way| way.delay.as_ref());
         note(
             negative.map(|delay| delay.negative).sum::<u64>() > 0,
             "delays below zero by more than their bound: one of the clocks is not what it claims",
+        );
+        let voices =
+            [&self.forward, &self.backward].into_iter().filter_map(|way| way.voice.as_ref());
+        note(
+            voices.into_iter().any(|voice| voice.assumed),
+            "voice: the delay one way is assumed to be half of the least round trip, and what varies that way",
         );
         notes
     }

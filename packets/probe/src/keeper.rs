@@ -92,10 +92,9 @@ impl Keeper {
     #[must_use]
     pub fn difference(&self) -> DifferenceClock {
         match self.view() {
-            Some(view) if view.read_by == ReadBy::Counter => DifferenceClock {
-                period: view.hand.difference,
-                error: view.hand.difference_error,
-            },
+            Some(view) if view.read_by == ReadBy::Counter => {
+                DifferenceClock { period: view.hand.difference, error: view.hand.difference_error }
+            }
             _ => DifferenceClock { period: Period::NANOSECOND, error: RAW_RATE },
         }
     }

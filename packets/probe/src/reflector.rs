@@ -126,8 +126,8 @@ impl Reflector {
     fn key(&self, datagram: &[u8]) -> Result<Option<&Key>, Ignored> {
         let keyed = datagram.len() >= Layout::Keyed.len();
         let key = self.access.keys.iter().find(|key| keyed && wire::is_by(datagram, key));
-        let plain = self.access.open
-            && (self.access.keys.is_empty() || !wire::looks_keyed(datagram));
+        let plain =
+            self.access.open && (self.access.keys.is_empty() || !wire::looks_keyed(datagram));
         if key.is_some() || plain { Ok(key) } else { Err(Ignored::Unauthentic) }
     }
 
@@ -300,7 +300,10 @@ mod tests {
             assert_eq!(answered(&format!("192.0.2.1:4000{port}"), 0), None);
         }
         assert_eq!(answered("192.0.2.1:40009", 0), Some(Ignored::Limited));
-        assert_eq!((answered("192.0.2.2:40000", 0), answered("192.0.2.1:40000", 100)), (None, None));
+        assert_eq!(
+            (answered("192.0.2.2:40000", 0), answered("192.0.2.1:40000", 100)),
+            (None, None)
+        );
         let more = (0..1000).filter(|ms| answered("192.0.2.1:40000", 101 + ms).is_none()).count();
         assert!((9..=10).contains(&more), "{more}");
     }
@@ -310,7 +313,10 @@ mod tests {
     fn twamp_light_is_answered_and_what_is_shorter_is_not() {
         let reflector = Reflector::new(Access { open: true, ..Access::default() }, &[]);
         for length in 0..41 {
-            assert_eq!(answer(&reflector, &request(3, Layout::Open, 44)[..length]), Err(Ignored::Short));
+            assert_eq!(
+                answer(&reflector, &request(3, Layout::Open, 44)[..length]),
+                Err(Ignored::Short)
+            );
         }
         for (length, fill) in [(41, 0u8), (43, 0x5a), (44, 0xff), (142, 0x11), (1400, 0)] {
             let mut bytes = vec![fill; length];

@@ -181,7 +181,8 @@ impl Session {
         if self.key.as_ref().is_some_and(|key| !wire::is_by(bytes, key)) {
             return Err(Refused::Unauthentic);
         }
-        let place = self.probes.binary_search_by_key(&reply.sender_sequence, |probe| probe.sequence);
+        let place =
+            self.probes.binary_search_by_key(&reply.sender_sequence, |probe| probe.sequence);
         let place = place.map_err(|_| Refused::Foreign)?;
         let probe = self.probes.get_mut(place).ok_or(Refused::Foreign)?;
         // TWAMP has no identifiers of sessions.
@@ -228,7 +229,8 @@ fn echo(sent: &Timed, reply: &Reply, arrived: &Timed, difference: &DifferenceClo
     let format = reply.estimate.format;
     let read = |stamp| Far::read(stamp, format, arrived);
     let far = read(reply.received).zip(read(reply.stamp));
-    let comparable = format == Format::Ntp && far.is_some_and(|(in_, out)| !in_.twice && !out.twice);
+    let comparable =
+        format == Format::Ntp && far.is_some_and(|(in_, out)| !in_.twice && !out.twice);
     // Its stamps are cut to 2⁻³² s, which it may not have counted.
     let cut = Span(1 << 32);
     let far_bound = reply.estimate.bound().filter(|_| comparable).map(|bound| bound + cut);
@@ -344,10 +346,8 @@ mod tests {
     #[test]
     fn without_a_promise_at_either_end_there_is_no_bound() {
         for (ours, theirs) in [(None, Some(9)), (Some(9), None), (None, None)] {
-            let timed = |ns, bound: Option<i64>| Timed {
-                bound: bound.map(Span::from_nanos),
-                ..at(ns, 0)
-            };
+            let timed =
+                |ns, bound: Option<i64>| Timed { bound: bound.map(Span::from_nanos), ..at(ns, 0) };
             let mut session = Session::new(None, 44, 5);
             let request = session.ask(&timed(0, ours));
             let bytes = reply_to(&request, Layout::Open, &timed(500, theirs), &timed(600, theirs));
@@ -399,8 +399,7 @@ mod tests {
         for (sent, bounded) in [(-2500, true), (-1500, false), (-500, false), (300, true)] {
             let mut session = Session::new(None, 44, 5);
             let request = session.ask(&timed(sent));
-            let bytes =
-                reply_to(&request, Layout::Open, &timed(sent + 200), &timed(sent + 250));
+            let bytes = reply_to(&request, Layout::Open, &timed(sent + 200), &timed(sent + 250));
             session.accept(&bytes, &timed(sent + 400), &nanoseconds()).unwrap();
             let echo = session.probes()[0].echoes[0];
             assert_eq!(echo.forward.bound_ns.is_some(), bounded, "{sent}: {echo:?}");

@@ -52,9 +52,11 @@ impl Shares {
         known.iter().for_each(|request| {
             if answered(request) { shares.whole.arrived(1) } else { shares.whole.lost(1) }
         });
-        let replies = || known.iter().flat_map(|(sequence, replies)| {
-            replies.iter().map(move |number| (*sequence, *number))
-        });
+        let replies = || {
+            known.iter().flat_map(|(sequence, replies)| {
+                replies.iter().map(move |number| (*sequence, *number))
+            })
+        };
         let distinct: BTreeSet<(u32, u32)> = replies().collect();
         shares.backward_copies = replies().count() as u64 - distinct.len() as u64;
         let used: BTreeSet<u32> = distinct.iter().map(|(_, number)| *number).collect();
@@ -121,7 +123,8 @@ mod tests {
 
     /// Lost there, lost back, copies there, copies back, undetermined.
     fn counts(shares: &Shares) -> [u64; 5] {
-        let Shares { forward, backward, forward_copies, backward_copies, undetermined, .. } = shares;
+        let Shares { forward, backward, forward_copies, backward_copies, undetermined, .. } =
+            shares;
         [forward.lost, backward.lost, *forward_copies, *backward_copies, *undetermined]
     }
 
@@ -158,10 +161,7 @@ mod tests {
 
     #[test]
     fn numbers_that_make_no_sense_are_not_believed() {
-        for requests in [
-            [(0, [0].as_slice()), (1, &[u32::MAX])],
-            [(0, &[4]), (1, &[4])],
-        ] {
+        for requests in [[(0, [0].as_slice()), (1, &[u32::MAX])], [(0, &[4]), (1, &[4])]] {
             assert!(!of(&requests).numbered);
         }
     }
