@@ -1,0 +1,235 @@
+//! `truechimer probe` between two hosts, over a path that delays and loses as it is told to; the STAMP of others at the
+//! other end.
+
+use std::fs::Permissions;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use truechimer_testbed::daemon::{Daemon, SOON, Setup};
+use truechimer_testbed::lacking::{Lacking, or_skip};
+use truechimer_testbed::namespace::{Namespace, Pair, SERVER};
+use truechimer_testbed::process::{self, Process, Signal};
+use truechimer_testbed::truth::Truth;
+use truechimer_testbed::{binary, ports, temp};
+
+use crate::number;
+
+/// The key that both ends have.
+const SECRET: &str = "000102030405060708090A0B0C0D0E0F10111213";
+/// How far both clocks' server is ahead of the host's clock.
+const AHEAD_NS: i64 = 1_000_000;
+/// Delays of the path there and back, ms, and losses, %.
+const ROADS: [(u64, u64); 2] = [(20, 10), (45, 6)];
+
+fn key_file(dir: &temp::Dir, name: &str, secret: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, format!("1 SHA256 HEX:{secret}\n")).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+/// A clock that follows a server of its own, all in one network.
+struct Clock {
+    daemon: Daemon,
+    _source: Process,
+}
+
+impl Clock {
+    fn start(network: &Namespace, dir: &temp::Dir, name: &str) -> Clock {
+        let mut command = network.command(binary::truechimer());
+        command.args(["serve", "--clock", "system", "--listen", "127.0.0.1:11123"]);
+        command.args(["--offset", "1ms"]);
+        let mut source = Process::start(command, &dir.join(&format!("{name}.source")));
+        source.expect_output("serving on", SOON);
+        let setup = Setup { name, network: Some(network), ..Setup::new(dir, "127.0.0.1:11123") };
+        let mut daemon = setup.start();
+        drop(daemon.watch(Truth { offset_ns: AHEAD_NS, ..Truth::host() }));
+        Clock { daemon, _source: source }
+    }
+}
+
+/// A reflector, and where it listens.
+fn reflector(mut command: Command, dir: &temp::Dir, words: &[&str]) -> (Process, SocketAddr) {
+    command.args(["probe", "reflect", "--json"]).args(words);
+    let mut reflector = Process::start(command, &dir.join("reflector.log"));
+    reflector.expect_output("\"bound_ns\"", SOON);
+    let said = reflector.output();
+    let begun: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    (reflector, begun["listen"][0].as_str().unwrap().parse().unwrap())
+}
+
+/// Ends a reflector; the counts that it ends with.
+fn ends(mut reflector: Process) -> Value {
+    reflector.signal(Signal::Term);
+    assert_eq!(reflector.wait(SOON).and_then(|status| status.code()), Some(0));
+    serde_json::from_str(reflector.output().lines().last().unwrap()).unwrap()
+}
+
+/// Report of a sender, and its exit status.
+fn probe(mut command: Command, words: &[&str]) -> (Option<i32>, Value) {
+    let output = command.args(["probe", "--json"]).args(words).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report = serde_json::from_slice(&output.stdout);
+    (output.status.code(), report.unwrap_or_else(|why| panic!("{why}: {errors}")))
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Runs tc in a network; its output.
+fn tc(network: &Namespace, words: &str) -> Result<String, Lacking> {
+    let output = network.command(binary::system("tc")).args(words.split(' ')).output();
+    let output = output.map_err(|why| Lacking(format!("tc (package iproute2): {why}")))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let said = || String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then(said).ok_or_else(|| Lacking(format!("tc {words}: {errors}")))
+}
+
+/// UDP over IPv4 that leaves here is delayed and lost, and nothing else is.
+fn road(network: &Namespace, (delay, loss): (u64, u64)) -> Result<(), Lacking> {
+    let zeros = [" 0"; 16].concat();
+    tc(network, &format!("qdisc add dev wire root handle 1: prio bands 4 priomap{zeros}"))?;
+    let netem = format!("netem delay {delay}ms loss {loss}% limit 10000");
+    tc(network, &format!("qdisc add dev wire parent 1:4 handle 40: {netem}"))?;
+    let filter = "filter add dev wire parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff";
+    tc(network, &format!("{filter} flowid 1:4"))?;
+    Ok(())
+}
+
+/// Packets that the kernel has lost there.
+fn dropped(network: &Namespace) -> i64 {
+    let said = tc(network, "-s qdisc show dev wire").unwrap();
+    let (_, netem) = said.split_once("qdisc netem").unwrap();
+    let (_, dropped) = netem.split_once("dropped ").unwrap();
+    dropped.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn each_way_has_its_delay_within_the_bound_and_its_losses_to_the_packet() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let far = Clock::start(&net.server, &dir, "far");
+    let near = Clock::start(&net.client, &dir, "near");
+    let key = key_file(&dir, "keys", SECRET);
+    let words = ["--keys", text(&key), "--page", text(&far.daemon.page)];
+    let command = net.server.command(binary::truechimer());
+    let (reflector, _) = reflector(command, &dir, &words);
+    let ask = |words: &[&str]| {
+        let command = net.client.command(binary::truechimer());
+        let to = SERVER.to_string();
+        let page = ["--page", text(&near.daemon.page), to.as_str()];
+        probe(command, &[words, page.as_slice()].concat())
+    };
+    // Whoever has no key, or another one, is not answered.
+    let other = key_file(&dir, "other", &SECRET.replace("00", "01"));
+    for words in [
+        &["-c", "5", "--wait", "300ms"][..],
+        &["-c", "5", "--wait", "300ms", "--keys", text(&other)],
+    ] {
+        let (status, report) = ask(words);
+        assert_eq!((status, &report["answered"]), (Some(1), &0.into()), "{report:#}");
+    }
+    for (network, way) in [&net.client, &net.server].into_iter().zip(ROADS) {
+        if or_skip(road(network, way)).is_none() {
+            return;
+        }
+    }
+    let count = "600";
+    let words =
+        ["-c", count, "--rate", "150", "--keys", text(&key), "--size", "200", "--dscp", "46"];
+    let (status, report) = ask(&words);
+    assert_eq!((status, &report["counted_by_reflector"]), (Some(0), &true.into()), "{report:#}");
+    assert_eq!(number(&report, "undetermined"), 0, "{report:#}");
+    let ways = ["forward", "backward"].into_iter().zip(ROADS).zip([&net.client, &net.server]);
+    for ((name, (delay_ms, _)), network) in ways {
+        let way = &report[name];
+        let delay = &way["delay"];
+        let (least, bound) = (number(&delay["spread"], "min_ns"), number(delay, "bound_max_ns"));
+        let told = delay_ms as i64 * 1_000_000;
+        println!("{name}: least {least} ns ± {bound} ns, told to be {told} ns; {}", way["loss"]);
+        // No packet takes less than the path was told; the quickest of hundreds hardly more, were it not for the
+        // scheduler.
+        assert!(least + bound >= told, "{delay:#}");
+        assert!(least - bound <= told + 10_000_000, "{delay:#}");
+        assert!(bound < 10_000_000, "{delay:#}");
+        assert_eq!((number(delay, "negative"), number(way, "unbounded")), (0, 0), "{delay:#}");
+        let lost = number(&way["loss"], "lost");
+        assert_eq!(lost, dropped(network), "{name}: {:#}", way["loss"]);
+        assert!(lost > 0, "the path loses nothing");
+        assert_eq!(number(way, "duplicates"), 0);
+    }
+    let least = number(&report["round_trip"]["time"], "min_ns");
+    let bound = number(&report["round_trip"], "bound_max_ns");
+    assert!(least + bound >= 65_000_000, "{:#}", report["round_trip"]);
+    assert_eq!(report["hop_limits"], serde_json::json!([64, 64]));
+    let counts = ends(reflector);
+    assert_eq!(number(&counts, "unauthentic"), 10, "{counts:#}");
+    let sent = number(&report, "sent");
+    let lost = number(&report["forward"]["loss"], "lost");
+    assert_eq!(number(&counts, "answered"), sent - lost, "{counts:#}");
+}
+
+#[test]
+fn others_speak_stamp_with_us_both_ways() {
+    let Some(theirs) = or_skip(stamp_suite()) else { return };
+    let dir = temp::Dir::new();
+    let key = key_file(&dir, "keys", SECRET);
+    let none = dir.join("no-clock");
+    let page = ["--page", text(&none)];
+    // Theirs asks ours, with extensions that ours does not understand, and codes over them.
+    let words = ["--keys", text(&key), "--open", "--listen", "127.0.0.1:0"];
+    let words = [words.as_slice(), &page].concat();
+    let (ours, to) = reflector(process::command(binary::truechimer()), &dir, &words);
+    let port = to.port().to_string();
+    let asked = ["-r", "127.0.0.1", "-p", &port, "-c", "20", "-d", "5", "--output-format", "json"];
+    let extended = ["--cos", "--timestamp-info", "--extra-padding", "60"];
+    let keyed = ["-A", "A", "--hmac-key", SECRET, "--require-hmac"];
+    for with in [extended.to_vec(), [extended.as_slice(), &keyed].concat()] {
+        let output = process::command(&theirs).args(asked).args(&with).output().unwrap();
+        let (said, errors) = (output.stdout, String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{errors}");
+        let said = String::from_utf8(said).unwrap();
+        let summary: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        let said = &summary["measurements"];
+        assert_eq!(number(said, "unique_replies"), 20, "{summary:#}");
+        let flags = &said["tlv_validation"]["flags"];
+        assert_eq!((number(flags, "unrecognized"), number(flags, "malformed")), (40, 0));
+        assert_eq!(number(flags, "integrity_failed"), 0, "{summary:#}");
+        let verified = number(&said["tlv_validation"]["hmac"], "verified");
+        assert_eq!(verified, if with.len() > extended.len() { 20 } else { 0 });
+    }
+    let counts = ends(ours);
+    assert_eq!((number(&counts, "answered"), number(&counts, "unsynchronised")), (40, 40));
+    // Ours asks theirs, which counts or does not.
+    let modes = [vec!["--stateful-reflector"], keyed[..4].to_vec()];
+    for (port, mode) in ports::free(2).into_iter().zip(modes) {
+        let mut command = process::command(&theirs);
+        let port = port.to_string();
+        command.args(["-i", "-S", "127.0.0.1", "-o", &port]).args(&mode);
+        let mut reflector = Process::start(command, &dir.join(&format!("theirs-{port}")));
+        reflector.expect_output("Starting up", SOON);
+        let to = format!("127.0.0.1:{port}");
+        let mut words = vec!["-c", "20", "--interval", "5ms", "--size", "250"];
+        if mode.len() > 1 {
+            words.extend(["--keys", text(&key)]);
+        }
+        words.extend(page);
+        words.push(&to);
+        let (status, report) = probe(process::command(binary::truechimer()), &words);
+        assert_eq!((status, &report["answered"]), (Some(0), &20.into()), "{report:#}");
+        // Neither clock promises anything: no delay one way, and that is said.
+        assert_eq!(report["forward"]["delay"], Value::Null);
+        assert!(report["notes"].to_string().contains("is not synchronised"), "{report:#}");
+    }
+}
+
+/// Program of the crate `stamp-suite`: an implementation of STAMP by others.
+fn stamp_suite() -> Result<PathBuf, Lacking> {
+    let program = binary::system("stamp-suite");
+    let missing = || Lacking("stamp-suite (cargo install stamp-suite)".into());
+    program.is_file().then_some(program).ok_or_else(missing)
+}
