@@ -19,10 +19,8 @@ use crate::number;
 
 /// The key that both ends have.
 const SECRET: &str = "000102030405060708090A0B0C0D0E0F10111213";
-/// How far both clocks' server is ahead of the host's clock.
+/// How far the servers of both clocks are ahead of the host's clock.
 const AHEAD_NS: i64 = 1_000_000;
-/// Delays of the path there and back, ms, and losses, %.
-const ROADS: [(u64, u64); 2] = [(20, 10), (45, 6)];
 
 fn key_file(dir: &temp::Dir, name: &str, secret: &str) -> PathBuf {
     let path = dir.join(name);
@@ -80,32 +78,29 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Runs tc in a network; its output.
-fn tc(network: &Namespace, words: &str) -> Result<String, Lacking> {
-    let output = network.command(binary::system("tc")).args(words.split(' ')).output();
-    let output = output.map_err(|why| Lacking(format!("tc (package iproute2): {why}")))?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let said = || String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then(said).ok_or_else(|| Lacking(format!("tc {words}: {errors}")))
+/// Where the path begins, at the sender's host.
+const ENTRANCE: &str = "127.0.0.1:8620";
+/// Decides what is lost and copied.
+const SEED: u64 = 27;
+/// The path there and back: nothing overtakes, and what is copied is on its way back.
+const ROADS: [&str; 2] = ["delay=20ms,loss=0.1", "delay=45ms,loss=0.06,duplicate=0.05"];
+
+/// The path, from the sender's host on.
+fn relay(network: &Namespace, dir: &temp::Dir) -> Process {
+    let mut command = network.command(binary::testbed());
+    command.args(["relay", ENTRANCE, &SocketAddr::new(SERVER, 862).to_string()]);
+    command.arg(SEED.to_string()).args(ROADS);
+    let mut relay = Process::start(command, &dir.join("relay.log"));
+    relay.expect_output("relaying", SOON);
+    relay
 }
 
-/// UDP over IPv4 that leaves here is delayed and lost, and nothing else is.
-fn road(network: &Namespace, (delay, loss): (u64, u64)) -> Result<(), Lacking> {
-    let zeros = [" 0"; 16].concat();
-    tc(network, &format!("qdisc add dev wire root handle 1: prio bands 4 priomap{zeros}"))?;
-    let netem = format!("netem delay {delay}ms loss {loss}% limit 10000");
-    tc(network, &format!("qdisc add dev wire parent 1:4 handle 40: {netem}"))?;
-    let filter = "filter add dev wire parent 1: protocol ip prio 1 u32 match ip protocol 17 0xff";
-    tc(network, &format!("{filter} flowid 1:4"))?;
-    Ok(())
-}
-
-/// Packets that the kernel has lost there.
-fn dropped(network: &Namespace) -> i64 {
-    let said = tc(network, "-s qdisc show dev wire").unwrap();
-    let (_, netem) = said.split_once("qdisc netem").unwrap();
-    let (_, dropped) = netem.split_once("dropped ").unwrap();
-    dropped.split(',').next().unwrap().parse().unwrap()
+/// Fates of so many datagrams one way: how many were lost, and how many came twice.
+fn truth(road: &str, seed: u64, count: i64) -> (i64, i64) {
+    let road: truechimer_testbed::relay::Path = road.parse().unwrap();
+    let fates: Vec<_> = (0..count.unsigned_abs()).map(|n| road.fate(seed, n).len()).collect();
+    let with = |copies| fates.iter().filter(|fate| **fate == copies).count() as i64;
+    (with(0), with(2))
 }
 
 #[test]
@@ -120,36 +115,30 @@ fn each_way_has_its_delay_within_the_bound_and_its_losses_to_the_packet() {
     let (reflector, _) = reflector(command, &dir, &words);
     let ask = |words: &[&str]| {
         let command = net.client.command(binary::truechimer());
-        let to = SERVER.to_string();
-        let page = ["--page", text(&near.daemon.page), to.as_str()];
-        probe(command, &[words, page.as_slice()].concat())
+        probe(command, &[words, &["--page", text(&near.daemon.page)]].concat())
     };
+    let direct = SERVER.to_string();
     // Whoever has no key, or another one, is not answered.
     let other = key_file(&dir, "other", &SECRET.replace("00", "01"));
-    for words in [
-        &["-c", "5", "--wait", "300ms"][..],
-        &["-c", "5", "--wait", "300ms", "--keys", text(&other)],
-    ] {
-        let (status, report) = ask(words);
+    let few = ["-c", "5", "--wait", "300ms", direct.as_str()];
+    for words in [few.to_vec(), [few.as_slice(), &["--keys", text(&other)]].concat()] {
+        let (status, report) = ask(&words);
         assert_eq!((status, &report["answered"]), (Some(1), &0.into()), "{report:#}");
     }
-    for (network, way) in [&net.client, &net.server].into_iter().zip(ROADS) {
-        if or_skip(road(network, way)).is_none() {
-            return;
-        }
-    }
-    let count = "600";
-    let words =
-        ["-c", count, "--rate", "150", "--keys", text(&key), "--size", "200", "--dscp", "46"];
+    let _relay = relay(&net.client, &dir);
+    let words = ["-c", "600", "--rate", "150", "--keys", text(&key), "--size", "200", ENTRANCE];
     let (status, report) = ask(&words);
     assert_eq!((status, &report["counted_by_reflector"]), (Some(0), &true.into()), "{report:#}");
     assert_eq!(number(&report, "undetermined"), 0, "{report:#}");
-    let ways = ["forward", "backward"].into_iter().zip(ROADS).zip([&net.client, &net.server]);
-    for ((name, (delay_ms, _)), network) in ways {
+    let sent = number(&report, "sent");
+    let there = truth(ROADS[0], SEED, sent);
+    let back = truth(ROADS[1], !SEED, sent - there.0);
+    for (name, told, (lost, copies)) in
+        [("forward", 20_000_000, there), ("backward", 45_000_000, back)]
+    {
         let way = &report[name];
         let delay = &way["delay"];
         let (least, bound) = (number(&delay["spread"], "min_ns"), number(delay, "bound_max_ns"));
-        let told = delay_ms as i64 * 1_000_000;
         println!("{name}: least {least} ns ± {bound} ns, told to be {told} ns; {}", way["loss"]);
         // No packet takes less than the path was told; the quickest of hundreds hardly more, were it not for the
         // scheduler.
@@ -157,20 +146,18 @@ fn each_way_has_its_delay_within_the_bound_and_its_losses_to_the_packet() {
         assert!(least - bound <= told + 10_000_000, "{delay:#}");
         assert!(bound < 10_000_000, "{delay:#}");
         assert_eq!((number(delay, "negative"), number(way, "unbounded")), (0, 0), "{delay:#}");
-        let lost = number(&way["loss"], "lost");
-        assert_eq!(lost, dropped(network), "{name}: {:#}", way["loss"]);
-        assert!(lost > 0, "the path loses nothing");
-        assert_eq!(number(way, "duplicates"), 0);
+        assert_eq!(number(&way["loss"], "lost"), lost, "{name}: {:#}", way["loss"]);
+        assert_eq!(number(way, "duplicates"), copies, "{name}: {:#}", way["loss"]);
+        assert_eq!(number(&way["reordering"], "reordered"), 0, "{name}");
     }
+    assert!(there.0 > 20 && back.0 > 10 && back.1 > 10, "{there:?} {back:?}");
     let least = number(&report["round_trip"]["time"], "min_ns");
     let bound = number(&report["round_trip"], "bound_max_ns");
     assert!(least + bound >= 65_000_000, "{:#}", report["round_trip"]);
     assert_eq!(report["hop_limits"], serde_json::json!([64, 64]));
     let counts = ends(reflector);
     assert_eq!(number(&counts, "unauthentic"), 10, "{counts:#}");
-    let sent = number(&report, "sent");
-    let lost = number(&report["forward"]["loss"], "lost");
-    assert_eq!(number(&counts, "answered"), sent - lost, "{counts:#}");
+    assert_eq!(number(&counts, "answered"), sent - there.0, "{counts:#}");
 }
 
 #[test]
