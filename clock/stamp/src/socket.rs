@@ -566,6 +566,35 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_may_have_come_before_the_newest_request_left() {
+        let (counter, mut log, _, server, to) = bench();
+        let mut socket = Socket::open_ahead(&to, counter, &mut log).unwrap();
+        socket.ask_hop_limits();
+        socket.send(counter, &mut log, &to, b"first").unwrap();
+        let mut port = to;
+        port.set_port(socket.local_address().unwrap().port());
+        server.send_to(b"answer", port).unwrap();
+        // On loopback it has arrived by now.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        socket.send(counter, &mut log, &to, b"second").unwrap();
+        let (left, _) = socket.sent().unwrap();
+        let received = socket.receive(counter, &mut log, &mut [0; 8]).unwrap().unwrap();
+        let arrived = received.received;
+        assert_eq!((arrived.method, received.hop_limit), (StampMethod::Kernel, Some(64)));
+        assert!((left.count - left.error).at_or_after(arrived.count + arrived.error));
+    }
+
+    #[test]
+    fn what_is_sent_is_marked() {
+        let (.., socket, _server, _) = bench();
+        socket.mark(46).unwrap();
+        assert_eq!(net::sockopt::ip_tos(&socket.fd).unwrap(), 46 << 2);
+        let socket = Socket::open(&"[::1]:0".parse().unwrap()).unwrap();
+        socket.mark(63).unwrap();
+        assert_eq!(net::sockopt::ipv6_tclass(&socket.fd).unwrap(), 63 << 2);
+    }
+
+    #[test]
     fn only_the_newest_requests_stamp_counts() {
         let mut socket = socket(5, 0);
         for key in [3, 5, 0, u32::MAX] {

@@ -61,7 +61,7 @@ fn tshark_reads_what_we_write() {
     ];
     let mut tshark = Command::new("tshark");
     tshark.env("TZ", "UTC").arg("-r").arg(&path).args(["-n", "-d", "udp.port==862,twamp.test"]);
-    tshark.args(["-T", "fields", "-E", "separator=|"]);
+    tshark.args(["-T", "fields", "-E", "separator=|", "-E", "occurrence=f"]);
     fields.iter().for_each(|field| {
         tshark.arg("-e").arg(format!("twamp.test.{field}"));
     });
@@ -71,7 +71,8 @@ fn tshark_reads_what_we_write() {
     let text = String::from_utf8(output.stdout).unwrap();
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split('|').collect()).collect();
     println!("{text}");
-    let said = |row: usize, field: &str| rows[row][fields.iter().position(|f| *f == field).unwrap()];
+    let said =
+        |row: usize, field: &str| rows[row][fields.iter().position(|f| *f == field).unwrap()];
     // Of a time's text the fraction.
     let fraction = |row, field| {
         let text = said(row, field);
@@ -92,7 +93,8 @@ fn tshark_reads_what_we_write() {
     for (row, bound) in [(0, 20_000), (1, 9_000)] {
         assert!(truth(said(row, "error_estimate.s")) && !truth(said(row, "error_estimate.z")));
         let number = |field| said(row, field).parse::<u32>().unwrap();
-        let (scale, multiplier) = (number("error_estimate.scale"), number("error_estimate.multiplier"));
+        let (scale, multiplier) =
+            (number("error_estimate.scale"), number("error_estimate.multiplier"));
         let read = Span(i128::from(multiplier) << (32 + scale));
         let wanted = Span::from_nanos(bound);
         assert!(read >= wanted && read <= wanted + Span::from_nanos(bound / 100), "{read}");
