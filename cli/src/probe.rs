@@ -191,7 +191,7 @@ impl Probe {
 
 /// Size of packets: those without padding, or padding's own four bytes more.
 fn size(wanted: Option<u16>, layout: Layout) -> Result<usize, Failure> {
-    let least = layout.len();
+    let least = layout.size();
     let size = wanted.map_or(least, usize::from);
     if size == least || size >= least + 4 {
         return Ok(size);

@@ -26,7 +26,7 @@ fuzz_target!(|input: (&[u8], bool, bool)| {
         assert_eq!(reply.len(), bytes.len());
         // Without the ports, by its looks alone.
         let echoed = reflector().answer(&reply, peer, None, &at(20), 0).map(|again| again.leave(&at(30)));
-        assert!(echoed.is_err() || reply.len() < Layout::Open.len());
+        assert!(echoed.is_err() || reply.len() < Layout::Open.size());
     }
     // A reply to a session of ours.
     let difference = DifferenceClock { period: Period::NANOSECOND, error: Rate::ZERO };

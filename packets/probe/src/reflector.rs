@@ -116,7 +116,7 @@ impl Reflector {
             hop_limit: hop_limit.unwrap_or(0),
         };
         let mut bytes = datagram.to_vec();
-        if let Some(extensions) = bytes.get_mut(layout.len()..) {
+        if let Some(extensions) = bytes.get_mut(layout.size()..) {
             tlv::reflect(extensions, request.sequence, reply.sequence, key);
         }
         Ok(Prepared { bytes, reply, layout, key, arrived: *arrived })
@@ -124,7 +124,7 @@ impl Reflector {
 
     /// Key by which a datagram has authentication; none for one without, if those are answered.
     fn key(&self, datagram: &[u8]) -> Result<Option<&Key>, Ignored> {
-        let keyed = datagram.len() >= Layout::Keyed.len();
+        let keyed = datagram.len() >= Layout::Keyed.size();
         let key = self.access.keys.iter().find(|key| keyed && wire::is_by(datagram, key));
         let plain =
             self.access.open && (self.access.keys.is_empty() || !wire::looks_keyed(datagram));

@@ -106,11 +106,11 @@ impl Session {
     #[must_use]
     pub fn ask(&mut self, at: &Timed) -> Vec<u8> {
         let (layout, stamp) = (self.layout(), at.stamp().0);
-        let mut bytes = vec![0; self.size.max(layout.len())];
+        let mut bytes = vec![0; self.size.max(layout.size())];
         let estimate = Estimate::at_least(at.stamped_bound());
         let request = Request { sequence: self.next, stamp, estimate, session: self.identifier };
         request.write(&mut bytes, layout);
-        bytes.get_mut(layout.len()..).into_iter().for_each(tlv::pad);
+        bytes.get_mut(layout.size()..).into_iter().for_each(tlv::pad);
         self.key.iter().for_each(|key| wire::seal(&mut bytes, key));
         self.probes.push(Probe { sequence: self.next, sent: *at, stamp, echoes: Vec::new() });
         self.next = self.next.wrapping_add(1);
@@ -248,7 +248,7 @@ fn echo(sent: &Timed, reply: &Reply, arrived: &Timed, difference: &DifferenceClo
         kept_ns: kept.as_nanos_i64(),
         received_ns: unix_ns(in_, &arrived.leaps),
         arrived_ns: unix_ns(arrived.time, &arrived.leaps),
-        far_bound_ns: far_bound.map(|bound| up(bound)),
+        far_bound_ns: far_bound.map(up),
         hop_limit: reply.hop_limit,
     }
 }

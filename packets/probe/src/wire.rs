@@ -63,7 +63,7 @@ const KEYED: Places = Places {
 impl Layout {
     /// Bytes of a packet without extensions.
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub const fn size(self) -> usize {
         match self {
             Layout::Open => 44,
             Layout::Keyed => COVERED + CODE,
@@ -179,7 +179,7 @@ impl Reply {
     /// at the end, as in TWAMP's.
     pub fn write(&self, bytes: &mut [u8], layout: Layout) {
         let places = layout.places();
-        bytes.iter_mut().take(layout.len()).for_each(|byte| *byte = 0);
+        bytes.iter_mut().take(layout.size()).for_each(|byte| *byte = 0);
         let Reply { sequence, stamp, estimate, session, .. } = *self;
         Request { sequence, stamp, estimate, session }.write(bytes, layout);
         put(bytes, places.received, &self.received.to_be_bytes());
@@ -209,7 +209,7 @@ pub fn is_by(bytes: &[u8], key: &Key) -> bool {
 /// Whether a packet is laid out as those with authentication: twelve bytes of zeros stand where others have the time.
 #[must_use]
 pub fn looks_keyed(bytes: &[u8]) -> bool {
-    bytes.len() >= Layout::Keyed.len() && get::<12>(bytes, 4) == Some([0; 12])
+    bytes.len() >= Layout::Keyed.size() && get::<12>(bytes, 4) == Some([0; 12])
 }
 
 /// Seconds within which a reflector sends what it has received: far more than any takes.
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn requests_do_not_look_reflected() {
         for layout in [Layout::Open, Layout::Keyed] {
-            let mut bytes = vec![0; layout.len() + 100];
+            let mut bytes = vec![0; layout.size() + 100];
             let estimate = Estimate::at_least(None);
             let request = Request { sequence: 7, stamp: 0xe1 << 56, estimate, session: 3 };
             request.write(&mut bytes, layout);
@@ -347,10 +347,10 @@ mod tests {
                 sender_estimate: Estimate::from_bits(words.7),
                 hop_limit: words.8,
             };
-            let mut bytes = vec![0xaa; layout.len() + more];
+            let mut bytes = vec![0xaa; layout.size() + more];
             reply.write(&mut bytes, layout);
             prop_assert_eq!(Reply::read(&bytes, layout), Some(reply));
-            prop_assert!(bytes[layout.len()..].iter().all(|byte| *byte == 0xaa));
+            prop_assert!(bytes[layout.size()..].iter().all(|byte| *byte == 0xaa));
             let mut short = vec![0; TWAMP_LEN];
             reply.write(&mut short, Layout::Open);
             prop_assert_eq!(Reply::read(&short, Layout::Open), Some(reply));
