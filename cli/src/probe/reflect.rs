@@ -42,8 +42,7 @@ losses happen. Replies have the arrival's and their own time of the clock that '
 keeps, and the larger bound of both. Without a clock, or while that promises nothing, they have the
 system clock's time and say that it is not synchronised.
 
-On a host with several addresses name those that are asked with --listen, so that replies come from
-there. Port 862 takes root or the capability cap_net_bind_service.
+Replies come from the address that was asked. Port 862 takes root or the capability cap_net_bind_service.
 
 Examples:
   sudo truechimer probe reflect --keys /etc/truechimer/probe.keys

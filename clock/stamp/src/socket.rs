@@ -8,7 +8,7 @@ use rustix::net;
 use truechimer_counter::Counter;
 use truechimer_time::{Count, Span, Stamp};
 
-use crate::control::{self, Control, Origin};
+use crate::control::{self, Control, Origin, Via};
 use crate::group::{self, Group};
 use crate::log::{PairLog, Window};
 use crate::name::Name;
@@ -47,8 +47,10 @@ pub struct Received {
     pub sent: Option<Stamp>,
     /// When the datagram arrived.
     pub received: Stamp,
-    /// Hop limit that it arrived with, if the socket asks for that ([`Socket::ask_hop_limits`]).
+    /// Hop limit that it arrived with, if the socket asks for that ([`Socket::ask_headers`]).
     pub hop_limit: Option<u8>,
+    /// To which of our addresses it came, likewise.
+    pub via: Option<Via>,
 }
 
 /// A socket, of UDP unless it is for a group of Ethernet, that asks the kernel to stamp what goes out and
@@ -154,11 +156,13 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Asks for the hop limit of each datagram that arrives; where the system has none to give, none comes.
-    pub fn ask_hop_limits(&self) {
+    /// Asks for hop limit and our own address of each datagram that arrives; what the system does not give does not come.
+    pub fn ask_headers(&self) {
         let set = |level, option| sys::set_option(self.fd.as_fd(), level, option, 1);
         let _ = set(libc::IPPROTO_IP, libc::IP_RECVTTL);
         let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
+        let _ = set(libc::IPPROTO_IP, libc::IP_PKTINFO);
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
     }
 
     /// Marks what is sent with this differentiated services code point (RFC 2474), 0 to 63.
@@ -333,6 +337,17 @@ impl Socket {
         self.send_to(&to.into(), bytes)
     }
 
+    /// Sends an answer from the address of ours that was asked, if it is known.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn answer_via(&self, to: &SocketAddr, via: Option<Via>, bytes: &[u8]) -> io::Result<()> {
+        match via {
+            Some(via) => sys::send_via(self.fd.as_fd(), bytes, &to.into(), via),
+            None => self.answer(to, bytes),
+        }
+    }
+
     fn send_to(&self, to: &Name, bytes: &[u8]) -> io::Result<()> {
         sys::send(self.fd.as_fd(), bytes, to)
     }
@@ -392,6 +407,7 @@ impl Socket {
                 sent: self.request.as_ref().map(|request| request.sent),
                 received,
                 hop_limit: said.hop_limit,
+                via: said.via,
             }));
         }
         self.undelivered.take().map_or(Ok(None), |news| Err(news.into()))
@@ -512,7 +528,7 @@ mod tests {
             data: key,
             offender: None,
         };
-        Control { stamp: Some(99), error: Some(error), hop_limit: None }
+        Control { stamp: Some(99), error: Some(error), ..Control::default() }
     }
 
     /// A socket, a server, and all that is needed to use them.
@@ -569,7 +585,7 @@ mod tests {
     fn an_answer_may_have_come_before_the_newest_request_left() {
         let (counter, mut log, _, server, to) = bench();
         let mut socket = Socket::open_ahead(&to, counter, &mut log).unwrap();
-        socket.ask_hop_limits();
+        socket.ask_headers();
         socket.send(counter, &mut log, &to, b"first").unwrap();
         let mut port = to;
         port.set_port(socket.local_address().unwrap().port());

@@ -180,7 +180,7 @@ impl Server {
                 let leaves = self.keeper.now();
                 let unbounded = arrived.bound.is_none() || leaves.bound.is_none();
                 let reply = prepared.leave(&leaves);
-                let sent = socket.answer(&from, &reply).is_ok();
+                let sent = socket.answer_via(&from, received.via, &reply).is_ok();
                 self.tally.answered += u64::from(sent);
                 self.tally.unsent += u64::from(!sent);
                 self.tally.unsynchronised += u64::from(sent && unbounded);
@@ -194,7 +194,7 @@ impl Server {
 fn bound(address: &SocketAddr, keeper: &mut Keeper) -> io::Result<(Socket, SocketAddr)> {
     let (counter, log) = keeper.parts();
     let socket = Socket::bind(address, counter, log)?;
-    socket.ask_hop_limits();
+    socket.ask_headers();
     let address = socket.local_address()?;
     Ok((socket, address))
 }
