@@ -156,6 +156,13 @@ impl Socket {
         Ok(socket)
     }
 
+    /// Counts by another counter from now on, whose log this is: nothing that is known in the old one's counts is kept.
+    /// For a second, in which datagrams may come that arrived before, stamps are known no better than that.
+    pub fn recount(&mut self, counter: Counter, log: &mut PairLog) {
+        self.request = None;
+        self.since = Some(log.take(counter).before - log.period().counts(IN_FLIGHT));
+    }
+
     /// Asks for hop limit and our own address of each datagram that arrives; what the system does not give does not come.
     pub fn ask_headers(&self) {
         let set = |level, option| sys::set_option(self.fd.as_fd(), level, option, 1);
@@ -598,6 +605,27 @@ mod tests {
         let arrived = received.received;
         assert_eq!((arrived.method, received.hop_limit), (StampMethod::Kernel, Some(64)));
         assert!((left.count - left.error).at_or_after(arrived.count + arrived.error));
+    }
+
+    #[test]
+    fn another_counter_knows_nothing_of_the_old_ones_counts() {
+        let (_, mut log, _, server, to) = bench();
+        let raw = Counter::open(Choice::Raw).unwrap();
+        let mut socket = Socket::bind(&"127.0.0.1:0".parse().unwrap(), raw, &mut log).unwrap();
+        let address = socket.local_address().unwrap();
+        // As if the old one had counted hours more.
+        socket.since = socket.since.map(|since| since + CountSpan(30_000_000_000_000));
+        let receive = |socket: &mut Socket, log: &mut PairLog| {
+            server.send_to(b"?", address).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            socket.receive(raw, log, &mut [0; 8]).unwrap().unwrap().received
+        };
+        assert!(receive(&mut socket, &mut log).error > CountSpan(1_000_000_000_000));
+        let mut log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+        socket.recount(raw, &mut log);
+        let soon = receive(&mut socket, &mut log);
+        assert!(soon.error > CountSpan(900_000_000) && soon.error < CountSpan(9_000_000_000));
+        let _ = to;
     }
 
     #[test]

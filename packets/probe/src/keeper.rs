@@ -55,7 +55,12 @@ pub struct Keeper {
     kind: CounterKind,
     counter: Counter,
     log: PairLog,
+    /// How many counters there were before this one.
+    generation: u32,
 }
+
+/// Bits of an epoch that are the daemon's; those above tell counters apart.
+const EPOCH_BITS: u32 = 24;
 
 impl Keeper {
     /// Stamps by this clock; without one by the system clock, of which nothing is promised.
@@ -65,7 +70,7 @@ impl Keeper {
     pub fn new(clock: Option<Clock>) -> Result<Keeper, CounterError> {
         let view = clock.as_ref().and_then(|clock| clock.view().ok());
         let (kind, counter, log) = stamped_by(view.as_ref())?;
-        Ok(Keeper { clock, kind, counter, log })
+        Ok(Keeper { clock, kind, counter, log, generation: 0 })
     }
 
     /// Whether there is a clock.
@@ -79,8 +84,16 @@ impl Keeper {
     /// # Errors
     /// As [`Keeper::new`].
     pub fn set_clock(&mut self, clock: Clock) -> Result<(), CounterError> {
-        *self = Keeper::new(Some(clock))?;
+        let generation = self.generation.wrapping_add(1);
+        *self = Keeper { generation, ..Keeper::new(Some(clock))? };
         Ok(())
+    }
+
+    /// Number of the counter that it stamps by: another one if that has changed, after which sockets are to be told
+    /// ([`Socket::recount`](truechimer_stamp::Socket::recount)).
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The counter, and the log that stamps are told by.
@@ -119,16 +132,26 @@ impl Keeper {
             let (kind, _) = counted_by(&view);
             if kind == self.kind {
                 return match view.read_by {
-                    ReadBy::Counter => by_counter(&view, count, error),
+                    ReadBy::Counter => {
+                        let counted = self.counted(count, error, view.hand.counter.epoch);
+                        by_counter(&view, counted)
+                    }
                     _ => self.by_device(count, error),
                 };
             }
             // The daemon counts by another counter from now on: what was stamped by the old one is worth nothing.
             if let Ok((kind, counter, log)) = stamped_by(Some(&view)) {
                 (self.kind, self.counter, self.log) = (kind, counter, log);
+                self.generation = self.generation.wrapping_add(1);
             }
         }
         self.by_system_clock(count, error)
+    }
+
+    /// Count of this counter, in this epoch of the daemon's.
+    fn counted(&self, count: Count, error: CountSpan, epoch: Epoch) -> Counted {
+        let epoch = Epoch(self.generation << EPOCH_BITS | epoch.0 & ((1 << EPOCH_BITS) - 1));
+        Counted { count, error, epoch }
     }
 
     /// By a clock whose counter is a device: that is looked at between two readings of ours.
@@ -146,7 +169,7 @@ impl Keeper {
             time: reading.best + ns(away),
             bound: reading.bound().map(|bound| bound + doubt),
             leaps: reading.leaps(),
-            counted: Counted { count, error, epoch: view.hand.counter.epoch },
+            counted: self.counted(count, error, view.hand.counter.epoch),
         }
     }
 
@@ -157,7 +180,7 @@ impl Keeper {
             time: Instant::from_nanos(pair.unix_ns.into()) + since,
             bound: None,
             leaps: Leaps::default(),
-            counted: Counted { count, error, epoch: Epoch::default() },
+            counted: self.counted(count, error, Epoch::default()),
         }
     }
 }
@@ -168,16 +191,16 @@ pub(crate) fn nanoseconds() -> DifferenceClock {
     DifferenceClock { period: Period::NANOSECOND, error: Rate::ZERO }
 }
 
-fn by_counter(view: &View, count: Count, error: CountSpan) -> Timed {
-    let reading = view.reading(count, view.status_at(count));
-    let lasts = view.hand.period.span(error);
+fn by_counter(view: &View, counted: Counted) -> Timed {
+    let reading = view.reading(counted.count, view.status_at(counted.count));
+    let lasts = view.hand.period.span(counted.error);
     // The two periods and the true one differ by far less than a part in a thousand.
     let lasts = Span(lasts.0 + (lasts.0 >> 10));
     Timed {
         time: reading.best,
         bound: reading.bound().map(|bound| bound + lasts),
         leaps: reading.leaps(),
-        counted: Counted { count, error, epoch: view.hand.counter.epoch },
+        counted,
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Measurement {
     waits: bool,
     closing: u64,
     bytes: Vec<u8>,
+    /// The counter that the socket stamps by.
+    generation: u32,
 }
 
 impl Measurement {
@@ -66,7 +68,8 @@ impl Measurement {
         }
         let session = Session::new(plan.key.clone(), plan.size, plan.identifier);
         let (waits, closing, bytes) = (false, 0, vec![0; ROOM]);
-        Ok(Measurement { socket, keeper, plan, session, waits, closing, bytes })
+        let generation = keeper.generation();
+        Ok(Measurement { socket, keeper, plan, session, waits, closing, bytes, generation })
     }
 
     /// What was sent, and what came back.
@@ -128,6 +131,7 @@ impl Measurement {
         let at = self.keeper.now();
         let request = self.session.ask(&at);
         self.waits = false;
+        self.recount();
         let (counter, log) = self.keeper.parts();
         match self.socket.send(counter, log, &self.plan.to, &request) {
             Ok(()) => self.waits = true,
@@ -171,8 +175,19 @@ impl Measurement {
         Ok(())
     }
 
+    /// Tells the socket if the counter is another one.
+    fn recount(&mut self) {
+        if self.generation != self.keeper.generation() {
+            self.generation = self.keeper.generation();
+            let (counter, log) = self.keeper.parts();
+            self.socket.recount(counter, log);
+            self.waits = false;
+        }
+    }
+
     /// Takes one datagram: whether there was one.
     fn take(&mut self) -> bool {
+        self.recount();
         let (counter, log) = self.keeper.parts();
         let received = self.socket.receive(counter, log, &mut self.bytes);
         self.departed();

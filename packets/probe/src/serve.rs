@@ -74,6 +74,8 @@ pub struct Server {
     reflector: Reflector,
     tally: Tally,
     began: Instant,
+    /// The counter that the sockets stamp by.
+    generation: u32,
 }
 
 impl Server {
@@ -113,7 +115,8 @@ impl Server {
         let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
         let reflector = Reflector::new(access, &ports);
         let (tally, began) = (Tally::default(), Instant::now());
-        Ok(Server { sockets, addresses, keeper, reflector, tally, began })
+        let generation = keeper.generation();
+        Ok(Server { sockets, addresses, keeper, reflector, tally, began, generation })
     }
 
     /// Where it listens.
@@ -158,14 +161,29 @@ impl Server {
             }
             if Instant::now() >= due {
                 idle(self)?;
+                self.recount();
+                // That nothing is there says that what comes has not arrived long before.
+                for place in 0..self.sockets.len() {
+                    self.turn(place, &mut bytes);
+                }
                 due = Instant::now() + PATIENCE;
             }
         }
         Ok(())
     }
 
+    /// Tells the sockets if the counter is another one.
+    fn recount(&mut self) {
+        if self.generation != self.keeper.generation() {
+            self.generation = self.keeper.generation();
+            let (counter, log) = self.keeper.parts();
+            self.sockets.iter_mut().for_each(|socket| socket.recount(counter, log));
+        }
+    }
+
     /// Receives one datagram and answers it: whether there was one.
     fn turn(&mut self, place: usize, bytes: &mut [u8]) -> bool {
+        self.recount();
         let Some(socket) = self.sockets.get_mut(place) else { return false };
         let (counter, log) = self.keeper.parts();
         // What the network says of replies that were not delivered is nobody's matter.

@@ -107,12 +107,15 @@ fn truth(road: &str, seed: u64, count: i64) -> (i64, i64) {
 fn each_way_has_its_delay_within_the_bound_and_its_losses_to_the_packet() {
     let Some(net) = or_skip(Pair::new()) else { return };
     let dir = temp::Dir::new();
-    let far = Clock::start(&net.server, &dir, "far");
-    let near = Clock::start(&net.client, &dir, "near");
     let key = key_file(&dir, "keys", SECRET);
-    let words = ["--keys", text(&key), "--page", text(&far.daemon.page)];
+    // The reflector comes first, as it may at boot, and takes up the clock once there is one.
+    let page = dir.join("far");
+    let words = ["--keys", text(&key), "--page", text(&page)];
     let command = net.server.command(binary::truechimer());
-    let (reflector, _) = reflector(command, &dir, &words);
+    let (mut reflector, _) = reflector(command, &dir, &words);
+    let _far = Clock::start(&net.server, &dir, "far");
+    let near = Clock::start(&net.client, &dir, "near");
+    reflector.expect_output("\"synchronised\":true", SOON);
     let ask = |words: &[&str]| {
         let command = net.client.command(binary::truechimer());
         probe(command, &[words, &["--page", text(&near.daemon.page)]].concat())
