@@ -73,7 +73,7 @@ pub struct Probe {
     /// From one to the next, at least 1ms [default: 100ms]
     #[arg(short, long, value_name = "SPAN", value_parser = interval, conflicts_with = "rate")]
     interval: Option<Span>,
-    /// How many a second instead, 1 to 1000
+    /// How many a second instead, 1 to 1000; a reflector of ours answers 200 unless told otherwise
     #[arg(short, long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RATE))]
     rate: Option<u32>,

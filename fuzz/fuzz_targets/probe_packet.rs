@@ -15,7 +15,7 @@ fuzz_target!(|input: (&[u8], bool, bool)| {
     if sealed {
         seal(&mut bytes, &key);
     }
-    let at = |ns| Timed::at_nanos(1_800_000_000_000_000_000 + ns, 100);
+    let at = |ns: i64| Timed::at_nanos(1_800_000_000_000_000_000 + ns, 100);
     let peer = "192.0.2.1:40000".parse().expect("an address");
     let reflector = || {
         let keys = vec![key.clone()];
@@ -25,7 +25,8 @@ fuzz_target!(|input: (&[u8], bool, bool)| {
         let reply = prepared.leave(&at(9));
         assert_eq!(reply.len(), bytes.len());
         // Without the ports, by its looks alone.
-        let echoed = reflector().answer(&reply, peer, None, &at(20), 0).map(|again| again.leave(&at(30)));
+        let echoed =
+            reflector().answer(&reply, peer, None, &at(20), 0).map(|again| again.leave(&at(30)));
         assert!(echoed.is_err());
     }
     // A reply to a session of ours.

@@ -13,6 +13,9 @@ use truechimer_time::{
 /// (adjtimex(2)).
 const RAW_RATE: Rate = Rate::from_ppb(500_000);
 
+/// How long ago something was at the most that was stamped just now.
+const A_MOMENT: Span = Span::from_secs(1);
+
 /// A moment by the clock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Timed {
@@ -139,10 +142,13 @@ impl Keeper {
                     _ => self.by_device(count, error),
                 };
             }
-            // The daemon counts by another counter from now on: what was stamped by the old one is worth nothing.
+            // The daemon counts by another counter from now on: of what was stamped by the old one it is known that it was
+            // a moment ago.
             if let Ok((kind, counter, log)) = stamped_by(Some(&view)) {
                 (self.kind, self.counter, self.log) = (kind, counter, log);
                 self.generation = self.generation.wrapping_add(1);
+                let ago = self.log.period().counts(A_MOMENT);
+                return self.by_system_clock(self.counter.read(), ago);
             }
         }
         self.by_system_clock(count, error)
