@@ -1,8 +1,8 @@
 //! `truechimer serve`: an NTP server of the clock in the page, or of a time of its own.
 
-mod args;
+pub mod args;
 mod metrics;
-mod page;
+pub mod page;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,7 @@ use truechimer_confine::{Confined, Rules, Unlisted};
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
-pub use args::{Base, Place, Serve};
-pub use page::unbound;
+pub use args::{Base, Serve};
 
 use truechimer_command::log::{self, Form, Priority};
 use truechimer_command::show::{json, ppb};

@@ -17,7 +17,9 @@ use truechimer_serve::Rate;
 use truechimer_time::Span;
 
 use super::usable;
-use crate::serve::{Place, confine, tell_sandbox, unbound};
+use crate::serve::args::Place;
+use crate::serve::page::unbound;
+use crate::serve::{confine, tell_sandbox};
 use truechimer_command::clock::{self, Page};
 use truechimer_command::log::{self, Form, Priority};
 use truechimer_command::{Ended, Failure, Outcome, show, signals};
