@@ -11,14 +11,14 @@ if [ "$1" = configure ]; then
         # After an upgrade what ran goes on as the new version. Not the agents of groups: when a member leaves its group
         # for a moment is for who runs the group to say.
         if [ -n "$2" ]; then
-            systemctl try-restart truechimer.service truechimer-serve.service || true
+            systemctl try-restart truechimer.service truechimer-serve.service truechimer-probe.service || true
         fi
     fi
 fi
 
 # == prerm
 if [ "$1" = remove ]; then
-    units='truechimer-wait.service truechimer-serve.service truechimer.service'
+    units='truechimer-wait.service truechimer-serve.service truechimer-probe.service truechimer.service'
     if [ -d /run/systemd/system ]; then
         systemctl stop 'truechimer-group@*.service' $units || true
     fi

@@ -7,7 +7,7 @@
 : "${target:?}"
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
-export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
+export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.
@@ -86,6 +86,15 @@ need_gpsd() {
     gpsd -V >/dev/null 2>&1 && return
     apt_install gpsd
     gpsd -V >/dev/null 2>&1 || echo "no gpsd (package gpsd): what needs it will be skipped"
+}
+
+# Another implementation of STAMP, built from its sources: some minutes.
+need_stamp_suite() {
+    command -v stamp-suite >/dev/null && return
+    echo "building stamp-suite into $target/test/stamp-suite"
+    env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 "${cargo:-cargo}" install --quiet --locked \
+        stamp-suite --version 1.0.0 --root "$target/test/stamp-suite" --target-dir "$target/test/stamp-suite/build" 2>/dev/null
+    command -v stamp-suite >/dev/null || echo "no stamp-suite (cargo install stamp-suite): what needs it will be skipped"
 }
 
 # Prometheus and its tools likewise: the package would start it.

@@ -18,6 +18,8 @@ mod import;
 mod interval;
 mod now;
 #[cfg(feature = "packets")]
+mod probe;
+#[cfg(feature = "packets")]
 mod qos;
 #[cfg(feature = "packets")]
 mod restamp;
@@ -81,6 +83,9 @@ enum Command {
     /// Measure delay, jitter, loss and reordering, live or from captures
     #[cfg(feature = "packets")]
     Qos(Late<qos::Qos>),
+    /// Measure the path to another host: delay each way with its bound, loss, voice
+    #[cfg(feature = "packets")]
+    Probe(Late<probe::Probe>),
     /// One clock for a group of replicas: agree on each reading of time
     #[cfg(feature = "group")]
     Group(Late<group::Group>),
@@ -102,7 +107,7 @@ const GROUPS: &[Group] = &[
     #[cfg(feature = "counters")]
     ("Know the machine", &["counters"]),
     #[cfg(feature = "packets")]
-    ("Stamp packets", &["capture", "restamp", "qos"]),
+    ("Stamp packets", &["capture", "restamp", "qos", "probe"]),
     #[cfg(feature = "group")]
     ("Agree on time", &["group"]),
     ("Read about it", &["man", "completions"]),
@@ -153,6 +158,8 @@ fn dispatch(command: Command) -> Ended {
         Command::Restamp(Late(args)) => restamp::run(&args, out),
         #[cfg(feature = "packets")]
         Command::Qos(Late(args)) => qos::run(&args, out),
+        #[cfg(feature = "packets")]
+        Command::Probe(Late(args)) => probe::run(&args, out),
         #[cfg(feature = "group")]
         Command::Group(Late(args)) => group::run(args, out),
         #[cfg(feature = "packets")]

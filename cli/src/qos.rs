@@ -9,6 +9,8 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
+pub use screen::{bound, span};
+
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io::Write;

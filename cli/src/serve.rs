@@ -1,8 +1,8 @@
 //! `truechimer serve`: an NTP server of the clock in the page, or of a time of its own.
 
-mod args;
+pub mod args;
 mod metrics;
-mod page;
+pub mod page;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
 
 /// Gives up all rights but to read these clock pages and to write where these files are; in words what is left.
 /// Where system calls are a simulator's, nothing.
-fn confine<'a>(
+pub fn confine<'a>(
     pages: &[PathBuf],
     written: impl Iterator<Item = &'a Path>,
     unlisted: Unlisted,
@@ -90,7 +90,7 @@ fn confine<'a>(
 }
 
 /// Tells what is left of the process's rights, after the line that says where it listens.
-fn tell_sandbox(sandbox: Option<Confined>) {
+pub fn tell_sandbox(sandbox: Option<Confined>) {
     if let Some(sandbox) = sandbox {
         log::say(Priority::Info, &format!("truechimer: info: {sandbox}"));
     }

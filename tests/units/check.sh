@@ -78,7 +78,8 @@ confined() {
     ok "$1 sees no devices" refused within sh -c 'ls -d /dev/rtc* /dev/mem /dev/vd* /dev/sd* /dev/tty0'
 }
 
-for unit in truechimer.service truechimer-wait.service truechimer-serve.service truechimer-group@.service; do
+for unit in truechimer.service truechimer-wait.service truechimer-serve.service truechimer-probe.service \
+    truechimer-group@.service; do
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
     ok "$unit is exposed by less than 1.5" exposure "$unit"
 done
@@ -173,6 +174,18 @@ metered truechimer-serve \
     'ExecStart=/usr/local/bin/truechimer serve --clock page --metrics 127.0.0.1:9925\nSocketBindAllow=tcp:9925' \
     http://127.0.0.1:9925/metrics truechimer_serve_received_total
 
+(umask 027 && echo '1 SHA256 HEX:000102030405060708090A0B0C0D0E0F' >/etc/truechimer-probe.keys)
+chgrp truechimer /etc/truechimer-probe.keys
+ok "the reflector starts" systemctl start truechimer-probe
+confined truechimer-probe 0000000000000400
+ok "it confines itself as far as the kernel can" \
+    grep -F "${landlock:-files and programs are not limited}" /opt/work/log/truechimer-probe
+install -o nobody -m 600 /etc/truechimer-probe.keys /tmp/probe.keys
+ok "who has its key measures by both clocks" \
+    soon as nobody sh -c 'truechimer probe -c 3 --keys /tmp/probe.keys --json 127.0.0.1 | grep -F "\"forward\":{\"delay\":{"'
+ok "nobody else does" refused as nobody truechimer probe -c 1 --wait 1s 127.0.0.1
+hangs truechimer-probe
+
 [ ! -x /opt/bin/corosync ] || { systemctl start corosync; soon sh -c 'ls /dev/shm/qb-corosync-*'; }
 ok "the agent starts" systemctl start truechimer-group@alice
 confined truechimer-group@alice 0000000000000000
@@ -194,7 +207,7 @@ agent='/usr/local/bin/truechimer group agent --config /etc/truechimer-group.toml
 metered truechimer-group@alice "ExecStart=$agent /run/truechimer/group/metrics" \
     '--unix-socket /run/truechimer/group/metrics http://localhost/metrics' truechimer_group_rounds_total
 
-for unit in truechimer-group@alice truechimer-serve truechimer-wait truechimer; do
+for unit in truechimer-group@alice truechimer-probe truechimer-serve truechimer-wait truechimer; do
     ok "$unit stops" systemctl stop $unit
     is "and leaves no failure" "$(systemctl show -p Result --value $unit)" success
 done

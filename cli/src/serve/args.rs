@@ -141,7 +141,7 @@ pub struct Place {
 
 impl Place {
     /// With this port if none was given.
-    fn or(mut self, port: u16) -> SocketAddr {
+    pub fn or(mut self, port: u16) -> SocketAddr {
         if !self.has_port {
             self.address.set_port(port);
         }

@@ -82,6 +82,11 @@ impl Keys {
         self.known.get(&number)
     }
 
+    /// All keys, by ascending number.
+    pub fn iter(&self) -> impl Iterator<Item = &Key> {
+        self.known.values()
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -4,7 +4,9 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use aes::{Aes128, Aes256};
-use cmac::{Cmac, KeyInit};
+use cmac::{Cmac, KeyInit, Mac as _};
+use ctutils::CtEq;
+use hmac::Hmac;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use zeroize::Zeroizing;
 
@@ -12,6 +14,9 @@ use zeroize::Zeroizing;
 const SHORTEST: usize = 10;
 /// Longest key of a hash, in bytes: a block of SHA-512, beyond which more adds nothing.
 const LONGEST: usize = 128;
+
+/// Bytes of an HMAC that are compared at the least: half of it (RFC 2104 §5).
+const HMAC_LEAST: usize = 16;
 
 /// An algorithm of message authentication codes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +121,27 @@ fn cmac<C: KeyInit + cmac::Mac>(secret: &[u8], about: &[u8]) -> Vec<u8> {
     cmac.chain_update(about).finalize().into_bytes().to_vec()
 }
 
+impl Key {
+    /// HMAC-SHA-256 (RFC 2104, RFC 4868) of these parts, one behind the other; `None` if the key is for another
+    /// algorithm than SHA-256. NTP's own codes are not made so.
+    #[must_use]
+    pub fn hmac(&self, parts: &[&[u8]]) -> Option<[u8; 32]> {
+        let usable = self.algorithm == Algorithm::Sha256;
+        let mut mac = usable.then(|| Hmac::<Sha256>::new_from_slice(&self.secret).ok())??;
+        parts.iter().for_each(|part| mac.update(part));
+        Some(mac.finalize().into_bytes().into())
+    }
+
+    /// Whether these bytes begin the HMAC of the parts, by as many bytes as there are, 16 at least; takes equally long
+    /// whatever they are.
+    #[must_use]
+    pub fn hmac_fits(&self, parts: &[&[u8]], code: &[u8]) -> bool {
+        let made = self.hmac(parts).filter(|_| code.len() >= HMAC_LEAST);
+        let made = made.as_ref().and_then(|made| made.get(..code.len()));
+        made.is_some_and(|made| bool::from(made.ct_eq(code)))
+    }
+}
+
 /// Hash of the key with the packet behind it (RFC 5905 §7.3), no HMAC. Whoever knows such a code could go on where the
 /// hash has ended, and so make that of a longer packet: therefore in version 4 codes are cut, and packets of other
 /// versions are taken in one length alone.
@@ -169,6 +195,33 @@ mod tests {
             let code = |n| Key::new(1, algorithm, &text[..n]).unwrap().code(&text[n..]);
             assert_eq!((code(10), code(10).len()), (code(50), bytes));
         }
+    }
+
+    /// RFC 4231 §4.2 (keys of 20 bytes; the key of §4.3 is too short for a file of keys) and §4.4.
+    #[test]
+    fn hmac_is_as_published() {
+        for (secret, text, code) in [
+            (
+                vec![0x0b; 20],
+                b"Hi There".to_vec(),
+                "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+            ),
+            (
+                vec![0xaa; 20],
+                vec![0xdd; 50],
+                "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+            ),
+        ] {
+            let key = Key::new(1, Algorithm::Sha256, &secret).unwrap();
+            let code = hex(code);
+            let (start, end) = text.split_at(3);
+            assert_eq!(key.hmac(&[start, end]).unwrap(), code.as_slice());
+            assert!(key.hmac_fits(&[&text], &code[..16]) && key.hmac_fits(&[&text], &code));
+            assert!(!key.hmac_fits(&[&text], &code[..15]) && !key.hmac_fits(&[start], &code));
+            assert!(!key.hmac_fits(&[&text], &[code.as_slice(), &[0]].concat()));
+        }
+        let other = Key::new(1, Algorithm::Aes128, &[1; 16]).unwrap();
+        assert!(other.hmac(&[b"x"]).is_none() && !other.hmac_fits(&[b"x"], &[0; 16]));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) enum Ruling {
 
 /// A token bucket for each client.
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     /// Between two requests at the average rate, ns.
     interval: u64,
     /// How far a client may be ahead of that rate, ns.
@@ -66,13 +66,10 @@ impl Limiter {
     }
 
     /// Rules on a request of `client` at `now`, ns of a clock that does not go back.
-    pub fn rule(&self, client: IpAddr, now: u64) -> Ruling {
-        let client = network(client);
-        let fresh = || Bucket { full_at: now, told_until: 0 };
+    pub(crate) fn rule(&self, client: IpAddr, now: u64) -> Ruling {
+        let (client, fresh) = (network(client), || Bucket { full_at: now, told_until: 0 });
         let ruled = self.clients.with(client, now, fresh, |bucket| {
-            let full_at = bucket.full_at.max(now);
-            if full_at - now <= self.ahead {
-                bucket.full_at = full_at.saturating_add(self.interval);
+            if self.has_room(bucket, now) {
                 return Ruling::Answer;
             }
             if now >= bucket.told_until {
@@ -82,6 +79,23 @@ impl Limiter {
             if self.leaks() { Ruling::Answer } else { Ruling::Drop }
         });
         ruled.unwrap_or(Ruling::Answer)
+    }
+
+    /// Whether a request of `client` at `now` is within the rate: nothing beyond it is let through, which keeps whoever
+    /// forges a client's address from having more sent there.
+    pub fn allows(&self, client: IpAddr, now: u64) -> bool {
+        let (client, fresh) = (network(client), || Bucket { full_at: now, told_until: 0 });
+        self.clients.with(client, now, fresh, |bucket| self.has_room(bucket, now)).unwrap_or(false)
+    }
+
+    /// Whether a request is within the rate, which it then counts for.
+    fn has_room(&self, bucket: &mut Bucket, now: u64) -> bool {
+        let full_at = bucket.full_at.max(now);
+        let room = full_at - now <= self.ahead;
+        if room {
+            bucket.full_at = full_at.saturating_add(self.interval);
+        }
+        room
     }
 
     /// The average interval, ns.
@@ -155,6 +169,16 @@ mod tests {
             ruled(&limiter, address("::1"), SECOND, SECOND / 1000, 40_000);
         assert_eq!((told, answered + told + dropped), (10, 40_000));
         assert!((4500..5600).contains(&answered), "{answered}");
+    }
+
+    #[test]
+    fn where_nothing_leaks_a_flood_gets_no_more_than_the_rate() {
+        let limiter = Limiter::new(Rate { per_second: 10, burst: 5 }, 7);
+        // A thousand a second for 4 s.
+        let allowed =
+            (0..4000).filter(|i| limiter.allows(address("::1"), i * SECOND / 1000)).count();
+        assert_eq!(allowed, 5 + 39);
+        assert!(limiter.allows(address("::1:0:0:0:1"), 0));
     }
 
     #[test]

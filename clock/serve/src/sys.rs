@@ -9,9 +9,10 @@ use std::{mem, ptr};
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use truechimer_ntp::{HEADER_LEN, Timestamp};
+use truechimer_stamp::control::{Via, write};
 use truechimer_stamp::{Name, set_option};
 
-use crate::control::{self, Said, Via};
+use crate::control::{self, Said};
 
 /// Datagrams received, or sent, with one call.
 pub(crate) const BATCH: usize = 32;
@@ -192,7 +193,7 @@ impl Outgoing {
             (self.bytes.get_mut(i), self.names.get_mut(i), self.controls.get_mut(i))
         {
             *name = Name::from(to);
-            *len = control::write(&mut control.0, via, stamp);
+            *len = write(&mut control.0, via, stamp);
             let header = bytes.first_chunk_mut::<HEADER_LEN>();
             header.into_iter().for_each(|header| *header = packet);
             self.sizes.iter_mut().skip(i).take(1).for_each(|size| *size = HEADER_LEN);

@@ -11,7 +11,7 @@ const SHARDS: usize = 64;
 /// Values by key, as many as there is room for. Where an entry goes is by a hash that nobody
 /// outside can know, so that nobody can choose what to push out.
 #[derive(Debug)]
-pub(crate) struct Table<K, V> {
+pub struct Table<K, V> {
     shards: Box<[Mutex<Shard<K, V>>]>,
     hasher: RandomState,
 }

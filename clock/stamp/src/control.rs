@@ -11,6 +11,19 @@ pub(crate) struct Control {
     pub stamp: Option<i64>,
     /// `IP_RECVERR`, `IPV6_RECVERR` or `PACKET_TX_TIMESTAMP`: why the message is in the error queue.
     pub error: Option<QueuedError>,
+    /// `IP_TTL`, `IPV6_HOPLIMIT`: the hop limit that the datagram arrived with.
+    pub hop_limit: Option<u8>,
+    /// `IP_PKTINFO`, `IPV6_PKTINFO`: to which of our addresses it came.
+    pub via: Option<Via>,
+}
+
+/// One of our addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// Of IPv4.
+    V4(Ipv4Addr),
+    /// Of IPv6, with the number of the interface, which an address of the link itself needs.
+    V6(Ipv6Addr, u32),
 }
 
 /// A `sock_extended_err`.
@@ -57,11 +70,61 @@ pub(crate) fn parse(bytes: &[u8]) -> Control {
             | (libc::SOL_PACKET, libc::PACKET_TX_TIMESTAMP) => {
                 control.error = extended_error(data).or(control.error);
             }
-            _ => {}
+            (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
+                let value = at(data, 0).map(i32::from_ne_bytes);
+                control.hop_limit = value.and_then(|value| u8::try_from(value).ok());
+            }
+            _ => control.via = via(level, kind, data).or(control.via),
         }
         rest = next;
     }
     control
+}
+
+/// The address of ours in a control message of this level and type.
+#[must_use]
+pub fn via(level: i32, kind: i32, data: &[u8]) -> Option<Via> {
+    match (level, kind) {
+        // `in_pktinfo`: interface, our address, the address in the datagram's header.
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => at::<4>(data, 4).map(|ip| Via::V4(ip.into())),
+        // `in6_pktinfo`: address and interface.
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => at::<16>(data, 0)
+            .zip(at(data, 16))
+            .map(|(ip, interface)| Via::V6(ip.into(), u32::from_ne_bytes(interface))),
+        _ => None,
+    }
+}
+
+/// Writes control messages for a packet that is to leave from `via`, stamped if so wished: how many
+/// bytes there are of them. What does not fit is left out.
+#[must_use]
+pub fn write(bytes: &mut [u8], via: Option<Via>, stamp: bool) -> usize {
+    let mut len = 0;
+    let mut put = |level: i32, kind: i32, data: &[&[u8]]| {
+        let size = HEADER + data.iter().map(|part| part.len()).sum::<usize>();
+        let Some(room) = bytes.get_mut(len..len + size.next_multiple_of(WORD)) else { return };
+        room.fill(0);
+        let header: [&[u8]; 3] = [&size.to_ne_bytes(), &level.to_ne_bytes(), &kind.to_ne_bytes()];
+        let all = header.iter().chain(data).copied().flatten();
+        room.iter_mut().zip(all).for_each(|(to, from)| *to = *from);
+        len += room.len();
+    };
+    match via {
+        // The routes decide which interface it is.
+        Some(Via::V4(ip)) => {
+            put(libc::IPPROTO_IP, libc::IP_PKTINFO, &[&[0; 4], &ip.octets(), &[0; 4]])
+        }
+        Some(Via::V6(ip, interface)) => {
+            let interface = if ip.is_unicast_link_local() { interface } else { 0 };
+            put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &[&ip.octets(), &interface.to_ne_bytes()]);
+        }
+        None => {}
+    }
+    if stamp {
+        let flags = libc::SOF_TIMESTAMPING_TX_SOFTWARE;
+        put(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &[&flags.to_ne_bytes()]);
+    }
+    len
 }
 
 /// The first control message (level, type, data) and what follows it; `None` at the end, or where
@@ -190,14 +253,42 @@ mod tests {
     }
 
     #[test]
-    fn other_messages_are_passed_over() {
+    fn hop_limits_are_read_and_other_messages_passed_over() {
         let bytes = [
             message(libc::IPPROTO_IP, libc::IP_TTL, &64i32.to_ne_bytes()),
             message(libc::SOL_SOCKET, libc::SCM_RIGHTS, &[]),
             timestamping(3, 4),
         ]
         .concat();
-        assert_eq!(parse(&bytes), Control { stamp: Some(3_000_000_004), error: None });
+        let control =
+            Control { stamp: Some(3_000_000_004), hop_limit: Some(64), ..Control::default() };
+        assert_eq!(parse(&bytes), control);
+        let six = message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &255i32.to_ne_bytes());
+        assert_eq!(parse(&six).hop_limit, Some(255));
+        for odd in [256i32, -1] {
+            let odd = message(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &odd.to_ne_bytes());
+            assert_eq!(parse(&odd), Control::default());
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut bytes = [0xff; 192];
+        for via in [
+            None,
+            Some(Via::V4(Ipv4Addr::new(192, 0, 2, 1))),
+            Some(Via::V6("fe80::1".parse().unwrap(), 3)),
+        ] {
+            for stamp in [false, true] {
+                let len = write(&mut bytes, via, stamp);
+                assert_eq!(parse(&bytes[..len]), Control { via, ..Control::default() });
+                assert_eq!(len % WORD, 0);
+            }
+        }
+        let far = Some(Via::V6("2001:db8::1".parse().unwrap(), 3));
+        let len = write(&mut bytes, far, false);
+        assert_eq!(parse(&bytes[..len]).via, Some(Via::V6("2001:db8::1".parse().unwrap(), 0)));
+        assert_eq!(write(&mut bytes[..10], far, true), 0);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::net;
 use truechimer_counter::Counter;
 use truechimer_time::{Count, Span, Stamp};
 
-use crate::control::{self, Control, Origin};
+use crate::control::{self, Control, Origin, Via};
 use crate::group::{self, Group};
 use crate::log::{PairLog, Window};
 use crate::name::Name;
@@ -47,6 +47,10 @@ pub struct Received {
     pub sent: Option<Stamp>,
     /// When the datagram arrived.
     pub received: Stamp,
+    /// Hop limit that it arrived with, if the socket asks for that ([`Socket::ask_headers`]).
+    pub hop_limit: Option<u8>,
+    /// To which of our addresses it came, likewise.
+    pub via: Option<Via>,
 }
 
 /// A socket, of UDP unless it is for a group of Ethernet, that asks the kernel to stamp what goes out and
@@ -138,6 +142,47 @@ impl Socket {
     /// `ENODEV` if there is none, `EPERM` on Linux before 5.7 without `CAP_NET_RAW`.
     pub fn confine(&self, interface: &str) -> io::Result<()> {
         group::bind_to_device(self.fd.as_fd(), interface)
+    }
+
+    /// A socket for requests that are sent before the answers to earlier ones have come: an answer is not
+    /// taken to have arrived after the newest request left.
+    ///
+    /// # Errors
+    /// As [`Socket::open`].
+    pub fn open_ahead(to: &SocketAddr, counter: Counter, log: &mut PairLog) -> io::Result<Socket> {
+        let mut socket = Socket::open(to)?;
+        socket.listens = true;
+        socket.since = Some(log.take(counter).end);
+        Ok(socket)
+    }
+
+    /// Counts by another counter from now on, whose log this is: nothing that is known in the old one's counts is kept.
+    /// For a second, in which datagrams may come that arrived before, stamps are known no better than that.
+    pub fn recount(&mut self, counter: Counter, log: &mut PairLog) {
+        self.request = None;
+        self.since = Some(log.take(counter).before - log.period().counts(IN_FLIGHT));
+    }
+
+    /// Asks for hop limit and our own address of each datagram that arrives; what the system does not give does not come.
+    pub fn ask_headers(&self) {
+        let set = |level, option| sys::set_option(self.fd.as_fd(), level, option, 1);
+        let _ = set(libc::IPPROTO_IP, libc::IP_RECVTTL);
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
+        let _ = set(libc::IPPROTO_IP, libc::IP_PKTINFO);
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+    }
+
+    /// Marks what is sent with this differentiated services code point (RFC 2474), 0 to 63.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn mark(&self, code_point: u8) -> io::Result<()> {
+        let class = i32::from(code_point & 0x3f) << 2;
+        let (level, option) = match self.local_address()?.is_ipv4() {
+            true => (libc::IPPROTO_IP, libc::IP_TOS),
+            false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
+        sys::set_option(self.fd.as_fd(), level, option, class)
     }
 
     /// A socket bound to `address`, for those who answer requests: arrivals are stamped,
@@ -299,6 +344,17 @@ impl Socket {
         self.send_to(&to.into(), bytes)
     }
 
+    /// Sends an answer from the address of ours that was asked, if it is known.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn answer_via(&self, to: &SocketAddr, via: Option<Via>, bytes: &[u8]) -> io::Result<()> {
+        match via {
+            Some(via) => sys::send_via(self.fd.as_fd(), bytes, &to.into(), via),
+            None => self.answer(to, bytes),
+        }
+    }
+
     fn send_to(&self, to: &Name, bytes: &[u8]) -> io::Result<()> {
         sys::send(self.fd.as_fd(), bytes, to)
     }
@@ -357,6 +413,8 @@ impl Socket {
                 from,
                 sent: self.request.as_ref().map(|request| request.sent),
                 received,
+                hop_limit: said.hop_limit,
+                via: said.via,
             }));
         }
         self.undelivered.take().map_or(Ok(None), |news| Err(news.into()))
@@ -477,7 +535,7 @@ mod tests {
             data: key,
             offender: None,
         };
-        Control { stamp: Some(99), error: Some(error) }
+        Control { stamp: Some(99), error: Some(error), ..Control::default() }
     }
 
     /// A socket, a server, and all that is needed to use them.
@@ -531,6 +589,56 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_may_have_come_before_the_newest_request_left() {
+        let (counter, mut log, _, server, to) = bench();
+        let mut socket = Socket::open_ahead(&to, counter, &mut log).unwrap();
+        socket.ask_headers();
+        socket.send(counter, &mut log, &to, b"first").unwrap();
+        let mut port = to;
+        port.set_port(socket.local_address().unwrap().port());
+        server.send_to(b"answer", port).unwrap();
+        // On loopback it has arrived by now.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        socket.send(counter, &mut log, &to, b"second").unwrap();
+        let (left, _) = socket.sent().unwrap();
+        let received = socket.receive(counter, &mut log, &mut [0; 8]).unwrap().unwrap();
+        let arrived = received.received;
+        assert_eq!((arrived.method, received.hop_limit), (StampMethod::Kernel, Some(64)));
+        assert!((left.count - left.error).at_or_after(arrived.count + arrived.error));
+    }
+
+    #[test]
+    fn another_counter_knows_nothing_of_the_old_ones_counts() {
+        let (_, mut log, _, server, to) = bench();
+        let raw = Counter::open(Choice::Raw).unwrap();
+        let mut socket = Socket::bind(&"127.0.0.1:0".parse().unwrap(), raw, &mut log).unwrap();
+        let address = socket.local_address().unwrap();
+        // As if the old one had counted hours more.
+        socket.since = socket.since.map(|since| since + CountSpan(30_000_000_000_000));
+        let receive = |socket: &mut Socket, log: &mut PairLog| {
+            server.send_to(b"?", address).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            socket.receive(raw, log, &mut [0; 8]).unwrap().unwrap().received
+        };
+        assert!(receive(&mut socket, &mut log).error > CountSpan(1_000_000_000_000));
+        let mut log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+        socket.recount(raw, &mut log);
+        let soon = receive(&mut socket, &mut log);
+        assert!(soon.error > CountSpan(900_000_000) && soon.error < CountSpan(9_000_000_000));
+        let _ = to;
+    }
+
+    #[test]
+    fn what_is_sent_is_marked() {
+        let (.., socket, _server, _) = bench();
+        socket.mark(46).unwrap();
+        assert_eq!(net::sockopt::ip_tos(&socket.fd).unwrap(), 46 << 2);
+        let socket = Socket::open(&"[::1]:0".parse().unwrap()).unwrap();
+        socket.mark(63).unwrap();
+        assert_eq!(net::sockopt::ipv6_tclass(&socket.fd).unwrap(), 63 << 2);
+    }
+
+    #[test]
     fn only_the_newest_requests_stamp_counts() {
         let mut socket = socket(5, 0);
         for key in [3, 5, 0, u32::MAX] {
@@ -578,7 +686,7 @@ mod tests {
 
     #[test]
     fn without_a_key_the_bytes_tell() {
-        let said = Control { stamp: Some(99), error: None };
+        let said = Control { stamp: Some(99), ..Control::default() };
         let frame = |bytes: &[u8]| [&[0; 42], bytes].concat();
         assert_eq!(socket(5, 0).newest_departure(&said, &frame(SENT)), Some(99));
         assert_eq!(socket(5, 0).newest_departure(&said, SENT), Some(99));

@@ -14,6 +14,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketType};
 
+use crate::control::{self, Via};
 use crate::name::Name;
 
 /// Room for control messages, aligned as their headers must be.
@@ -62,6 +63,26 @@ pub(crate) fn send(fd: BorrowedFd<'_>, bytes: &[u8], to: &Name) -> io::Result<()
     // SAFETY: bytes and name are each valid for their length.
     let sent =
         unsafe { libc::sendto(fd.as_raw_fd(), start, bytes.len(), flags, to.as_ptr(), to.len) };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Sends a datagram from this address of ours.
+pub(crate) fn send_via(fd: BorrowedFd<'_>, bytes: &[u8], to: &Name, via: Via) -> io::Result<()> {
+    let mut control = ControlBuffer([0; 512]);
+    let length = control::write(&mut control.0, Some(via), false);
+    let mut iovec =
+        libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a msghdr of zeroes is a valid one without buffers (some libcs have private fields).
+    let mut header: libc::msghdr = unsafe { mem::zeroed() };
+    header.msg_name = to.as_ptr().cast_mut().cast();
+    header.msg_namelen = to.len;
+    header.msg_iov = &mut iovec;
+    header.msg_iovlen = 1;
+    header.msg_control = control.0.as_mut_ptr().cast();
+    header.msg_controllen = length as _;
+    // SAFETY: `header` points to a name, one iovec and control messages, each valid for the length beside it during the
+    // call, which writes to none of them.
+    let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &header, libc::MSG_NOSIGNAL) };
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -8,8 +8,8 @@
 //!
 //! Delays and their differences are in ns, positive: later; bounds are of both stamps together. The
 //! definitions are those of the IETF's IP performance metrics (RFC 7679, 7680, 5481, 4737, 5560,
-//! 3357), of RFC 5236 for reorder density and of RFC 3550 for jitter; each is cited where it is
-//! computed.
+//! 3357), of RFC 5236 for reorder density and of RFC 3550 for jitter, and of ITU-T G.107 for voice;
+//! each is cited where it is computed.
 #![forbid(unsafe_code)]
 
 mod at;
@@ -34,6 +34,7 @@ mod rtt;
 mod sequence;
 mod table;
 mod totals;
+mod voice;
 
 pub use at::{At, Counted, DifferenceClock, Measured};
 pub use bins::{Bin, Bins};
@@ -57,6 +58,7 @@ pub use report::{
 pub use rtt::{Kind, Rtt};
 pub use sequence::{Fate, Sequence};
 pub use totals::{Totals, WayTotals};
+pub use voice::{Codec, Voice};
 
 /// Which way a packet went at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

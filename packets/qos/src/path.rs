@@ -134,7 +134,8 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    pub(crate) fn add(&mut self, bound: Option<u64>) {
+    /// Adds one.
+    pub fn add(&mut self, bound: Option<u64>) {
         let Some(bound) = bound else {
             self.unbounded += 1;
             return;
@@ -153,6 +154,12 @@ impl Bounds {
         self.sum += other.sum;
         self.bounded += other.bounded;
         self.unbounded += other.unbounded;
+    }
+
+    /// The greatest, ns; `None` if one had none.
+    #[must_use]
+    pub fn greatest(&self) -> Option<u64> {
+        (self.unbounded == 0 && self.bounded > 0).then_some(self.greatest)
     }
 
     /// The mean, ns.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::flow::{Flow, Seen};
-use crate::path::{Bounds, Evidence, Path, Way};
+use crate::path::{Evidence, Path, Way};
 use crate::rtt::{Kind, Rtt};
 use crate::totals::{Totals, WayTotals};
 use crate::{Engine, GivenUp, Group, GroupKey};
@@ -89,10 +89,6 @@ impl SeenReport {
     }
 }
 
-fn greatest(bounds: &Bounds) -> Option<u64> {
-    (bounds.unbounded == 0 && bounds.bounded > 0).then_some(bounds.greatest)
-}
-
 /// Figures of a flow between the points.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct PathReport {
@@ -157,7 +153,7 @@ impl PathReport {
             delay,
             bound_min_ns: (path.bounds.bounded > 0).then_some(path.bounds.least),
             bound_mean_ns: path.bounds.mean(),
-            bound_max_ns: greatest(&path.bounds),
+            bound_max_ns: path.bounds.greatest(),
             unbounded: path.bounds.unbounded,
             negative: path.negative,
             ipdv: Spread::of(&path.ipdv),
@@ -250,7 +246,7 @@ fn rtts(of: &BTreeMap<Kind, Rtt>) -> Vec<RttReport> {
     let report = |(kind, rtt): (&Kind, &Rtt)| RttReport {
         kind: *kind,
         time: Spread::of(&rtt.times),
-        bound_max_ns: greatest(&rtt.bounds),
+        bound_max_ns: rtt.bounds.greatest(),
         by_counter: rtt.by_counter,
     };
     of.iter().map(report).collect()
@@ -371,7 +367,7 @@ impl WayReport {
             way,
             flows: totals.flows,
             delay: Spread::of(&totals.delays),
-            bound_max_ns: greatest(&totals.bounds),
+            bound_max_ns: totals.bounds.greatest(),
             unbounded: totals.bounds.unbounded,
             negative: totals.negative,
             most_negative_ns: (totals.negative > 0).then_some(totals.most_negative),

@@ -27,6 +27,7 @@ mod nts;
 mod pods;
 mod pool;
 mod pps;
+mod probe;
 mod ptp;
 mod refclocks;
 mod relay;

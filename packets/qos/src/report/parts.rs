@@ -49,7 +49,8 @@ impl Spread {
     }
 
     /// Every value less `by`.
-    pub(super) fn less(mut self, by: i64) -> Spread {
+    #[must_use]
+    pub fn less(mut self, by: i64) -> Spread {
         for value in [
             &mut self.min_ns,
             &mut self.median_ns,
@@ -87,7 +88,9 @@ pub struct LossReport {
 }
 
 impl LossReport {
-    pub(super) fn of(losses: &Losses) -> LossReport {
+    /// That of these losses.
+    #[must_use]
+    pub fn of(losses: &Losses) -> LossReport {
         let runs = losses.runs();
         LossReport {
             arrived: losses.arrived,
@@ -126,7 +129,9 @@ pub struct ReorderReport {
 }
 
 impl ReorderReport {
-    pub(super) fn of(reordering: &Reordering, density: Densities) -> ReorderReport {
+    /// That of this reordering.
+    #[must_use]
+    pub fn of(reordering: &Reordering, density: Densities) -> ReorderReport {
         let degrees = [1, 2, 3, 4, 8, 16, 32, 64].map(|n| (n, reordering.n_reordered(n)));
         ReorderReport {
             reordered: reordering.reordered,

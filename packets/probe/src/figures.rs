@@ -1,0 +1,410 @@
+//! Figures of a session.
+
+use serde::Serialize;
+use truechimer_qos::{
+    Bounds, Codec, Density, Distribution, Jitter, LossReport, Losses, Measured, ReorderReport,
+    Reordering, Spread, Voice,
+};
+
+use crate::session::{Echo, Probe, Session};
+use crate::shares::Shares;
+
+/// Quantiles that are given with an interval.
+const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+/// Confidence of those intervals.
+const CONFIDENCE: f64 = 0.95;
+/// Share of the packets that a dejitter buffer waits for.
+const IN_TIME: f64 = 0.99;
+
+/// A quantile, and between which values it is for the path, as far as so few packets say.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Quantile {
+    /// Which one, 0 to 1.
+    pub q: f64,
+    /// That of the packets, ns.
+    pub ns: i64,
+    /// From where, ns; `None`: there are too few packets to say.
+    pub low_ns: Option<i64>,
+    /// To where.
+    pub high_ns: Option<i64>,
+}
+
+/// Delays of a direction, if both clocks promise a bound.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Delay {
+    /// One-way delay (RFC 7679).
+    pub spread: Spread,
+    /// Its quantiles, at 95 % confidence if packets are independent of each other.
+    pub quantiles: Vec<Quantile>,
+    /// The least bound of one: that of both clocks, and of the stamps, ns.
+    pub bound_min_ns: u64,
+    /// The mean bound, ns.
+    pub bound_mean_ns: f64,
+    /// The greatest bound, ns.
+    pub bound_max_ns: u64,
+    /// Delays below zero by more than their bound: one of the clocks is not what it claims.
+    pub negative: u64,
+}
+
+/// Figures of the way there, or of the way back.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Direction {
+    /// Delays; `None`: a clock promises nothing.
+    pub delay: Option<Delay>,
+    /// Packets whose delay has no bound, which `delay` leaves out.
+    pub unbounded: u64,
+    /// Delay less the least (PDV, RFC 5481 section 4.2): needs no clock that is right, only two that run alike.
+    pub pdv: Spread,
+    /// Between the delays of packets sent one right after the other (IPDV, RFC 5481 section 4.1, RFC 3393).
+    pub ipdv: Spread,
+    /// Jitter (RFC 3550) after the last packet, ns.
+    pub jitter_ns: Option<f64>,
+    /// Losses; `None`: the reflector does not count its replies.
+    pub loss: Option<LossReport>,
+    /// Copies beyond those that were sent; `None` likewise.
+    pub duplicates: Option<u64>,
+    /// Reordering.
+    pub reordering: ReorderReport,
+    /// Voice this way.
+    pub voice: Option<VoiceReport>,
+}
+
+/// Figures of both ways together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct RoundTrip {
+    /// From departure to arrival, less what the reflector says that it has kept the packet.
+    pub time: Spread,
+    /// Its quantiles, at 95 % confidence if packets are independent of each other.
+    pub quantiles: Vec<Quantile>,
+    /// The greatest bound of one, ns.
+    pub bound_max_ns: Option<u64>,
+    /// Between the round trips of packets sent one right after the other.
+    pub ipdv: Spread,
+    /// Losses there and back, up to the last packet that was answered.
+    pub loss: LossReport,
+    /// Time for which the reflector keeps packets, by its own word.
+    pub kept: Spread,
+}
+
+/// Estimate of voice over a direction by the E-model, with what went into it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct VoiceReport {
+    /// Inputs of the model; the rest are G.107's defaults.
+    pub inputs: Voice,
+    /// Network's share of the delay, ms: the 99th percentile, which a dejitter buffer waits for.
+    pub network_ms: f64,
+    /// The delay is half of the least round trip and what varies this way, for want of a delay of its own.
+    pub assumed: bool,
+    /// Transmission rating factor R.
+    pub rating: f64,
+    /// Mean opinion score, 1 to 4.5.
+    pub mos: f64,
+}
+
+/// All figures of a session. Spans are in ns, positive: later.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The version of this form.
+    pub version: u32,
+    /// Packets sent.
+    pub sent: u64,
+    /// Of them those sent at the end, to learn of losses on which way.
+    pub closing: u64,
+    /// Packets with an answer.
+    pub answered: u64,
+    /// Packets without one after the last with one: nobody knows how far they came.
+    pub undetermined: u64,
+    /// The reflector counts its replies, so that losses have a direction.
+    pub counted_by_reflector: bool,
+    /// There.
+    pub forward: Direction,
+    /// Back.
+    pub backward: Direction,
+    /// Both.
+    pub round_trip: RoundTrip,
+    /// The greatest bound of our clock, ns; `None`: it promised none for some packet.
+    pub own_bound_max_ns: Option<u64>,
+    /// The greatest bound of the reflector's clock.
+    pub far_bound_max_ns: Option<u64>,
+    /// Hop limits with which requests arrived there: least and greatest.
+    pub hop_limits: Option<[u8; 2]>,
+    /// Datagrams that were no replies, by reason.
+    pub refused: std::collections::BTreeMap<&'static str, u64>,
+    /// Notes on the numbers.
+    pub notes: Vec<String>,
+}
+
+/// Which way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    There,
+    Back,
+}
+
+/// First reply to each packet that has one, with that packet, in the order of sending.
+fn firsts(session: &Session) -> impl Iterator<Item = (&Probe, Option<&Echo>)> {
+    session.probes().iter().map(|probe| (probe, probe.echoes.first()))
+}
+
+impl Report {
+    /// Report of a session of which the last `closing` packets were sent to learn of losses, and voice by this codec.
+    #[must_use]
+    pub fn of(session: &Session, closing: u64, codec: Codec) -> Report {
+        let numbers: Vec<(u32, Vec<u32>)> = session
+            .probes()
+            .iter()
+            .map(|probe| (probe.sequence, probe.echoes.iter().map(|echo| echo.number).collect()))
+            .collect();
+        let shares = Shares::of(numbers.iter().map(|(sequence, all)| (*sequence, all.as_slice())));
+        let round_trip = RoundTrip::of(session, &shares);
+        let numbered = shares.numbered;
+        let direction = |way, losses: &Losses, copies: u64| {
+            let loss = numbered.then_some(losses);
+            Direction::of(session, way, (loss, numbered.then_some(copies)), &round_trip, codec)
+        };
+        let mut bounds = [Bounds::default(), Bounds::default()];
+        let [own, far] = &mut bounds;
+        for (probe, echo) in firsts(session) {
+            own.add(probe.sent.bound.map(|bound| bound.as_nanos_up().unsigned_abs()));
+            echo.into_iter().for_each(|echo| far.add(echo.far_bound_ns));
+        }
+        let limits = || firsts(session).filter_map(|(_, echo)| echo.map(|echo| echo.hop_limit));
+        let known = || limits().filter(|limit| *limit > 0);
+        let mut report = Report {
+            version: 1,
+            sent: session.probes().len() as u64,
+            closing,
+            answered: session.answered() as u64,
+            undetermined: shares.undetermined,
+            counted_by_reflector: numbered,
+            forward: direction(Way::There, &shares.forward, shares.forward_copies),
+            backward: direction(Way::Back, &shares.backward, shares.backward_copies),
+            round_trip,
+            own_bound_max_ns: own.greatest(),
+            far_bound_max_ns: far.greatest(),
+            hop_limits: known().min().zip(known().max()).map(|(least, most)| [least, most]),
+            refused: session.refused().iter().map(|(why, n)| (why.name(), *n)).collect(),
+            notes: Vec::new(),
+        };
+        report.notes = report.noted();
+        report
+    }
+
+    fn noted(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut note = |wanted: bool, text: &str| {
+            if wanted {
+                notes.push(text.to_owned());
+            }
+        };
+        let any = self.answered > 0;
+        note(
+            !any,
+            "no answer: the reflector does not run, has another key, or a firewall is between",
+        );
+        note(
+            self.own_bound_max_ns.is_none(),
+            "the clock here promised no bound for some packets, which have no one-way delay: see 'truechimer status'",
+        );
+        note(
+            any && self.far_bound_max_ns.is_none(),
+            "the reflector's clock is not synchronised, or says nothing of its error, for some packets, which have no \
+             one-way delay",
+        );
+        note(
+            any && !self.counted_by_reflector,
+            "the reflector does not count its replies: losses have no direction",
+        );
+        note(
+            self.undetermined > 0 && any,
+            "after the last answer some packets had none: how far they came is not known",
+        );
+        let negative =
+            [&self.forward, &self.backward].into_iter().filter_map(|way| way.delay.as_ref());
+        note(
+            negative.map(|delay| delay.negative).sum::<u64>() > 0,
+            "delays below zero by more than their bound: one of the clocks is not what it claims",
+        );
+        let voices =
+            [&self.forward, &self.backward].into_iter().filter_map(|way| way.voice.as_ref());
+        note(
+            voices.into_iter().any(|voice| voice.assumed),
+            "voice: the delay one way is assumed to be half of the least round trip, and what varies that way",
+        );
+        notes
+    }
+}
+
+fn quantiles(values: &Distribution) -> Vec<Quantile> {
+    let of = |q| {
+        let interval = values.quantile_interval(q, CONFIDENCE);
+        let [low_ns, high_ns] = [0, 1].map(|end| interval.and_then(|i| i.get(end).copied()));
+        values.quantile(q).map(|ns| Quantile { q, ns, low_ns, high_ns })
+    };
+    QUANTILES.into_iter().filter_map(of).collect()
+}
+
+/// Values in the order of sending, and differences between neighbours.
+#[derive(Default)]
+struct Series {
+    values: Distribution,
+    differences: Distribution,
+    before: Option<i64>,
+}
+
+impl Series {
+    fn add(&mut self, value: Option<i64>) {
+        let before = std::mem::replace(&mut self.before, value);
+        let Some(value) = value else { return };
+        self.values.add(value);
+        before.into_iter().for_each(|before| self.differences.add(value.saturating_sub(before)));
+    }
+}
+
+impl RoundTrip {
+    fn of(session: &Session, shares: &Shares) -> RoundTrip {
+        let (mut times, mut kept, mut bounds) =
+            (Series::default(), Distribution::default(), Bounds::default());
+        for (_, echo) in firsts(session) {
+            times.add(echo.map(|echo| echo.round_trip.ns));
+            echo.into_iter().for_each(|echo| {
+                bounds.add(echo.round_trip.bound_ns);
+                kept.add(echo.kept_ns);
+            });
+        }
+        RoundTrip {
+            time: Spread::of(&times.values),
+            quantiles: quantiles(&times.values),
+            bound_max_ns: bounds.greatest(),
+            ipdv: Spread::of(&times.differences),
+            loss: LossReport::of(&shares.whole),
+            kept: Spread::of(&kept),
+        }
+    }
+}
+
+impl Direction {
+    fn of(
+        session: &Session,
+        way: Way,
+        (loss, duplicates): (Option<&Losses>, Option<u64>),
+        round_trip: &RoundTrip,
+        codec: Codec,
+    ) -> Direction {
+        let measured = |echo: &Echo| match way {
+            Way::There => echo.forward,
+            Way::Back => echo.backward,
+        };
+        let mut raw = Series::default();
+        let (mut delays, mut bounds) = (Distribution::default(), Bounds::default());
+        let mut negative = 0;
+        for (_, echo) in firsts(session) {
+            let delay = echo.map(measured);
+            raw.add(delay.map(|delay| delay.ns));
+            let Some(delay) = delay else { continue };
+            bounds.add(delay.bound_ns);
+            if delay.bound_ns.is_some() {
+                delays.add(delay.ns);
+                negative += u64::from(delay.is_negative());
+            }
+        }
+        let delay = bounds.mean().map(|bound_mean_ns| Delay {
+            spread: Spread::of(&delays),
+            quantiles: quantiles(&delays),
+            bound_min_ns: bounds.least,
+            bound_mean_ns,
+            bound_max_ns: bounds.greatest,
+            negative,
+        });
+        let (reordering, jitter) = order(session, way, duplicates.is_some(), measured);
+        let least = raw.values.min().unwrap_or(0);
+        let mut varies = Distribution::default();
+        varies.merge_less(&raw.values, least);
+        let voice = Conditions { delays: &delays, varies: &varies, loss, round_trip }.voice(codec);
+        Direction {
+            delay,
+            unbounded: bounds.unbounded,
+            pdv: Spread::of(&raw.values).less(least),
+            ipdv: Spread::of(&raw.differences),
+            jitter_ns: jitter.last(),
+            loss: loss.map(LossReport::of),
+            duplicates,
+            reordering,
+            voice,
+        }
+    }
+}
+
+/// Reordering one way, and jitter in the order of arrival there.
+fn order(
+    session: &Session,
+    way: Way,
+    numbered: bool,
+    measured: impl Fn(&Echo) -> Measured,
+) -> (ReorderReport, Jitter) {
+    let mut arrivals: Vec<(i64, u64, &Echo)> = firsts(session)
+        .filter_map(|(probe, echo)| {
+            let echo = echo?;
+            let sequence = u64::from(probe.sequence);
+            Some(match way {
+                // The reflector's numbers are the order of arrival there, even where its clock goes back.
+                Way::There if numbered => (echo.number.into(), sequence, echo),
+                Way::There => (echo.received_ns, sequence, echo),
+                Way::Back => (echo.arrived_ns, echo.number.into(), echo),
+            })
+        })
+        .collect();
+    arrivals.sort_by_key(|(at, order, _)| (*at, *order));
+    let (mut reordering, mut density, mut jitter) =
+        (Reordering::default(), Density::default(), Jitter::default());
+    for (_, order, echo) in arrivals {
+        let at = if way == Way::There { echo.received_ns } else { echo.arrived_ns };
+        reordering.arrived(order, at);
+        density.arrived(order);
+        jitter.arrived(measured(echo).ns.into());
+    }
+    (ReorderReport::of(&reordering, density.densities()), jitter)
+}
+
+/// Conditions for voice one way.
+struct Conditions<'a> {
+    /// Delays with a bound, ns.
+    delays: &'a Distribution,
+    /// Delays less the least, ns.
+    varies: &'a Distribution,
+    loss: Option<&'a Losses>,
+    round_trip: &'a RoundTrip,
+}
+
+impl Conditions<'_> {
+    fn voice(&self, codec: Codec) -> Option<VoiceReport> {
+        let assumed = self.delays.len() < self.varies.len();
+        let network_ns = if assumed {
+            let half = self.round_trip.time.min_ns? / 2;
+            half.saturating_add(self.varies.quantile(IN_TIME)?)
+        } else {
+            self.delays.quantile(IN_TIME)?
+        };
+        let network_ms = (network_ns as f64 / 1e6).max(0.0);
+        // Of a reflector that does not count, the losses of both ways are taken.
+        let (lost, mean_run) = match self.loss {
+            Some(losses) => (losses.ratio()?, losses.runs().mean()),
+            None => (self.round_trip.loss.ratio?, self.round_trip.loss.mean_run),
+        };
+        // By chance a run of losses is 1 ÷ (1 − loss) long (G.107 section 7.4.2).
+        let burst = mean_run.map_or(1.0, |run| (run * (1.0 - lost)).max(1.0));
+        let inputs = Voice {
+            codec,
+            delay_ms: network_ms + codec.framing_ms,
+            loss: 1.0 - (1.0 - lost) * IN_TIME,
+            burst,
+        };
+        Some(VoiceReport {
+            inputs,
+            network_ms,
+            assumed,
+            rating: inputs.rating(),
+            mos: inputs.opinion(),
+        })
+    }
+}

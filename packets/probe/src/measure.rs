@@ -1,0 +1,216 @@
+//! The sender with its socket.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use truechimer_keys::Key;
+use truechimer_stamp::{Socket, readable};
+
+use crate::keeper::Keeper;
+use crate::session::Session;
+
+/// Most bytes of a datagram.
+const ROOM: usize = 1 << 16;
+/// How long it waits at a time, so that it can be told to end.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Datagrams taken before it is looked whether the next packet is due.
+const TURN: usize = 64;
+/// Packets sent at the end, at most, to learn on which way packets were lost.
+const CLOSING: u32 = 5;
+
+/// Plan of a session.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The reflector.
+    pub to: SocketAddr,
+    /// Packets to send.
+    pub count: u32,
+    /// From one to the next.
+    pub interval: Duration,
+    /// How long an answer is waited for after the last.
+    pub wait: Duration,
+    /// Bytes of a packet.
+    pub size: usize,
+    /// Differentiated services code point of what is sent.
+    pub code_point: u8,
+    /// The key that both ends have.
+    pub key: Option<Key>,
+    /// Identifier of the session.
+    pub identifier: u16,
+}
+
+/// A session as it runs.
+pub struct Measurement {
+    socket: Socket,
+    keeper: Keeper,
+    plan: Plan,
+    session: Session,
+    /// The newest packet's departure may yet be known better.
+    waits: bool,
+    closing: u64,
+    bytes: Vec<u8>,
+    /// The counter that the socket stamps by.
+    generation: u32,
+}
+
+impl Measurement {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// If there is none to be had, or it cannot be marked.
+    pub fn new(plan: Plan, mut keeper: Keeper) -> io::Result<Measurement> {
+        let (counter, log) = keeper.parts();
+        let socket = Socket::open_ahead(&plan.to, counter, log)?;
+        if plan.code_point > 0 {
+            socket.mark(plan.code_point)?;
+        }
+        let session = Session::new(plan.key.clone(), plan.size, plan.identifier);
+        let (waits, closing, bytes) = (false, 0, vec![0; ROOM]);
+        let generation = keeper.generation();
+        Ok(Measurement { socket, keeper, plan, session, waits, closing, bytes, generation })
+    }
+
+    /// What was sent, and what came back.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Packets of it that were sent at the end to learn of losses.
+    #[must_use]
+    pub fn closing(&self) -> u64 {
+        self.closing
+    }
+
+    /// Sends all packets, and waits for answers; ends early if told to. Where an answer is missing in the end, a number
+    /// is left out and a few packets more are sent: by the number that the reflector gives to one of them it is known
+    /// how many it has answered before.
+    ///
+    /// # Errors
+    /// What the system says of sending or waiting.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let mut due = Instant::now();
+        for _ in 0..self.plan.count {
+            self.listen(due, stop, |_| false)?;
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            self.send()?;
+            // After a hold-up the rate is what it was: packets that are late are not made up for.
+            due = (due + self.plan.interval).max(Instant::now());
+        }
+        let all = |session: &Session| session.answered() == session.probes().len();
+        self.listen(Instant::now() + self.plan.wait, stop, all)?;
+        let some = self.session.answered() > 0;
+        if some && !all(&self.session) && !stop.load(Ordering::Relaxed) {
+            self.close(stop)?;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let first = self.session.probes().len();
+        let answered = move |session: &Session| {
+            session.probes().iter().skip(first).any(|probe| !probe.echoes.is_empty())
+        };
+        self.session.skip();
+        for _ in 0..CLOSING {
+            if stop.load(Ordering::Relaxed) || answered(&self.session) {
+                break;
+            }
+            self.send()?;
+            self.closing += 1;
+            self.listen(Instant::now() + self.plan.wait, stop, answered)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let at = self.keeper.now();
+        let request = self.session.ask(&at);
+        self.waits = false;
+        self.recount();
+        let (counter, log) = self.keeper.parts();
+        match self.socket.send(counter, log, &self.plan.to, &request) {
+            Ok(()) => self.waits = true,
+            Err(why) if fleeting(&why) => self.session.not_left(),
+            Err(why) => return Err(why),
+        }
+        self.departed();
+        Ok(())
+    }
+
+    /// Takes over what is known of the newest packet's departure.
+    fn departed(&mut self) {
+        if let (true, Some((stamp, waiting))) = (self.waits, self.socket.sent()) {
+            let at = self.keeper.of(&stamp);
+            self.session.left(at);
+            self.waits = waiting;
+        }
+    }
+
+    /// Takes what arrives until then, or until `enough`.
+    fn listen(
+        &mut self,
+        until: Instant,
+        stop: &AtomicBool,
+        enough: impl Fn(&Session) -> bool,
+    ) -> io::Result<()> {
+        while !stop.load(Ordering::Relaxed) && !enough(&self.session) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            if readable(&self.socket, left.min(PATIENCE))? {
+                let took = (0..TURN).take_while(|_| self.take()).count();
+                if took == 0 {
+                    let (counter, log) = self.keeper.parts();
+                    let _ = self.socket.on_error_queue(counter, log);
+                    self.departed();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the socket if the counter is another one.
+    fn recount(&mut self) {
+        if self.generation != self.keeper.generation() {
+            self.generation = self.keeper.generation();
+            let (counter, log) = self.keeper.parts();
+            self.socket.recount(counter, log);
+            self.waits = false;
+        }
+    }
+
+    /// Takes one datagram: whether there was one.
+    fn take(&mut self) -> bool {
+        self.recount();
+        let (counter, log) = self.keeper.parts();
+        let received = self.socket.receive(counter, log, &mut self.bytes);
+        self.departed();
+        // What the network says of packets that were not delivered shows in the losses.
+        let Ok(Some(received)) = received else { return false };
+        if received.from == self.plan.to {
+            let arrived = self.keeper.of(&received.received);
+            let difference = self.keeper.difference();
+            let bytes = self.bytes.get(..received.len).unwrap_or_default();
+            // Others are counted by the session.
+            let _ = self.session.accept(bytes, &arrived, &difference);
+        }
+        true
+    }
+}
+
+/// Whether an error of sending passes, as a full queue does or a host that was not there a moment ago.
+fn fleeting(why: &io::Error) -> bool {
+    matches!(
+        why.kind(),
+        io::ErrorKind::WouldBlock
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::Interrupted
+    )
+}
