@@ -335,9 +335,6 @@ impl Engine {
             self.counts.gaps += 1;
             self.withhold();
         }
-        if leaves && self.catching.is_none() {
-            self.after_departure();
-        }
     }
 }
 
