@@ -255,7 +255,7 @@ impl Program {
     /// Waits a little for it to come to rest, if it has not since `settles` was read.
     pub fn wait(&self, settles: u32, patience: Duration) {
         if self.restless {
-            std::thread::sleep(LOOKS.max(self.begun.0.elapsed() / 8));
+            std::thread::sleep((self.begun.0.elapsed() / 8).max(LOOKS).min(patience));
         } else {
             self.page.wait_settled(settles, patience);
         }
@@ -407,8 +407,21 @@ mod tests {
     use super::*;
     use std::ffi::CString;
     use std::net::TcpListener;
+    use std::path::PathBuf;
     use std::process::Stdio;
     use truechimer_group::Member;
+
+    /// A page's file, the program's side of it, where that listens, and the front's side.
+    fn stage(name: &str, asked: bool) -> (PathBuf, Page, TcpListener, Program) {
+        let name = format!("truechimer-front-{name}-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let path = CString::new(file.to_str().unwrap()).unwrap();
+        let page = Page::create(&path, 1).unwrap();
+        let theirs = Page::open(&path).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let program = Program::new(listener.local_addr().unwrap(), page, asked);
+        (file, theirs, listener, program)
+    }
 
     #[test]
     fn a_listener_is_seen() {
@@ -428,13 +441,7 @@ mod tests {
     /// This test counts as the preloaded library does, for a shell that sleeps.
     #[test]
     fn what_a_program_does_not_take_as_it_rests_is_left_for_later() {
-        let name = format!("truechimer-front-rests-{}", std::process::id());
-        let file = std::env::temp_dir().join(name);
-        let path = CString::new(file.to_str().unwrap()).unwrap();
-        let page = Page::create(&path, 1).unwrap();
-        let theirs = Page::open(&path).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut program = Program::new(listener.local_addr().unwrap(), page, false);
+        let (file, theirs, listener, mut program) = stage("rests", false);
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
         theirs.attached(shell.id());
@@ -476,13 +483,7 @@ mod tests {
     /// This test is the program: it counts as the preloaded library does.
     #[test]
     fn done_is_taken_and_waiting() {
-        let name = format!("truechimer-front-program-{}", std::process::id());
-        let file = std::env::temp_dir().join(name);
-        let path = CString::new(file.to_str().unwrap()).unwrap();
-        let page = Page::create(&path, 1).unwrap();
-        let theirs = Page::open(&path).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut program = Program::new(listener.local_addr().unwrap(), page, true);
+        let (file, theirs, listener, mut program) = stage("program", true);
         assert!(program.misses().unwrap().contains("group exec"));
         assert!(!program.is_asked_for());
         // No process has that number: nobody is seen to rest.
