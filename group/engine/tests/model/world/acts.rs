@@ -174,17 +174,15 @@ impl World {
         }
     }
 
-    /// One that was cut off has let others in before it found out, and is told that a majority has
-    /// what it has. So that stands, and whoever goes on without them, by itself, is astray now.
+    /// One that was cut off has let others in before it found out, they are a majority, and it is
+    /// told that they have what it has. So that stands, and whoever goes on without them is astray.
     fn outnumber(&mut self, node: usize) {
         let generation = |node: &Node| node.engine.as_ref().map(|it| it.point().generation);
         let here = generation(&self.nodes[node]);
-        let apart = |node: &Node| node.live && !node.excluded && generation(node) != here;
+        let with = |node: &Node| node.live && node.excluded && generation(node) == here;
         let counted = &self.nodes[..self.case.group.universe.len()];
-        if counted.iter().filter(|node| apart(node)).count() < self.case.majority() {
-            for node in self.nodes.iter_mut().filter(|node| apart(node)) {
-                node.excluded = true;
-            }
+        if counted.iter().filter(|node| with(node)).count() >= self.case.majority() {
+            self.nodes.iter_mut().filter(|node| node.live).for_each(|node| node.excluded = true);
         }
     }
 
