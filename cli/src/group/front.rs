@@ -33,11 +33,11 @@ On each node (with 'group agent --local 3': three times, with --member and ports
   truechimer group front --group shop --listen 0.0.0.0:6379 --connect 127.0.0.1:7000
   truechimer group exec --group shop --reads delivery -- redis-server --port 7000
 
-Suited are programs in which one thread at a time works on requests (an event loop, or a thread
-for each connection), and whose answers depend on nothing but the requests and the time of day.
-Not suited are programs that hand requests to a pool of threads, serve one connection after the
-other, make one connection's request wait for another's (SQL servers with locks), draw random
-numbers, or show in their answers what their own timers did.
+Suited are programs whose answers depend on nothing but the requests and the time of day: event
+loops, a thread for each connection, pools of threads, also with fewer threads than connections or
+one connection after the other: a request that the program leaves for later is no obstacle to the
+others. Not suited are programs that make one connection's request wait for another's (SQL servers
+with locks), draw random numbers, or show in their answers what their own timers did.
 
 Fronts compare what their programs write on each connection. A program that differs from a
 majority is out: its front ends, the others name it, and its answers reach nobody. So is one that

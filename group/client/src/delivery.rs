@@ -16,6 +16,9 @@
 //! | 80 | u32 watching: the front waits at `settles` |
 //! | 88 | u64 process that attached last |
 //! | 96 | u64 process of the front |
+//! | 104 | u32 handed on: how often a thread of the program may have woken another, or made one |
+//! | 108 | u32 1: there are more processes than there is room for |
+//! | 128 | u64 for each of 256: a process of the program, or 0 |
 //! | 4096 | u64 for each port of the front's: bytes taken and the marks of [`Taken`] |
 //!
 //! The program's side allocates nothing, takes no lock and is fit for signal handlers. Each side
@@ -47,7 +50,10 @@ pub const VARIABLE: &str = "TRUECHIMER_GROUP_FRONT";
 const HEAD: usize = 4096;
 const PORTS: usize = 1 << 16;
 const MAGIC: u64 = u64::from_le_bytes(*b"TCFRONT1");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Where the processes are, and for how many there is room.
+const PROCESSES: usize = 128;
+const MOST_PROCESSES: usize = 256;
 
 /// The low half of the sequence.
 const SEQUENCE: usize = if cfg!(target_endian = "little") { 32 } else { 36 };
@@ -153,9 +159,10 @@ impl Page {
             return Err(Unusable::NoPage);
         }
         let front = page.u64_at(96).load(Ordering::Relaxed);
-        let Ok(front) = libc::pid_t::try_from(front) else { return Err(Unusable::NoPage) };
-        // SAFETY: signal 0 asks only whether the process is there.
-        if front < 1 || (unsafe { libc::kill(front, 0) } != 0 && errno() == libc::ESRCH) {
+        if libc::pid_t::try_from(front).is_err() {
+            return Err(Unusable::NoPage);
+        }
+        if is_gone(front) {
             return Err(Unusable::Stale);
         }
         Ok(page)
@@ -164,7 +171,44 @@ impl Page {
     /// The program's side: it has attached.
     pub fn attached(&self, process: u32) {
         self.u64_at(88).store(u64::from(process), Ordering::Relaxed);
+        self.joined(process);
         self.u64_at(64).fetch_add(1, Ordering::Release);
+    }
+
+    /// The program's side: this process is one of its, by a fork or by itself. Takes the room of
+    /// one that is gone, if there is no other.
+    pub fn joined(&self, process: u32) {
+        let own = u64::from(process);
+        let takes = |at: usize, old: u64| {
+            let place = self.u64_at(at);
+            place.compare_exchange(old, own, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let places = || (0..MOST_PROCESSES).map(|n| PROCESSES + n * 8);
+        let known = |at: usize| self.u64_at(at).load(Ordering::Acquire);
+        let there = places().any(|at| known(at) == own)
+            || places().any(|at| takes(at, 0))
+            || places().any(|at| is_gone(known(at)) && takes(at, known(at)));
+        if !there {
+            self.u32_at(108).store(1, Ordering::Release);
+        }
+    }
+
+    /// The front's side: the program's processes, by their own word; none if there are too many.
+    pub fn processes(&self) -> Option<Vec<u32>> {
+        let all = (0..MOST_PROCESSES).map(|n| self.u64_at(PROCESSES + n * 8));
+        let all = all.map(|place| place.load(Ordering::Acquire)).filter(|process| *process != 0);
+        let fits = self.u32_at(108).load(Ordering::Acquire) == 0;
+        fits.then(|| all.filter_map(|process| u32::try_from(process).ok()).collect())
+    }
+
+    /// The program's side: a thread is about to wake another, or to make one.
+    pub fn hand_on(&self) {
+        self.u32_at(104).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often threads may have woken others.
+    pub fn handed(&self) -> u32 {
+        self.u32_at(104).load(Ordering::Acquire)
     }
 
     /// How many programs have attached.
@@ -278,6 +322,9 @@ impl Page {
     /// The front's side: a new program is to start; what an earlier one left does not count.
     pub fn forget_program(&self) {
         self.u32_at(72).store(0, Ordering::Release);
+        (0..MOST_PROCESSES)
+            .for_each(|n| self.u64_at(PROCESSES + n * 8).store(0, Ordering::Release));
+        self.u32_at(108).store(0, Ordering::Release);
     }
 
     /// Parts that the program has taken of the connection from that port.
@@ -369,6 +416,13 @@ fn map(fd: libc::c_int) -> Result<Page, i32> {
     NonNull::new(base.cast()).map(|base| Page { base }).ok_or(libc::ENOMEM)
 }
 
+/// Whether there is no such process any more.
+fn is_gone(process: u64) -> bool {
+    let Ok(process) = libc::pid_t::try_from(process) else { return true };
+    // SAFETY: signal 0 asks only whether the process is there.
+    process < 1 || (unsafe { libc::kill(process, 0) } != 0 && errno() == libc::ESRCH)
+}
+
 fn errno() -> i32 {
     // SAFETY: the thread's own errno.
     unsafe { *libc::__errno_location() }
@@ -407,6 +461,10 @@ mod tests {
         assert_eq!(program.sequence(), 1);
         program.attached(7);
         assert_eq!((front.programs(), front.process()), (1, 7));
+        program.joined(7);
+        program.joined(8);
+        program.hand_on();
+        assert_eq!((front.processes(), front.handed()), (Some(vec![7, 8]), 1));
 
         program.took(65535, 9);
         front.begin(65535);
@@ -424,6 +482,27 @@ mod tests {
         assert_eq!((front.busy(), front.settles()), (0, settles + 1));
         program.took_close(65535);
         assert!(front.taken(65535).closed);
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn processes_that_are_gone_make_room() {
+        let path = path("processes");
+        let front = Page::create(&path, CLOCK).unwrap();
+        let own = std::process::id();
+        // No process has numbers as great as these.
+        let gone = i32::MAX as u32 - MOST_PROCESSES as u32;
+        (0..MOST_PROCESSES as u32).for_each(|n| front.joined(gone + n));
+        front.joined(own);
+        let processes = front.processes().unwrap();
+        assert_eq!((processes.len(), processes[0]), (MOST_PROCESSES, own));
+        // Of those that are there none goes for another.
+        (0..MOST_PROCESSES)
+            .for_each(|n| front.u64_at(PROCESSES + n * 8).store(1, Ordering::Relaxed));
+        front.joined(own);
+        assert_eq!(front.processes(), None);
+        front.forget_program();
+        assert_eq!(front.processes(), Some(vec![]));
         std::fs::remove_file(path.to_str().unwrap()).unwrap();
     }
 

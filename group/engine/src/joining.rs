@@ -158,9 +158,6 @@ impl Engine {
         if !self.transfers.new.contains(&from) {
             self.transfers.new.push(from);
         }
-        if self.catching.is_none() {
-            self.after_departure();
-        }
     }
 
     /// Holds the state at this place ready for those who have just asked for it.

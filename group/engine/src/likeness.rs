@@ -247,8 +247,12 @@ impl Engine {
         self.likeness.began.max(self.commits.entered)
     }
 
-    /// Answer to a contest; none: the program here has not come so far.
+    /// Answer to a contest; none: the program here has not come so far, or it is of another stream,
+    /// where the round was decided otherwise.
     fn ballot(&self, contest: &Contest) -> Option<Vote> {
+        if contest.ballots.iter().any(|ballot| self.commits.differs(ballot.member)) {
+            return None;
+        }
         let &Contest { thread, round, at, decided, .. } = contest;
         let next = self.live()?.next(thread);
         let read = self.threads.all.get(&thread).map_or(next, |local| local.read(next));
@@ -334,9 +338,6 @@ impl Engine {
             self.start.fence_off(fence);
             self.counts.gaps += 1;
             self.withhold();
-        }
-        if leaves && self.catching.is_none() {
-            self.after_departure();
         }
     }
 }

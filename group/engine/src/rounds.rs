@@ -92,6 +92,11 @@ impl Engine {
                 Entry::Vote(vote) => self.voted(from, vote),
             }
         }
+        // Not before all of the message: what is kept here, of the group's state and the program's,
+        // is what the others have at this place, and may be what goes on.
+        if self.catching.is_none() {
+            self.after_departure();
+        }
         self.serve();
         self.check_commits();
     }
@@ -105,9 +110,6 @@ impl Engine {
     pub(crate) fn left(&mut self, from: Member) {
         if let Some(state) = self.state.as_mut() {
             state.leave(&self.group, from);
-        }
-        if self.catching.is_none() {
-            self.after_departure();
         }
     }
 

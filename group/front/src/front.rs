@@ -424,7 +424,8 @@ impl Front {
 
     /// Waits for whatever comes next, and takes what clients have sent.
     fn wait(&mut self) -> Result<(), String> {
-        let patience = self.work.wait(&self.program, self.patience());
+        let patience = self.patience();
+        let patience = self.work.wait(&mut self.program, patience);
         self.poll.clear();
         self.poll.add(self.ring.descriptor(), true, false);
         self.poll.add(self.woken.descriptor(), true, false);

@@ -8,11 +8,10 @@
 //! is connected to, once a majority has the request and a majority of the programs the same answer;
 //! a program that gives another one is out, and where no majority agrees all stop.
 //!
-//! Suited: a program in which one thread at a time works on requests (an event loop, or a thread
-//! for each connection), and whose answers depend on its requests and the time of day alone. Not
-//! suited: programs that hand requests to a pool of threads, in which one connection's request waits
-//! for another's (locks), that draw random numbers, or act on timers of their own in a way that
-//! answers show.
+//! Suited: a program whose answers depend on its requests and the time of day alone: an event loop,
+//! a thread for each connection, a pool of threads. Not suited: programs in which one connection's
+//! request waits for another's (locks), that draw random numbers, or act on timers of their own in
+//! a way that answers show.
 #![deny(unsafe_code)]
 
 mod clients;
@@ -24,6 +23,7 @@ mod order;
 mod program;
 mod record;
 mod report;
+mod rest;
 mod ring;
 mod streams;
 mod sys;

@@ -1,15 +1,35 @@
 //! The program: its connections, what it is given, and whether it is done with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
 use truechimer_group_client::delivery::Page;
 
 use crate::order::{Conn, End};
+use crate::rest::Rest;
 use crate::sys;
+
+/// A program that takes its input does so sooner: only after so long it is looked whether it rests.
+const TAKES: Duration = Duration::from_millis(5);
+/// A program that has rested for so long does not take it by itself: far longer than it takes the
+/// kernel to bring it, on a busy machine too.
+const RESTS: Duration = Duration::from_millis(20);
+/// Threads may wait for a moment by a timer, as a runtime does where many want a lock: only after
+/// so long is it known that whoever has been handed work has done it.
+const PAUSES: Duration = Duration::from_millis(1);
+/// Between two looks at one that is about to rest, at least; an eighth of the time that it has
+/// taken so far, if that is more.
+const LOOKS: Duration = Duration::from_micros(100);
+/// For so long a program is waited for that has done all, as it seems, and does not rest: a thread
+/// of it may never sleep.
+const RESTLESS: Duration = Duration::from_secs(5);
+/// A connection may have that much input that the program has not taken while others go on.
+const MOST_UNTAKEN: usize = 16 << 20;
 
 /// Work with which the program is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +51,9 @@ struct Link {
     sent: u64,
     /// Those that the kernel has not taken yet.
     out: Vec<u8>,
+    /// Whether its client has ended, and the program has been told.
+    finished: bool,
+    told: bool,
     /// Whether it has ended the connection.
     ended: bool,
 }
@@ -41,6 +64,18 @@ pub struct Program {
     address: SocketAddr,
     page: Page,
     links: BTreeMap<Conn, Link>,
+    /// Connections whose input it did not take when it rested: a server of one connection at a
+    /// time, or one with fewer threads than connections, takes it when another has ended.
+    untaken: BTreeSet<Conn>,
+    /// Those whose clients have gone that it has yet to hear of.
+    leaving: Vec<Link>,
+    rest: Rest,
+    /// Since when it has had what it is busy with, and how often its threads had woken others.
+    begun: (Instant, u32),
+    /// Whether it has taken all and nobody says that he works, but it does not rest.
+    restless: bool,
+    /// Whether it did not rest for so long that it is not waited for any more, until it does.
+    sleepless: bool,
     /// Whether somebody else tells that it serves.
     asked: bool,
     /// Reason why it does not serve yet, by its last answer; none of one that is not asked about.
@@ -51,7 +86,19 @@ impl Program {
     /// The program that listens there, or will. `asked`: it serves when [`Program::set_ready`] says
     /// so, else as soon as it listens.
     pub fn new(address: SocketAddr, page: Page, asked: bool) -> Program {
-        let mut program = Program { address, page, links: BTreeMap::new(), asked, unready: None };
+        let mut program = Program {
+            address,
+            page,
+            links: BTreeMap::new(),
+            untaken: BTreeSet::new(),
+            leaving: Vec::new(),
+            rest: Rest::default(),
+            begun: (Instant::now(), 0),
+            restless: false,
+            sleepless: false,
+            asked,
+            unready: None,
+        };
         program.forget();
         program
     }
@@ -101,6 +148,8 @@ impl Program {
     /// Forgets all, as it is to be started anew: nothing is left of the old one.
     pub fn forget(&mut self) {
         self.links.clear();
+        self.untaken.clear();
+        self.leaving.clear();
         self.page.forget_program();
         self.unready = self.asked.then(|| "not asked yet".to_owned());
     }
@@ -110,21 +159,24 @@ impl Program {
     /// # Errors
     /// If it does not listen.
     pub fn open(&mut self, conn: Conn) -> io::Result<Busy> {
+        self.begin();
         let mut port = 0;
         let stream = sys::connect(self.address, |ours| {
             self.page.begin(ours);
             port = ours;
         })?;
-        let link = Link { stream, port, sent: 0, out: Vec::new(), ended: false };
+        let (out, finished, told, ended) = (Vec::new(), false, false, false);
+        let link = Link { stream, port, sent: 0, out, finished, told, ended };
         self.links.insert(conn, link);
         Ok(Busy::Accept(conn))
     }
 
     /// Gives it bytes.
     pub fn give(&mut self, conn: Conn, bytes: Vec<u8>) -> Busy {
+        self.begin();
         if let Some(link) = self.links.get_mut(&conn) {
             link.sent += bytes.len() as u64;
-            link.out = bytes;
+            link.out.extend(bytes);
             link.push();
         }
         Busy::Bytes(conn)
@@ -132,31 +184,45 @@ impl Program {
 
     /// Tells it that the client has ended.
     pub fn end(&mut self, conn: Conn) -> Busy {
+        self.begin();
         if let Some(link) = self.links.get_mut(&conn) {
-            // What is gone already needs no end.
-            let _ = link.stream.shutdown(Shutdown::Write);
+            link.finished = true;
+            link.push();
         }
         Busy::End(conn)
     }
 
-    /// Nothing more of that connection.
+    fn begin(&mut self) {
+        self.rest = Rest::default();
+        self.begun = (Instant::now(), self.page.handed());
+    }
+
+    /// Nothing more of that connection. What the program has not taken of it it still may.
     pub fn close(&mut self, conn: Conn) {
-        self.links.remove(&conn);
+        let link = self.links.remove(&conn);
+        if self.untaken.remove(&conn) {
+            self.leaving.extend(link);
+        }
     }
 
     /// Passes on what the kernel would not take before.
     pub fn push(&mut self) {
-        self.links.values_mut().for_each(Link::push);
+        self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
     }
 
-    /// Whether it is done: has taken all its input, and waits again.
-    pub fn is_done(&self, with: Busy) -> bool {
+    /// Whether it is done: has taken all its input, and waits again; or does not take it, and
+    /// rests.
+    pub fn is_done(&mut self, with: Busy) -> bool {
         let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
+        let page = &self.page;
+        self.untaken.retain(|conn| self.links.get(conn).is_some_and(|link| !link.is_taken(page)));
+        self.leaving.retain(|link| !link.is_taken(page));
+        let waits = !self.untaken.is_empty() || !self.leaving.is_empty();
         let taken = match self.links.get(&conn) {
             None => true,
             Some(link) if link.ended => true,
             Some(link) => {
-                let taken = self.page.taken(link.port);
+                let taken = page.taken(link.port);
                 match with {
                     Busy::Accept(_) => taken.accepted,
                     Busy::Bytes(_) => link.out.is_empty() && taken.bytes >= link.sent,
@@ -165,7 +231,68 @@ impl Program {
             }
         };
         // After what it has taken: it gets busy first, then counts.
-        taken && self.page.busy() == 0
+        self.restless = false;
+        if page.busy() != 0 {
+            return false;
+        }
+        let (since, handed) = self.begun;
+        if taken {
+            // Somebody may be about to work who has not said so.
+            let closer = waits || page.handed() != handed;
+            self.restless = closer && self.is_restless();
+            self.sleepless = self.restless && (self.sleepless || since.elapsed() >= RESTLESS);
+            return !self.restless || (self.sleepless && since.elapsed() >= TAKES);
+        }
+        // What it does not take it leaves to a later moment, and so does every replica's.
+        let all = self.links.get(&conn).map_or(0, |link| link.out.len()) <= MOST_UNTAKEN;
+        let rests = all && since.elapsed() >= TAKES && self.has_rested();
+        if rests {
+            self.untaken.insert(conn);
+        }
+        rests
+    }
+
+    /// Waits a little for it to come to rest, if it has not since `settles` was read.
+    pub fn wait(&self, settles: u32, patience: Duration) {
+        if self.restless {
+            std::thread::sleep((self.begun.0.elapsed() / 8).max(LOOKS).min(patience));
+        } else {
+            self.page.wait_settled(settles, patience);
+        }
+    }
+
+    /// Reason why it cannot be followed as others are, in words.
+    pub fn troubles(&self) -> Option<&'static str> {
+        if self.sleepless {
+            Some(
+                "a thread of the program never sleeps: where one hands a request to another it \
+                 cannot be seen when that is done, and answers may differ between replicas",
+            )
+        } else if !self.untaken.is_empty() {
+            Some(
+                "the program rests and leaves a connection for later: it serves fewer at a time \
+                 than there are, and takes that one when another has ended; the others go on",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// Whether one of its threads does not sleep, or may only have waited for a moment; false where
+    /// that cannot be seen.
+    fn is_restless(&mut self) -> bool {
+        let Some(processes) = self.page.processes().filter(|all| !all.is_empty()) else {
+            return false;
+        };
+        let rested = self.rest.time(&processes).is_some_and(|time| time >= PAUSES);
+        !(rested || self.rest.is_alone()) || self.page.busy() != 0
+    }
+
+    /// Whether all its threads have slept for long.
+    fn has_rested(&mut self) -> bool {
+        let processes = self.page.processes().unwrap_or_default();
+        let rested = self.rest.time(&processes).is_some_and(|time| time >= RESTS);
+        rested && self.page.busy() == 0
     }
 
     /// Takes what it has written: calls `each` with the connection, the bytes, and how it has ended
@@ -177,6 +304,10 @@ impl Program {
                 let end = match link.stream.read(&mut buffer) {
                     Ok(0) => End::Finished,
                     Ok(length) => {
+                        // A program that writes in pieces (head, body) and has not turned Nagle's
+                        // algorithm off sends the next one when this one is acknowledged, which may
+                        // wait for 40 ms: what it wrote must be here when it is done.
+                        let _ = sockopt::set_tcp_quickack(&link.stream, true);
                         each(*conn, buffer.get(..length).unwrap_or(&[]), End::Open);
                         continue;
                     }
@@ -188,11 +319,23 @@ impl Program {
                 each(*conn, &[], end);
             }
         }
+        // To clients that have gone nothing goes any more.
+        for link in &mut self.leaving {
+            while !link.ended {
+                match link.stream.read(&mut buffer) {
+                    Ok(0) => link.ended = true,
+                    Ok(_) => {}
+                    Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                    Err(why) if why.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => link.ended = true,
+                }
+            }
+        }
     }
 
     /// Descriptors to poll, and whether for room to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
-        let live = self.links.values().filter(|link| !link.ended);
+        let live = self.links.values().chain(&self.leaving).filter(|link| !link.ended);
         live.map(|link| (link.stream.as_raw_fd(), !link.out.is_empty()))
     }
 
@@ -219,6 +362,13 @@ impl Program {
 }
 
 impl Link {
+    /// Whether the program has taken all that there was to take.
+    fn is_taken(&self, page: &Page) -> bool {
+        let taken = page.taken(self.port);
+        let all = taken.accepted && self.out.is_empty() && taken.bytes >= self.sent;
+        self.ended || taken.closed || (all && (!self.finished || taken.ended))
+    }
+
     fn push(&mut self) {
         while !self.out.is_empty() && !self.ended {
             match self.stream.write(&self.out) {
@@ -228,6 +378,11 @@ impl Link {
                 // It has closed its end: what it wrote before is still to be read.
                 Err(_) => self.out.clear(),
             }
+        }
+        if self.finished && !self.told && self.out.is_empty() {
+            self.told = true;
+            // What is gone already needs no end.
+            let _ = self.stream.shutdown(Shutdown::Write);
         }
     }
 }
@@ -252,7 +407,21 @@ mod tests {
     use super::*;
     use std::ffi::CString;
     use std::net::TcpListener;
+    use std::path::PathBuf;
+    use std::process::Stdio;
     use truechimer_group::Member;
+
+    /// A page's file, the program's side of it, where that listens, and the front's side.
+    fn stage(name: &str, asked: bool) -> (PathBuf, Page, TcpListener, Program) {
+        let name = format!("truechimer-front-{name}-{}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let path = CString::new(file.to_str().unwrap()).unwrap();
+        let page = Page::create(&path, 1).unwrap();
+        let theirs = Page::open(&path).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let program = Program::new(listener.local_addr().unwrap(), page, asked);
+        (file, theirs, listener, program)
+    }
 
     #[test]
     fn a_listener_is_seen() {
@@ -269,19 +438,56 @@ mod tests {
         assert!(gone);
     }
 
+    /// This test counts as the preloaded library does, for a shell that sleeps.
+    #[test]
+    fn what_a_program_does_not_take_as_it_rests_is_left_for_later() {
+        let (file, theirs, listener, mut program) = stage("rests", false);
+        let mut shell = std::process::Command::new("sh");
+        let mut shell = shell.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
+        theirs.attached(shell.id());
+        let until_done = |program: &mut Program, busy| {
+            let begun = Instant::now();
+            while !program.is_done(busy) {
+                assert!(begun.elapsed() < Duration::from_secs(600), "{}", program.says(busy));
+                program.wait(program.page().settles(), Duration::from_millis(1));
+            }
+            begun.elapsed()
+        };
+        let conn = Conn { member: Member(1), number: 1 };
+        let busy = program.open(conn).unwrap();
+        let port = listener.accept().unwrap().1.port();
+        assert!(until_done(&mut program, busy) >= TAKES + RESTS);
+        assert!(program.troubles().is_some_and(|why| why.contains("for later")));
+        let busy = program.give(conn, b"request".into());
+        assert!(until_done(&mut program, busy) >= TAKES + RESTS);
+        // Its client goes; the program has yet to take all of it.
+        let busy = program.end(conn);
+        until_done(&mut program, busy);
+        program.close(conn);
+        assert_eq!((program.links.len(), program.leaving.len()), (0, 1));
+        theirs.took_accept(port);
+        theirs.took(port, 7);
+        theirs.took_end(port);
+        assert!(program.is_done(busy) && program.leaving.is_empty());
+        assert_eq!(program.troubles(), None);
+        // What is being worked on is not left, however long it takes.
+        let busy = program.give(conn, b"late".into());
+        theirs.busy_up();
+        std::thread::sleep(TAKES + RESTS);
+        assert!(!program.is_done(busy) && !program.is_done(busy));
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        fs::remove_file(file).unwrap();
+    }
+
     /// This test is the program: it counts as the preloaded library does.
     #[test]
     fn done_is_taken_and_waiting() {
-        let name = format!("truechimer-front-program-{}", std::process::id());
-        let file = std::env::temp_dir().join(name);
-        let path = CString::new(file.to_str().unwrap()).unwrap();
-        let page = Page::create(&path, 1).unwrap();
-        let theirs = Page::open(&path).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut program = Program::new(listener.local_addr().unwrap(), page, true);
+        let (file, theirs, listener, mut program) = stage("program", true);
         assert!(program.misses().unwrap().contains("group exec"));
         assert!(!program.is_asked_for());
-        theirs.attached(1);
+        // No process has that number: nobody is seen to rest.
+        theirs.attached(i32::MAX as u32);
         assert!(program.misses().unwrap().contains("not asked yet") && program.is_asked_for());
         program.set_ready(Err("it starts up".into()));
         assert!(program.misses().unwrap().contains("it starts up") && program.is_asked_for());

@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use libc::{pid_t, pthread_attr_t, pthread_t};
 use truechimer_group::Thread;
 
+use crate::input::hand_on;
 use crate::kernel;
 use crate::process::{self, Part, part};
 use crate::real::{self, Real, Start, ThrdStart};
@@ -57,6 +58,7 @@ unsafe extern "C" fn pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     let Some(real) = Real::get(&real::PTHREAD_CREATE) else { return libc::ENOSYS };
+    hand_on();
     if part() != Part::Round {
         // SAFETY: the caller's own arguments.
         return unsafe { real(thread, attributes, start, argument) };
@@ -84,6 +86,7 @@ unsafe extern "C" fn thrd_create(
     argument: *mut c_void,
 ) -> c_int {
     let Some(real) = Real::get(&real::THRD_CREATE) else { return THRD_NOMEM };
+    hand_on();
     if part() != Part::Round {
         // SAFETY: the caller's own arguments.
         return unsafe { real(thread, start, argument) };
@@ -131,6 +134,7 @@ pub fn watch() {
 /// The calling thread is about to fork.
 pub extern "C" fn before() {
     here(Here::fork);
+    hand_on();
 }
 
 /// Notes in the parent that it has forked.

@@ -7,6 +7,7 @@ use truechimer_group::Call;
 
 use crate::births;
 use crate::clocks::{self, read};
+use crate::input::{hand_on, wait_for_another};
 use crate::kernel::{self, returned, set_errno};
 use crate::process::{Part, is_ours, part};
 use crate::spans::to_timespec;
@@ -57,9 +58,17 @@ unsafe extern "C" fn syscall(
             // SAFETY: the caller's deadline, if it is one.
             let until = futex_clock(b as c_int)
                 .and_then(|clock| unsafe { moment(clock, d as *const timespec) });
-            match until {
+            let call = || match until {
                 Some(until) => kernel([a, on_monotonic(b), c, (&raw const until) as c_long, e, f]),
                 None => kernel(plain),
+            };
+            match b as c_int & libc::FUTEX_CMD_MASK {
+                libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => wait_for_another(call),
+                libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET | libc::FUTEX_REQUEUE => {
+                    hand_on();
+                    call()
+                }
+                _ => call(),
             }
         }
         libc::SYS_clock_nanosleep if b as c_int & libc::TIMER_ABSTIME != 0 => {

@@ -47,6 +47,34 @@ fn works(page: &Page) {
     }
 }
 
+/// A wait for another thread, on a condition, a semaphore or a word in memory: whoever was busy is
+/// so again when it goes on. A thread of a pool waits so for its next work, and would be busy for
+/// ever if that counted as work.
+pub fn wait_for_another<T>(call: impl FnOnce() -> T) -> T {
+    let Some(page) = page().filter(|_| here(|here| here.busy.get())) else { return call() };
+    waits();
+    let result = call();
+    let errno = Errno::keep();
+    works(page);
+    errno.restore();
+    result
+}
+
+/// The calling thread may wake another, or makes one, which then works though nobody has seen it
+/// begin: the front is to look closer.
+pub fn hand_on() {
+    if let Some(page) = page() {
+        page.hand_on();
+    }
+}
+
+/// The process is a child of one of the program's.
+pub fn joined() {
+    if let Some(page) = process().and_then(|process| process.page.as_ref()) {
+        page.joined(kernel::pid());
+    }
+}
+
 /// The key of 0 to 2³¹ by which a thread's end is seen, + 1; 0: not made yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
 

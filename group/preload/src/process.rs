@@ -137,6 +137,7 @@ pub fn become_child() {
     if let Some(kin) = process().and_then(|process| process.kin) {
         kin.enter(kernel::pid(), own);
     }
+    crate::input::joined();
 }
 
 fn start() -> u32 {

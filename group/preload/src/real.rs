@@ -89,6 +89,20 @@ functions! {
 
     CLOCK_NANOSLEEP c"clock_nanosleep":
         unsafe extern "C-unwind" fn(clockid_t, c_int, *const timespec, *mut timespec) -> c_int;
+    COND_WAIT c"pthread_cond_wait" c"GLIBC_2.3.2":
+        unsafe extern "C-unwind" fn(*mut pthread_cond_t, *mut pthread_mutex_t) -> c_int;
+    COND_SIGNAL c"pthread_cond_signal" c"GLIBC_2.3.2":
+        unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
+    COND_BROADCAST c"pthread_cond_broadcast" c"GLIBC_2.3.2":
+        unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
+    CND_WAIT c"cnd_wait":
+        unsafe extern "C-unwind" fn(*mut pthread_cond_t, *mut pthread_mutex_t) -> c_int;
+    CND_SIGNAL c"cnd_signal": unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
+    CND_BROADCAST c"cnd_broadcast": unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
+    SEM_WAIT c"sem_wait": unsafe extern "C-unwind" fn(*mut sem_t) -> c_int;
+    SEM_POST c"sem_post": unsafe extern "C" fn(*mut sem_t) -> c_int;
+    JOIN c"pthread_join":
+        unsafe extern "C-unwind" fn(pthread_t, *mut *mut c_void) -> c_int;
     COND_TIMEDWAIT c"pthread_cond_timedwait" c"GLIBC_2.3.2": unsafe extern "C-unwind" fn(
         *mut pthread_cond_t, *mut pthread_mutex_t, *const timespec) -> c_int;
     COND_CLOCKWAIT c"pthread_cond_clockwait": unsafe extern "C-unwind" fn(

@@ -1,4 +1,5 @@
-//! The functions of libc that wait for a moment of the group's clock. They wait on the host's
+//! The functions of libc that wait for another thread or wake it, of which a front is told, and
+//! those that wait for a moment of the group's clock. The latter wait on the host's
 //! CLOCK_MONOTONIC for the moment that belongs to it, by the last pair of both clocks that the
 //! thread has seen: that takes no round, and a step of the host's clock does not move it.
 
@@ -10,6 +11,7 @@ use libc::{
 };
 
 use crate::clocks::{Shows, shows};
+use crate::input::{hand_on, wait_for_another};
 use crate::kernel;
 use crate::process::process;
 use crate::reads::{group_ahead, monotonic};
@@ -120,6 +122,80 @@ unsafe extern "C-unwind" fn clock_nanosleep(
 }
 
 /// # Safety
+/// As `pthread_cond_wait(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn pthread_cond_wait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+) -> c_int {
+    wait_for_another(|| call!(real::COND_WAIT, libc::ENOSYS, (cond, mutex)))
+}
+
+/// # Safety
+/// As `cnd_wait(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn cnd_wait(
+    cond: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+) -> c_int {
+    wait_for_another(|| call!(real::CND_WAIT, THRD_ERROR, (cond, mutex)))
+}
+
+/// # Safety
+/// As `sem_wait(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn sem_wait(semaphore: *mut sem_t) -> c_int {
+    wait_for_another(|| call!(real::SEM_WAIT, missing(), (semaphore)))
+}
+
+/// # Safety
+/// As `pthread_join(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
+    wait_for_another(|| call!(real::JOIN, libc::ENOSYS, (thread, result)))
+}
+
+/// # Safety
+/// As `pthread_cond_signal(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
+    hand_on();
+    call!(real::COND_SIGNAL, libc::ENOSYS, (cond))
+}
+
+/// # Safety
+/// As `pthread_cond_broadcast(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
+    hand_on();
+    call!(real::COND_BROADCAST, libc::ENOSYS, (cond))
+}
+
+/// # Safety
+/// As `cnd_signal(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn cnd_signal(cond: *mut pthread_cond_t) -> c_int {
+    hand_on();
+    call!(real::CND_SIGNAL, THRD_ERROR, (cond))
+}
+
+/// # Safety
+/// As `cnd_broadcast(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn cnd_broadcast(cond: *mut pthread_cond_t) -> c_int {
+    hand_on();
+    call!(real::CND_BROADCAST, THRD_ERROR, (cond))
+}
+
+/// # Safety
+/// As `sem_post(3)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
+    hand_on();
+    call!(real::SEM_POST, missing(), (semaphore))
+}
+
+/// # Safety
 /// As `pthread_cond_timedwait(3)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pthread_cond_timedwait(
@@ -130,9 +206,11 @@ unsafe extern "C-unwind" fn pthread_cond_timedwait(
     // SAFETY: the caller's condition variable and deadline.
     if let Some(moment) = unsafe { moment(cond_clock(cond), until) } {
         let monotonic = libc::CLOCK_MONOTONIC;
-        return call!(real::COND_CLOCKWAIT, libc::ENOSYS, (cond, mutex, monotonic, &moment));
+        return wait_for_another(|| {
+            call!(real::COND_CLOCKWAIT, libc::ENOSYS, (cond, mutex, monotonic, &moment))
+        });
     }
-    call!(real::COND_TIMEDWAIT, libc::ENOSYS, (cond, mutex, until))
+    wait_for_another(|| call!(real::COND_TIMEDWAIT, libc::ENOSYS, (cond, mutex, until)))
 }
 
 /// # Safety
@@ -147,9 +225,11 @@ unsafe extern "C-unwind" fn pthread_cond_clockwait(
     // SAFETY: the caller's deadline.
     if let Some(moment) = unsafe { moment(clock, until) } {
         let monotonic = libc::CLOCK_MONOTONIC;
-        return call!(real::COND_CLOCKWAIT, libc::ENOSYS, (cond, mutex, monotonic, &moment));
+        return wait_for_another(|| {
+            call!(real::COND_CLOCKWAIT, libc::ENOSYS, (cond, mutex, monotonic, &moment))
+        });
     }
-    call!(real::COND_CLOCKWAIT, libc::ENOSYS, (cond, mutex, clock, until))
+    wait_for_another(|| call!(real::COND_CLOCKWAIT, libc::ENOSYS, (cond, mutex, clock, until)))
 }
 
 /// # Safety
@@ -162,9 +242,9 @@ unsafe extern "C-unwind" fn cnd_timedwait(
 ) -> c_int {
     // SAFETY: the caller's deadline.
     if let Some(moment) = unsafe { moment_realtime(until) } {
-        return call!(real::CND_TIMEDWAIT, THRD_ERROR, (cond, mutex, &moment));
+        return wait_for_another(|| call!(real::CND_TIMEDWAIT, THRD_ERROR, (cond, mutex, &moment)));
     }
-    call!(real::CND_TIMEDWAIT, THRD_ERROR, (cond, mutex, until))
+    wait_for_another(|| call!(real::CND_TIMEDWAIT, THRD_ERROR, (cond, mutex, until)))
 }
 
 /// # Safety
@@ -278,9 +358,11 @@ unsafe extern "C-unwind" fn sem_timedwait(semaphore: *mut sem_t, until: *const t
     // SAFETY: the caller's deadline.
     if let Some(moment) = unsafe { moment(libc::CLOCK_REALTIME, until) } {
         let monotonic = libc::CLOCK_MONOTONIC;
-        return call!(real::SEM_CLOCKWAIT, missing(), (semaphore, monotonic, &moment));
+        return wait_for_another(|| {
+            call!(real::SEM_CLOCKWAIT, missing(), (semaphore, monotonic, &moment))
+        });
     }
-    call!(real::SEM_TIMEDWAIT, missing(), (semaphore, until))
+    wait_for_another(|| call!(real::SEM_TIMEDWAIT, missing(), (semaphore, until)))
 }
 
 /// # Safety
@@ -294,9 +376,11 @@ unsafe extern "C-unwind" fn sem_clockwait(
     // SAFETY: the caller's deadline.
     if let Some(moment) = unsafe { moment(clock, until) } {
         let monotonic = libc::CLOCK_MONOTONIC;
-        return call!(real::SEM_CLOCKWAIT, missing(), (semaphore, monotonic, &moment));
+        return wait_for_another(|| {
+            call!(real::SEM_CLOCKWAIT, missing(), (semaphore, monotonic, &moment))
+        });
     }
-    call!(real::SEM_CLOCKWAIT, missing(), (semaphore, clock, until))
+    wait_for_another(|| call!(real::SEM_CLOCKWAIT, missing(), (semaphore, clock, until)))
 }
 
 /// # Safety
@@ -310,9 +394,11 @@ unsafe extern "C-unwind" fn pthread_timedjoin_np(
     // SAFETY: the caller's deadline.
     if let Some(moment) = unsafe { moment(libc::CLOCK_REALTIME, until) } {
         let monotonic = libc::CLOCK_MONOTONIC;
-        return call!(real::CLOCKJOIN, libc::ENOSYS, (thread, result, monotonic, &moment));
+        return wait_for_another(|| {
+            call!(real::CLOCKJOIN, libc::ENOSYS, (thread, result, monotonic, &moment))
+        });
     }
-    call!(real::TIMEDJOIN, libc::ENOSYS, (thread, result, until))
+    wait_for_another(|| call!(real::TIMEDJOIN, libc::ENOSYS, (thread, result, until)))
 }
 
 /// # Safety
@@ -327,9 +413,11 @@ unsafe extern "C-unwind" fn pthread_clockjoin_np(
     // SAFETY: the caller's deadline.
     if let Some(moment) = unsafe { moment(clock, until) } {
         let monotonic = libc::CLOCK_MONOTONIC;
-        return call!(real::CLOCKJOIN, libc::ENOSYS, (thread, result, monotonic, &moment));
+        return wait_for_another(|| {
+            call!(real::CLOCKJOIN, libc::ENOSYS, (thread, result, monotonic, &moment))
+        });
     }
-    call!(real::CLOCKJOIN, libc::ENOSYS, (thread, result, clock, until))
+    wait_for_another(|| call!(real::CLOCKJOIN, libc::ENOSYS, (thread, result, clock, until)))
 }
 
 /// # Safety

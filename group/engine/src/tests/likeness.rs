@@ -301,6 +301,33 @@ fn one_that_takes_checkpoints_comes_in_anew_with_anothers() {
     assert_eq!(fenced(&net, &ALL), [0; 0]);
 }
 
+/// The vote that fences a program may come with a message of another's, before it. The member goes
+/// then, and as what it keeps may be what goes on, it has all of that place first.
+#[test]
+fn whoever_leaves_has_all_of_the_message_that_fences_it() {
+    let mut net = Net::new(&ALL);
+    net.checkpoints = true;
+    net.boot(&ALL);
+    for id in [1, 3] {
+        reads(&mut net, id, if id == 3 { Call::Time } else { Call::Group });
+    }
+    net.event(2, Event::Read { thread: THREAD, call: Call::Group });
+    net.event(2, Event::Multicast { token: 1, payload: b"with it", stamp: None });
+    net.flush(2);
+    net.deliver();
+    let states: Vec<u64> =
+        ALL.iter().map(|&id| net.engine(id).state.as_ref().unwrap().digest()).collect();
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
+    let place = |id: u32, wanted: fn(&Action) -> bool| {
+        net.nodes[&id].actions.iter().rposition(wanted).unwrap()
+    };
+    let got = |action: &Action| matches!(action, Action::Deliver { token: 1, .. });
+    let gone = place(3, |action| matches!(action, Action::Phase(Phase::Outside)));
+    assert!(place(3, |action| matches!(action, Action::Notice(Notice::Fenced { .. }))) < gone);
+    assert!(place(3, got) < gone);
+    assert!(place(1, got) > 0);
+}
+
 #[test]
 fn threads_that_are_no_programs_are_not_compared() {
     let mut net = running(&ALL);

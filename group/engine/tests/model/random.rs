@@ -275,6 +275,8 @@ impl Run {
         self.world.settle()?;
         if self.world.budget.slow {
             self.world.read_all()?;
+        } else {
+            self.world.all_found_out()?;
         }
         self.world.history.trim();
         Ok(())
@@ -405,6 +407,26 @@ fn later_rounds_of_one_that_was_fenced_fence_nobody_else() {
     runs_of(with_one_odd, 1_213..1_214, 20_000, true);
 }
 
+/// A message comes with the vote that fences a program, whose member leaves and may then go on with
+/// what it has; and an observer gets one that was sent before a group began anew, and of which no
+/// member is left to know.
+#[test]
+fn who_is_fenced_leaves_at_the_end_of_a_message() {
+    for seed in [1_015, 1_167] {
+        runs_of(with_one_odd, seed..seed + 1, 20_000, false);
+    }
+    for seed in [1_084, 1_204] {
+        runs_of(with_one_odd, seed..seed + 1, 20_000, true);
+    }
+}
+
+/// One that was cut off has another round at the place of which the others say by which call they
+/// have read theirs: it has no word there.
+#[test]
+fn who_strays_judges_no_rounds_of_others() {
+    runs_of(with_one_odd, 1_097..1_098, 20_000, true);
+}
+
 /// A program's start and a newcomer's state while somebody strays; a state from one that has left
 /// by the time it is whole; a checkpoint from a primary that strays.
 #[test]
@@ -439,9 +461,15 @@ fn longer_random_runs_where_not_all_are_told() {
 
 #[test]
 #[ignore = "many minutes: scripts/test long"]
-// Seed 1015 (checkpoints) fails: a message's time goes back. Open.
 fn longer_random_runs_with_one_odd() {
-    runs_of(with_one_odd, seeds(1_000..1_200), 20_000, false);
+    runs_of(with_one_odd, seeds(1_000..1_400), 20_000, false);
+}
+
+// Where not all are told, too, from seed 1008 on: 1007 is open (docs/results/group.md).
+#[test]
+#[ignore = "many minutes: scripts/test long"]
+fn longer_random_runs_with_one_odd_where_not_all_are_told() {
+    runs_of(with_one_odd, seeds(1_008..1_400), 20_000, true);
 }
 
 /// Finds what only a long run shows: a floor that is forgotten lets time go back when all have

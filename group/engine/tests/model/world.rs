@@ -678,6 +678,16 @@ impl World {
         (0..self.nodes.len()).any(|node| self.strays(node))
     }
 
+    /// An error if one that was cut off, or had not heard that the group began anew, goes on though
+    /// all is quiet.
+    pub fn all_found_out(&self) -> Outcome {
+        let strays = |node: &usize| self.nodes[*node].live && self.nodes[*node].excluded;
+        match (0..self.nodes.len()).find(strays) {
+            None => Ok(()),
+            Some(node) => Err(Violation::Stuck(format!("node {} never finds out", node + 1))),
+        }
+    }
+
     /// Nodes whose sight counts.
     fn sound(&self) -> Vec<bool> {
         self.nodes.iter().map(|node| node.live && !node.excluded).collect()

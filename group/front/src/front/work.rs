@@ -45,6 +45,8 @@ pub struct Work {
     output: Vec<(Conn, Vec<u8>)>,
     point: Point,
     started: bool,
+    /// What was said of it that makes it hard to follow.
+    told: Vec<&'static str>,
     /// How many openings, requests and ends have been dealt with.
     done: u64,
 }
@@ -88,12 +90,12 @@ impl Work {
 
     /// Waits a little for the program, if that is what is to be waited for, and returns how long
     /// all else may be waited for.
-    pub fn wait(&self, program: &Program, patience: Duration) -> Duration {
+    pub fn wait(&self, program: &mut Program, patience: Duration) -> Duration {
         match &self.doing {
             Some(Doing::Program(busy)) => {
                 let settles = program.page().settles();
                 if !program.is_done(*busy) {
-                    program.page().wait_settled(settles, GLANCE);
+                    program.wait(settles, GLANCE);
                 }
                 Duration::ZERO
             }
@@ -181,6 +183,7 @@ impl Front {
                 }
                 // What it wrote, it wrote before it was done.
                 self.drain()?;
+                self.tell_troubles();
                 self.finish(busy)?;
                 Ok((None, true))
             }
@@ -214,6 +217,15 @@ impl Front {
                     Ok((None, true))
                 }
             },
+        }
+    }
+
+    /// Says once what the program makes hard to follow.
+    fn tell_troubles(&mut self) {
+        let troubles = self.program.troubles();
+        if let Some(why) = troubles.filter(|why| !self.work.told.contains(why)) {
+            self.work.told.push(why);
+            self.says.push(why.into());
         }
     }
 

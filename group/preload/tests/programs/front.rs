@@ -95,7 +95,7 @@ class Handler(socketserver.BaseRequestHandler):
             request = self.request.recv(100)
             if not request: break
             answers = [time.time_ns()]
-            time.sleep(0.02)
+            time.sleep(60 if request == b'sleep\\n' else 0.02)
             answers.append(time.time_ns())
             if request == b'wait\\n': gate.wait()
             self.request.sendall(('%d %d\\n' % tuple(answers)).encode())
@@ -141,8 +141,14 @@ fn time_stands_while_a_request_is_processed() {
     // While one request is being processed, another is not said to be done.
     let (mut other, other_port) = front.connect(address);
     until("it accepts", || front.is_done(other_port, 0));
+    // A thread that waits for another does not work: it may wait for what nobody has asked yet.
     other.write_all(b"wait\n").expect("it reads");
-    until("it has taken it", || front.page.taken(other_port).bytes == 5);
+    until("it waits for another", || front.is_done(other_port, 5));
+    assert!(front.page.handed() > 0 && front.page.processes().is_some_and(|all| !all.is_empty()));
+    let (mut sleeper, its_port) = front.connect(address);
+    until("it accepts", || front.is_done(its_port, 0));
+    sleeper.write_all(b"sleep\n").expect("it reads");
+    until("it has taken it", || front.page.taken(its_port).bytes == 6);
     std::thread::sleep(Duration::from_millis(60));
     assert_eq!(front.page.busy(), 1);
     drop(answers);

@@ -162,7 +162,7 @@ impl Local {
     }
 
     /// Contents of these replicas' records, once they have so many lines; ends the fronts.
-    fn records(mut self, members: &[u32], lines: usize) -> Vec<String> {
+    pub fn records(mut self, members: &[u32], lines: usize) -> Vec<String> {
         until("all replicas have processed all requests", || {
             let text = |member| std::fs::read_to_string(self.record(member)).unwrap_or_default();
             members.iter().all(|member| text(*member).lines().count() >= lines)

@@ -10,6 +10,7 @@ mod failures;
 mod front;
 mod hanging;
 mod passive;
+mod pools;
 mod postgresql;
 mod rounds;
 mod soak;

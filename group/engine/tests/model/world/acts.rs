@@ -84,6 +84,9 @@ impl World {
                     if here.excluded && alone {
                         return Err(Violation::Minority(format!("node {} committed", node + 1)));
                     }
+                    if here.excluded {
+                        self.outnumber(node);
+                    }
                     self.history.committed(node, excluded, value)?;
                 }
             }
@@ -113,6 +116,9 @@ impl World {
                     self.history.weaken();
                 } else if first && self.budget.slow {
                     self.history.doubt();
+                }
+                if first {
+                    self.look_on();
                 }
             }
             // Who has missed something may take it for that, as long as it has not found out.
@@ -156,6 +162,28 @@ impl World {
             Action::Notice(_) => {}
         }
         Ok(())
+    }
+
+    /// The group begins anew. Those that only look on and have not heard so may have what was
+    /// proposed before and is nobody else's: the joins of all replicas are on their way to them.
+    fn look_on(&mut self) {
+        for node in self.nodes.iter_mut().skip(self.case.group.universe.len()) {
+            if node.live {
+                node.excluded = true;
+            }
+        }
+    }
+
+    /// One that was cut off has let others in before it found out, they are a majority, and it is
+    /// told that they have what it has. So that stands, and whoever goes on without them is astray.
+    fn outnumber(&mut self, node: usize) {
+        let generation = |node: &Node| node.engine.as_ref().map(|it| it.point().generation);
+        let here = generation(&self.nodes[node]);
+        let with = |node: &Node| node.live && node.excluded && generation(node) == here;
+        let counted = &self.nodes[..self.case.group.universe.len()];
+        if counted.iter().filter(|node| with(node)).count() >= self.case.majority() {
+            self.nodes.iter_mut().filter(|node| node.live).for_each(|node| node.excluded = true);
+        }
     }
 
     fn commit(&mut self, node: usize, value: Agreed) -> Outcome {

@@ -1,0 +1,140 @@
+//! Rest: whether a program is at rest, as the kernel has it.
+//!
+//! A thread that another has woken has not said yet that it works. The kernel knows: a thread that
+//! sleeps at two looks, and has not gone to sleep anew between them, slept all the time. If all
+//! threads did, there was a moment at which nobody in the program had anything to do.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+/// Threads, and how often each has gone to sleep.
+type Look = BTreeMap<(u32, u32), u64>;
+
+/// Looks at a program's threads.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// The first of the last looks that were alike, and when it had ended.
+    seen: Option<(Look, Instant)>,
+}
+
+impl Rest {
+    /// Time for which all threads of these processes have slept, at least; none if one does not, or
+    /// if that cannot be seen.
+    pub fn time(&mut self, processes: &[u32]) -> Option<Duration> {
+        let Some(look) = look(processes) else {
+            self.seen = None;
+            return None;
+        };
+        match &self.seen {
+            Some((before, since)) if *before == look => Some(since.elapsed()),
+            _ => {
+                self.seen = Some((look, Instant::now()));
+                None
+            }
+        }
+    }
+
+    /// Whether there is but one thread, which slept at the last look: nobody whom it could wake.
+    pub fn is_alone(&self) -> bool {
+        self.seen.as_ref().is_some_and(|(look, _)| look.len() == 1)
+    }
+}
+
+/// A look at all threads; none if one of them does not sleep, or none is there.
+fn look(processes: &[u32]) -> Option<Look> {
+    let mut all = Look::new();
+    for process in processes {
+        let threads = match fs::read_dir(format!("/proc/{process}/task")) {
+            Ok(threads) => threads,
+            Err(why) if why.kind() == ErrorKind::NotFound => continue,
+            Err(_) => return None,
+        };
+        for thread in threads {
+            let number = thread.ok()?.file_name().to_str()?.parse().ok()?;
+            match fs::read_to_string(format!("/proc/{process}/task/{number}/status")) {
+                Ok(status) => {
+                    all.insert((*process, number), slept(&status)?);
+                }
+                // It has ended since.
+                Err(_) => return None,
+            }
+        }
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// How often a thread has gone to sleep that sleeps by now, by its `status` of proc(5). One that
+/// has ended does so as well.
+fn slept(status: &str) -> Option<u64> {
+    let word = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()
+    };
+    if !matches!(word("State:")?, "S" | "Z" | "X") {
+        return None;
+    }
+    word("voluntary_ctxt_switches:")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    fn until(what: &str, mut is: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is() {
+            assert!(begun.elapsed() < Duration::from_secs(600), "never: {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn shell(script: &str) -> Child {
+        Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn whoever_sleeps_rests_and_whoever_works_does_not() {
+        let mut sleeps = shell("read line");
+        let mut works = shell("while :; do :; done");
+        let (mut one, mut both) = (Rest::default(), Rest::default());
+        until("it sleeps", || one.time(&[sleeps.id()]).is_some() && one.is_alone());
+        let mut twin = shell("read line");
+        let pair = [sleeps.id(), twin.id()];
+        let slept = Duration::from_millis(5);
+        until("both sleep", || both.time(&pair).is_some_and(|it| it >= slept));
+        assert!(!both.is_alone());
+        twin.kill().unwrap();
+        twin.wait().unwrap();
+        // Looked at often enough to meet it between two turns.
+        let at_work = (0..50).filter(|_| both.time(&[sleeps.id(), works.id()]).is_some());
+        assert_eq!(at_work.count(), 0);
+        for child in [&mut sleeps, &mut works] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        // Of nobody it cannot be said.
+        assert_eq!((one.time(&[sleeps.id()]), one.time(&[])), (None, None));
+    }
+
+    #[test]
+    fn whoever_has_worked_between_two_looks_has_not_rested() {
+        let status = |state: &str, times: u32| {
+            format!("Name:\tx\nState:\t{state}\nvoluntary_ctxt_switches:\t{times}\n")
+        };
+        assert_eq!(slept(&status("S (sleeping)", 7)), Some(7));
+        assert_eq!(slept(&status("Z (zombie)", 8)), Some(8));
+        for state in ["R (running)", "D (disk sleep)", "T (stopped)", "t (tracing stop)"] {
+            assert_eq!(slept(&status(state, 7)), None, "{state}");
+        }
+        assert_eq!(slept("State:\tS (sleeping)\n"), None);
+        let mut rest = Rest { seen: Some((Look::from([((1, 1), 1)]), Instant::now())) };
+        let mut child = shell("read line");
+        until("it sleeps", || look(&[child.id()]).is_some());
+        assert_eq!(rest.time(&[child.id()]), None, "another look than before");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
