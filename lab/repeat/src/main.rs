@@ -6,6 +6,8 @@
 //! cargo run -p truechimer-repeat --release -- /tmp/log
 //! ```
 
+#![allow(clippy::indexing_slicing, clippy::unwrap_used)] // Servers of its own bed.
+
 extern crate alloc;
 
 #[path = "../../../clock/engine/tests/bed/mod.rs"]
