@@ -14,12 +14,12 @@ use truechimer_time::Count;
 use crate::corridor::Corridor;
 
 /// How long a slot lasts at least, s.
-const SLOT_SECONDS: f64 = 64.0;
+pub(crate) const SLOT_SECONDS: f64 = 64.0;
 /// How many slots are kept: 34 minutes at least, about the time scale up to which a quartz
 /// oscillator averages (the Allan deviation's minimum lies near 1000 s).
 const SLOTS: usize = 32;
 /// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
-const NEAR: usize = 8;
+const NEAR: usize = SLOTS / 4;
 const NEAR_SECONDS: f64 = NEAR as f64 * SLOT_SECONDS;
 /// Older exchanges, for long baselines only: slots of [`NEAR_SECONDS`] each, and how far back they
 /// reach, s (2.3 hours).

@@ -42,13 +42,9 @@ impl Run {
         Run { since: at, count: 1, corridor: own }
     }
 
-    fn later(&self, dt: f64, rate: f64, slack: f64) -> Corridor {
-        self.corridor.later(dt, rate, slack)
-    }
-
     /// The run with one more, if that agrees.
     fn with(&self, own: &Corridor, dt: f64, rate: f64, slack: f64) -> Option<Run> {
-        let corridor = self.later(dt, rate, slack).intersection(own)?;
+        let corridor = self.corridor.later(dt, rate, slack).intersection(own)?;
         Some(Run { corridor, count: self.count.saturating_add(1), ..*self })
     }
 }
@@ -171,9 +167,9 @@ impl Quarantine {
         rates: Rates,
         likely: Known,
     ) -> Whose {
-        let run = self.steady.later(dt, rates.rate, rates.slack);
+        let run = self.steady.corridor.later(dt, rates.rate, rates.slack);
         let (theta, room) = (likely.mean, LIKELY_SIGMAS * likely.deviation);
-        let from_theirs = (middle - (run.low + run.high) / 2.0).abs();
+        let from_theirs = (middle - run.middle()).abs();
         if run.intersection(own).is_none() || from_theirs > queued + room {
             return Whose::Known;
         }
@@ -212,9 +208,7 @@ impl Quarantine {
     /// well.
     pub(crate) fn corridor(&self, dt: f64, rates: Rates) -> Corridor {
         let slack = if self.restless() { rates.slack.max(rates.unknown) } else { rates.slack };
-        let agreed = self.steady.later(dt, rates.rate, slack);
-        let own = self.own.later(dt, rates.rate, slack);
-        Corridor { low: agreed.low.min(own.low), high: agreed.high.max(own.high) }
+        self.steady.corridor.hull(&self.own).later(dt, rates.rate, slack)
     }
 
     /// Whether they have lasted for `wanted` seconds. `seconds` is how long ago a count was, by the

@@ -153,7 +153,7 @@ mod tests {
             for law in [&mut law, &mut whole] {
                 let known = law.project(&unit(OFFSET));
                 let left = known.variance * 1e-10 / (known.variance + 1e-10);
-                law.absorb(&known, (by - known.mean) * (1.0 - left / known.variance), left);
+                law.absorb(&known, (by - known.mean) * (1.0 - left / known.variance), left, OFFSET);
             }
             past.learn(&before, &law);
         }

@@ -309,20 +309,21 @@ impl Events {
 
     /// How far ahead the server is, s, if it has moved more likely than not.
     pub fn ahead(&self) -> Option<f64> {
-        let (mut share, mut sum) = (0.0, 0.0);
-        for h in self.all.iter().filter(|h| h.event == Event::Server) {
-            let w = libm::exp(h.log);
-            (share, sum) = (share + w, sum + w * h.filter.now().x[SERVER]);
-        }
+        let moved = self.all.iter().filter(|h| h.event == Event::Server);
+        let sum: f64 = moved.map(|h| libm::exp(h.log) * h.filter.now().x[SERVER]).sum();
+        let share = self.share(|h| h.event == Event::Server);
         (share > 0.5).then(|| sum / share)
     }
 
     /// Whether it is beyond doubt that the server has moved.
     pub fn has_moved(&self, c: &Constants) -> bool {
-        let others = self.all.iter().filter(|h| h.event != Event::Server);
         // Those that are out of the question may have had as much as that takes.
-        let all = libm::exp(-c.sure) + others.map(|h| libm::exp(h.log)).sum::<f64>();
-        all < libm::exp(-c.hold)
+        libm::exp(-c.sure) + self.share(|h| h.event != Event::Server) < libm::exp(-c.hold)
+    }
+
+    /// Probability of all hypotheses that are `such`, together.
+    fn share(&self, such: impl Fn(&Hypothesis) -> bool) -> f64 {
+        self.all.iter().filter(|h| such(h)).map(|h| libm::exp(h.log)).sum()
     }
 
     /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
@@ -349,15 +350,15 @@ impl Events {
     }
 
     fn path_changed(&mut self) -> Option<f64> {
-        let pending = |h: &&Hypothesis| h.event == Event::Path;
-        let share: f64 = self.all.iter().filter(pending).map(|h| libm::exp(h.log)).sum();
-        let best = self.all.first().filter(pending)?;
+        let is_pending = |h: &Hypothesis| h.event == Event::Path;
+        let share = self.share(is_pending);
+        let best = self.all.first().filter(|h| is_pending(h))?;
         if share < CERTAIN || (best.age as usize) < FEW - 1 {
             return None;
         }
         let floors = best.filter.now().project(&ALIKE).mean;
         let by = floors - (best.before[0] + best.before[1]);
-        for h in self.all.iter_mut().filter(|h| h.event == Event::Path) {
+        for h in self.all.iter_mut().filter(|h| is_pending(h)) {
             h.event = Event::None;
         }
         Some(by)

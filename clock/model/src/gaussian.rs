@@ -2,7 +2,7 @@
 
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
-/// Number of states.
+/// Number of states; those that a server teaches nothing of once it has moved come first.
 pub const STATES: usize = 5;
 /// Offset θ: true time − the counter at its nominal period, s.
 pub const OFFSET: usize = 0;
@@ -99,34 +99,20 @@ impl Gaussian {
         Projection { mean: dot(&self.x), variance: dot(&covariance).max(0.0), covariance }
     }
 
-    /// Conditions the states on the projection being `by` above its mean, with `variance` left.
-    pub fn absorb(&mut self, known: &Projection, by: f64, variance: f64) {
+    /// Conditions the states on the projection being `by` above its mean, with `variance` left. The
+    /// states from `first` on learn; those before it are considered (Schmidt 1966).
+    pub fn absorb(&mut self, known: &Projection, by: f64, variance: f64, first: usize) {
         if known.variance <= 0.0 {
             return;
         }
         let gain = known.covariance.map(|c| c / known.variance);
-        self.shift(&gain, by);
-        self.inflate(&gain, variance - known.variance);
+        let more = variance - known.variance;
         for i in 0..STATES {
-            self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
-        }
-    }
-
-    /// Conditions likewise, but neither offset nor rate learn (Schmidt's consider states).
-    pub fn absorb_floors(&mut self, known: &Projection, by: f64, variance: f64) {
-        if known.variance <= 0.0 {
-            return;
-        }
-        let gain = known.covariance.map(|c| c / known.variance);
-        let mut own = [0.0; STATES];
-        for i in [FLOORS[0], FLOORS[1], SERVER] {
-            own[i] = gain[i];
-        }
-        self.shift(&own, by);
-        let less = known.variance - variance;
-        for i in 0..STATES {
+            self.x[i] += if i < first { 0.0 } else { gain[i] * by };
             for j in 0..STATES {
-                self.p[i][j] -= less * (own[i] * gain[j] + gain[i] * own[j] - own[i] * own[j]);
+                if i.max(j) >= first {
+                    self.p[i][j] += more * gain[i] * gain[j];
+                }
             }
             self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
         }
@@ -222,7 +208,7 @@ mod tests {
             let left = known.variance * 1e-12 / (known.variance + 1e-12);
             let by =
                 (0.5 + 3e-6 * 16.0 * f64::from(k) - known.mean) * (1.0 - left / known.variance);
-            law.absorb(&known, by, left);
+            law.absorb(&known, by, left, OFFSET);
         }
         assert!((law.x[OFFSET] - 0.5 - 3e-6 * 1600.0).abs() < 1e-7, "{:?}", law.x);
         assert!((law.x[RATE] - 3e-6).abs() < 1e-8, "{:?}", law.x);
@@ -235,7 +221,12 @@ mod tests {
             law.predict(16.0, &Walks { rate: 1e-18, alike: 1e-15 });
             for sum in [[1.0, -1e-3, 1.0, 0.0, 1.0], [-1.0, 0.0, 0.0, 1.0, -1.0]] {
                 let known = law.project(&sum);
-                law.absorb(&known, 1e-4 * f64::from(k % 3) - known.mean, known.variance / 2.0);
+                law.absorb(
+                    &known,
+                    1e-4 * f64::from(k % 3) - known.mean,
+                    known.variance / 2.0,
+                    OFFSET,
+                );
             }
         }
         assert!((law.x[FLOORS[0]] - law.x[FLOORS[1]]).abs() < 1e-12, "{:?}", law.x);
@@ -247,7 +238,7 @@ mod tests {
         law.inflate(&unit(SERVER), 1.0);
         let before = law;
         let known = law.project(&[1.0, -1e-3, 1.0, 0.0, 1.0]);
-        law.absorb_floors(&known, 0.3, known.variance / 3.0);
+        law.absorb(&known, 0.3, known.variance / 3.0, FLOORS[0]);
         assert_eq!((law.x[OFFSET], law.x[RATE]), (before.x[OFFSET], before.x[RATE]));
         assert_eq!(law.p[OFFSET][OFFSET], before.p[OFFSET][OFFSET]);
         assert!(law.x[SERVER] > 0.1 && law.p[SERVER][SERVER] < before.p[SERVER][SERVER]);

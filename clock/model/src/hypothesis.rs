@@ -5,7 +5,7 @@
 use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, PARTS};
-use crate::gaussian::{FLOORS, Gaussian, SERVER, Vector, unit};
+use crate::gaussian::{FLOORS, Gaussian, OFFSET, SERVER, Vector, unit};
 use crate::oscillator::{MODES, Oscillator};
 
 /// Event by which a hypothesis differs from the one that it came of.
@@ -47,7 +47,7 @@ pub struct Hypothesis {
 }
 
 /// Exchanges in a row that are no chance if all of them say much ...
-pub const FEW: usize = 4;
+pub const FEW: usize = WINDOW / 4;
 /// ... and if all of them say a little.
 pub const WINDOW: usize = 16;
 /// Time for an event to show itself, exchanges. Later it is the law of the delays that is judged.
@@ -106,6 +106,8 @@ impl Hypothesis {
     /// Takes in an exchange, and becomes as much likelier as it had foretold that.
     pub fn update(&mut self, sample: &Sample, c: &Constants) {
         let mut logs = [0.0; MODES];
+        // What a server that has moved says of the time is nothing to learn from.
+        let first = if self.event == Event::Server { FLOORS[0] } else { OFFSET };
         // The same for both: unlike floors are an offset that nothing shows.
         let blur = c.blur * self.idle(c);
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
@@ -118,12 +120,7 @@ impl Hypothesis {
                 let above = sample.above[d] - known.mean;
                 let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
                 let reading = law.read(&expected, above, known.variance, blur);
-                if self.event == Event::Server {
-                    // What such a server says of the time is nothing to learn from.
-                    state.absorb_floors(&known, reading.shift, reading.variance);
-                } else {
-                    state.absorb(&known, reading.shift, reading.variance);
-                }
+                state.absorb(&known, reading.shift, reading.variance, first);
                 *log += reading.log_density;
                 noise += w * reading.noise;
                 for (all, one) in weights.iter_mut().zip(reading.weights) {

@@ -195,7 +195,7 @@ impl Model {
     /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.
     pub fn refute(&mut self, by: f64, slack: f64) {
         self.past.shift(-by, by * by);
-        self.each(|law| {
+        self.events.each(|law| {
             law.shift(&unit(OFFSET), -by);
             law.inflate(&unit(OFFSET), by * by);
             law.inflate(&unit(RATE), slack * slack);
@@ -205,7 +205,7 @@ impl Model {
     /// The offset is `by` less, and the path shared otherwise.
     pub fn turn(&mut self, by: f64) {
         self.past.shift(-by, 0.0);
-        self.each(|law| {
+        self.events.each(|law| {
             law.shift(&unit(OFFSET), -by);
             law.shift(&APART, by);
         });
@@ -215,7 +215,7 @@ impl Model {
     pub fn go_ahead(&mut self, by: f64) {
         self.events.settle_moved();
         self.past.shift(by, 0.0);
-        self.each(|law| {
+        self.events.each(|law| {
             law.shift(&unit(OFFSET), by);
             law.replace(SERVER, 0.0, 0.0);
         });
@@ -223,7 +223,7 @@ impl Model {
 
     /// The rate is proven to lie in `low..=high`.
     pub fn confine(&mut self, low: f64, high: f64) {
-        self.each(|law| {
+        self.events.each(|law| {
             let rate = law.x[RATE].max(low).min(high);
             let by = law.x[RATE] - rate;
             if by != 0.0 {
@@ -242,37 +242,25 @@ impl Model {
     pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>) {
         self.events.settle();
         let was = self.events.now();
-        let rtt = sample
-            .trip(was.x[RATE])
-            .map_or(2.0 * (sample.above[1] + was.x[OFFSET]), |trip| trip)
-            .max(0.0);
+        let rtt =
+            sample.trip(was.x[RATE]).unwrap_or(2.0 * (sample.above[1] + was.x[OFFSET])).max(0.0);
         let noise = self.noise[0] + self.noise[1];
-        let floor = |late: f64| Known { mean: late, deviation: late.abs() / 4.0 + noise };
-        let floors = match theta {
-            Some(_) => [floor(rtt / 2.0); 2],
-            None => [
-                floor(sample.above[0] + was.x[RATE] * sample.duration - was.x[OFFSET]),
-                floor(sample.above[1] + was.x[OFFSET]),
-            ],
-        };
+        let deviation = |late: f64| late.abs() / 4.0 + noise;
         let mut law = was;
         law.replace(SERVER, 0.0, 0.0);
         if let Some(theta) = theta {
             law.shift(&unit(OFFSET), theta.mean - was.x[OFFSET]);
             law.inflate(&unit(OFFSET), theta.deviation * theta.deviation);
-        }
-        for (i, floor) in FLOORS.into_iter().zip(floors) {
-            law.replace(i, floor.mean, if theta.is_some() { 0.0 } else { floor.deviation });
-        }
-        if theta.is_some() {
-            law.inflate(&ALIKE, floors[0].deviation * floors[0].deviation);
+            FLOORS.into_iter().for_each(|i| law.replace(i, rtt / 2.0, 0.0));
+            law.inflate(&ALIKE, deviation(rtt / 2.0) * deviation(rtt / 2.0));
+        } else {
+            let request = sample.above[0] + was.x[RATE] * sample.duration - was.x[OFFSET];
+            for (i, late) in FLOORS.into_iter().zip([request, sample.above[1] + was.x[OFFSET]]) {
+                law.replace(i, late, deviation(late));
+            }
         }
         let start = Start::new(law, self.noise, rtt);
         self.events.begin(Hypothesis::new(law, start.laws(was.x[RATE], &self.c), &self.c));
         self.start = Some(start);
-    }
-
-    fn each(&mut self, f: impl FnMut(&mut Gaussian) + Copy) {
-        self.events.each(f);
     }
 }

@@ -82,10 +82,10 @@ fn walk(mode: &Mode, c: &Constants) -> f64 {
 }
 
 /// Random walks of a mode; `idle` is the typical delay, s.
-fn walks(m: usize, idle: f64, c: &Constants) -> Walks {
+fn walks(mode: &Mode, idle: f64, c: &Constants) -> Walks {
     let square = |walk: f64| walk * walk;
-    let alike = [c.floor_walk, c.tide_slow, c.tide_fast][MODE[m].tide];
-    Walks { rate: square(walk(&MODE[m], c)), alike: square(alike * idle) }
+    let alike = [c.floor_walk, c.tide_slow, c.tide_fast][mode.tide];
+    Walks { rate: square(walk(mode, c)), alike: square(alike * idle) }
 }
 
 impl Oscillator {
@@ -93,28 +93,25 @@ impl Oscillator {
     #[must_use]
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
-        let weight = |m: usize| PRIOR[m] * kinds[usize::from(MODE[m].blurred)];
-        let weights = core::array::from_fn(weight);
-        let mut new = Oscillator { modes: [law; MODES], weights, gap: 0.0, now: law };
-        new.sum_up();
-        new
+        let weights = core::array::from_fn(|m| PRIOR[m] * kinds[usize::from(MODE[m].blurred)]);
+        Oscillator { modes: [law; MODES], weights, gap: 0.0, now: law }
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
-        let all = self.now;
-        let b = self.blurred();
-        for m in 0..MODES {
-            let (own, other) = if MODE[m].blurred { (b, 1.0 - b) } else { (1.0 - b, b) };
-            let kept = (1.0 - c.mode_change - c.kind_change) * self.weights[m];
-            self.weights[m] = kept + PRIOR[m] * (c.mode_change * own + c.kind_change * other);
-            let own = kept / self.weights[m];
+        let blurred = self.share(|mode| mode.blurred);
+        let kinds = [1.0 - blurred, blurred];
+        let modes = self.modes.iter_mut().zip(&mut self.weights).zip(PRIOR).zip(&MODE);
+        for (((law, weight), prior), mode) in modes {
+            let (own, other) =
+                (kinds[usize::from(mode.blurred)], kinds[usize::from(!mode.blurred)]);
+            let kept = (1.0 - c.mode_change - c.kind_change) * *weight;
+            *weight = kept + prior * (c.mode_change * own + c.kind_change * other);
+            let own = kept / *weight;
             if own < 0.5 {
-                self.modes[m] = self.modes[m].mixed(own, &all);
+                *law = law.mixed(own, &self.now);
             }
-        }
-        for (m, law) in self.modes.iter_mut().enumerate() {
-            law.predict(dt, &walks(m, idle, c));
+            law.predict(dt, &walks(mode, idle, c));
         }
         self.gap = dt;
         self.sum_up();
@@ -140,12 +137,6 @@ impl Oscillator {
     #[must_use]
     pub fn sharp(&self) -> f64 {
         self.share(|mode| !mode.blurred && mode.tide == 0)
-    }
-
-    /// Probability that floors are blurred.
-    #[must_use]
-    pub fn blurred(&self) -> f64 {
-        self.share(|mode| mode.blurred)
     }
 
     /// Whether the floors of the mode `m` are blurred.

@@ -53,7 +53,7 @@ fn tell(law: &mut Gaussian, sum: &Vector, site: Site) {
     let left = 1.0 + site.precision * known.variance;
     if left > LEAST && known.variance > 0.0 {
         let by = known.variance * (site.information - site.precision * known.mean) / left;
-        law.absorb(&known, by, known.variance / left);
+        law.absorb(&known, by, known.variance / left, OFFSET);
     }
 }
 

@@ -110,7 +110,7 @@ impl Ours {
             wander: |stale| self.wander(stale),
         };
         state.promise.go_on(m.received, promised, &state.corridor, &state.past, &course);
-        let corridor = state.promise.corridor();
+        let corridor = state.promise.corridor;
         let known = Memory { at: m.received, corridor, rate: confined, clock: state.model.now };
         state.past.remember(known, |from, to| self.seconds(from, to));
         state.clamp(*slack);
@@ -129,9 +129,8 @@ impl Ours {
         if !state.model.is_lost() {
             return;
         }
-        let Corridor { low, high } = state.corridor;
         state.model = m.model(
-            Known { mean: (low + high) / 2.0, deviation: (high - low) / 4.0 },
+            Known { mean: state.corridor.middle(), deviation: state.corridor.width() / 4.0 },
             Known { mean: causal.rate, deviation: open / 2.0 },
             self.constants,
         );

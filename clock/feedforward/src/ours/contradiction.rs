@@ -177,8 +177,8 @@ impl Ours {
     pub(super) fn promised(&self, state: &State, at: Count) -> Corridor {
         let rate =
             state.promise.broken().map_or_else(|| self.confined_rate(at), |broken| broken.rate);
-        let dt = self.seconds(state.promise.at(), at);
-        state.promise.later(dt, rate, self.promised_wander(state, at))
+        let slack = rate.error + self.promised_wander(state, at);
+        state.promise.corridor.later(self.seconds(state.promise.at, at), rate.rate, slack)
     }
 
     /// Where θ is at a count if what the quarantine contradicts had gone wrong long before, and how

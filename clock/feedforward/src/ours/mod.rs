@@ -73,20 +73,21 @@ pub struct Ours {
     constants: Constants,
 }
 
+/// The rate relative to the nominal period that is known before the first exchange.
+fn prior_rate(prior: RatePrior, nominal: Period) -> BoundedRate {
+    BoundedRate { rate: fraction(prior.period.relative_to(nominal)), error: fraction(prior.error) }
+}
+
 impl Ours {
     /// An estimator that has seen nothing yet but knows the rate roughly, and perhaps the time.
     #[must_use]
     pub fn new(settings: Settings, prior: RatePrior, time: Option<TimePrior>) -> Ours {
-        let rate = BoundedRate {
-            rate: fraction(prior.period.relative_to(settings.nominal)),
-            error: fraction(prior.error),
-        };
         Ours {
             settings,
             prior,
             state: None,
             time_prior: time,
-            causal: CausalRate::new(rate),
+            causal: CausalRate::new(prior_rate(prior, settings.nominal)),
             elsewhere: false,
             constants: Constants::DEFAULT,
         }
@@ -134,24 +135,19 @@ impl Ours {
         };
         let anchor = (x.received.count, self.time_prior.as_ref().map_or(x.server_sent, held));
         let m = self.measure(anchor, x);
-        let rate = fraction(self.prior.period.relative_to(self.settings.nominal));
-        let slack = fraction(self.prior.error) + fraction(self.settings.max_wander);
+        let BoundedRate { rate, error } = prior_rate(self.prior, self.settings.nominal);
+        let slack = error + fraction(self.settings.max_wander);
         let own = m.corridor(rate, slack);
         let rtt = m.round_trip(rate).max(0.0);
         let known = self.time_prior.map(|prior| {
-            let theta =
-                seconds(prior.time - anchor.1 - self.settings.nominal.span(prior.count - anchor.0));
             let bound = seconds(prior.bound);
-            Corridor { low: theta - bound, high: theta + bound }.later(
-                self.seconds(prior.count, m.received),
-                rate,
-                slack,
-            )
+            let dt = self.seconds(prior.count, m.received);
+            Corridor { low: -bound, high: bound }.later(dt, rate, slack)
         });
         let middle = m.middle(rate);
         // What was in doubt before stays so, even if what is known has become as vague meanwhile.
         let again = |known: &Corridor, prior: &TimePrior| {
-            let centre = (known.low + known.high) / 2.0;
+            let centre = known.middle();
             let step = own.clamp(middle) - centre;
             match prior.doubted {
                 Some(Disputed::Step(_, before)) => (step - seconds(before)).abs() < step.abs(),
@@ -171,17 +167,14 @@ impl Ours {
             (None, known) => known.and_then(|known| known.intersection(&own)).unwrap_or(own),
         };
         let (theta, deviation) = match contradicted {
-            Some(_) => ((corridor.low + corridor.high) / 2.0, (corridor.high - corridor.low) / 2.0),
+            Some(_) => (corridor.middle(), corridor.width() / 2.0),
             None => (corridor.clamp(middle), rtt / 2.0 + m.stamp_errors() + FLOOR_NOISE),
         };
         let mut state = Box::new(State {
             anchor,
             model: m.model(
                 Known { mean: theta, deviation: deviation / 2.0 },
-                Known {
-                    mean: rate,
-                    deviation: (fraction(self.prior.error) / SIGMAS).min(FIRST_RATE),
-                },
+                Known { mean: rate, deviation: (error / SIGMAS).min(FIRST_RATE) },
                 self.constants,
             ),
             at: m.received,
@@ -206,7 +199,7 @@ impl Ours {
             let mut quarantine = Quarantine::begin(m, own, corridor, theta, step);
             if let Some(Disputed::Step(since, before)) = prior.doubted
                 && (step - seconds(before)).abs()
-                    <= own.high - own.low
+                    <= own.width()
                         + fraction(UNKNOWN_RATE) * self.seconds(prior.count, m.received).abs()
             {
                 quarantine.goes_on(since);
@@ -348,10 +341,7 @@ impl Estimator for Ours {
         let error = UNKNOWN_RATE.0.saturating_add(guess.0.saturating_abs());
         self.prior.error = self.prior.error.max(Rate(error));
         self.time_prior = None;
-        self.causal = CausalRate::new(BoundedRate {
-            rate: fraction(self.prior.period.relative_to(self.settings.nominal)),
-            error: fraction(self.prior.error),
-        });
+        self.causal = CausalRate::new(prior_rate(self.prior, self.settings.nominal));
     }
 
     fn change_server(&mut self, others: bool, asymmetry: Option<Asymmetry>) {
@@ -379,7 +369,7 @@ impl Estimator for Ours {
             // What causality allows is a matter of the stamps as they came: it stays where it is.
             let by = seconds(less.half());
             state.corridor = state.corridor.shifted(by);
-            state.promise.shift(by);
+            state.promise.corridor = state.promise.corridor.shifted(by);
             state.past.shift(by);
             self.causal.shift(by);
             state.declared = declared;

@@ -16,11 +16,11 @@ use truechimer_time::Count;
 
 use super::SIGMAS;
 use super::inference::later;
-use crate::causal_rate::{BoundedRate, OLD_SECONDS};
+use crate::causal_rate::{BoundedRate, OLD_SECONDS, SLOT_SECONDS};
 use crate::corridor::Corridor;
 
 /// Time between two memories, s, ...
-const EVERY: f64 = 128.0;
+const EVERY: f64 = 2.0 * SLOT_SECONDS;
 /// ... or, while the oldest is young, this share of its age: what is known of the rate gets better
 /// as fast.
 const OLDER: f64 = 0.125;

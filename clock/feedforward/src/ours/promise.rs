@@ -37,8 +37,8 @@ impl Broken {
 #[derive(Clone, Debug)]
 pub(super) struct Promise {
     /// Where θ is if the promise is kept, s, at a count.
-    corridor: Corridor,
-    at: Count,
+    pub(super) corridor: Corridor,
+    pub(super) at: Count,
     broken: Option<Broken>,
 }
 
@@ -64,23 +64,8 @@ impl Promise {
         Promise { corridor, at, broken }
     }
 
-    pub(super) fn at(&self) -> Count {
-        self.at
-    }
-
     pub(super) fn broken(&self) -> Option<Broken> {
         self.broken
-    }
-
-    /// Where θ is `dt` seconds later, if the mean rate is known so well and may have strayed by
-    /// `wander` since.
-    pub(super) fn later(&self, dt: f64, rate: BoundedRate, wander: f64) -> Corridor {
-        self.corridor.later(dt, rate.rate, rate.error + wander)
-    }
-
-    /// Where θ is if the promise was kept, s.
-    pub(super) fn corridor(&self) -> Corridor {
-        self.corridor
     }
 
     /// Goes on to `at`, where θ is `promised`, and by the exchanges `seen`.
@@ -125,10 +110,5 @@ impl Promise {
     /// `wanted` seconds, `lasted` until now, and by enough of them.
     pub(super) fn is_given_up(&self, wanted: f64, lasted: impl Fn(Count) -> f64) -> bool {
         self.broken.is_some_and(|broken| enough(broken.count, lasted(broken.since), wanted))
-    }
-
-    /// Moves what is known up by `by` on the scale of θ, s.
-    pub(super) fn shift(&mut self, by: f64) {
-        self.corridor = self.corridor.shifted(by);
     }
 }
