@@ -82,6 +82,9 @@ if command -v chronyd >/dev/null; then
     check "and ctypes" grep -x 0 <(env "${named[@]}" python3 -c 'import ctypes
 library, clock = ctypes.CDLL("libtruechimer.so.0"), ctypes.c_void_p()
 print(library.truechimer_open(ctypes.byref(clock)) or library.truechimer_status(clock) - 1)')
+    if [ -f /usr/share/java/truechimer.jar ]; then
+        check "and a program in Java" grep ' SYNCHRONISED within ' <(java -cp /usr/share/java/truechimer.jar /Example.java)
+    fi
     kill $daemon
     wait $daemon
     cp /tmp/truechimer.toml /etc
