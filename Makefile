@@ -13,8 +13,8 @@ PLACES = PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sysconfdir="$(sysconfdir)"
 BUILT = "$${CARGO_TARGET_DIR:-target}/release"
 JAVA = "$${CARGO_TARGET_DIR:-target}/java"
 
-# What else programs need: the library that 'truechimer group exec' preloads.
-SHIPPED = -p truechimer-cli -p truechimer-group-preload
+# What else programs need: the library that 'truechimer group exec' preloads, and the one for C, which packages have.
+SHIPPED = -p truechimer-cli -p truechimer-group-preload -p truechimer-c
 
 .PHONY: help run build install uninstall package static c java python lab check test accuracy drawn attacks compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
@@ -25,7 +25,7 @@ help: ## this list
 run: have-cargo ## watch a clock synchronise to an NTP server of our own, for a minute
 	@$(CARGO) run --profile demo -p truechimer-cli --no-default-features -- demo $(ARGS)
 
-build: have-cargo ## the command truechimer, and the library that 'group exec' preloads, in target/release
+build: have-cargo ## the command truechimer, the library that 'group exec' preloads and the one for C, in target/release
 	@$(CARGO) build --release $(SHIPPED)
 
 install: ## what 'make build' built, with manual pages, completions, units and configuration (PREFIX, DESTDIR, sysconfdir); what 'make java' built
@@ -35,7 +35,7 @@ install: ## what 'make build' built, with manual pages, completions, units and c
 uninstall: ## remove what 'make install' and 'make c' installed; a configuration that was changed stays
 	@$(PLACES) scripts/install --remove
 
-package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name <address>'), with what 'make java' built
+package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name <address>'), with the library for C and what 'make java' built
 	@scripts/package $(ARGS)
 
 static: have-cargo ## the command alone, for any Linux of this processor: it needs no library (no groups on Corosync, no 'group exec')

@@ -8,6 +8,7 @@
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
+export PATH=$PATH:$target/test/cbindgen/bin:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.
@@ -92,8 +93,8 @@ need_gpsd() {
 need_stamp_suite() {
     command -v stamp-suite >/dev/null && return
     echo "building stamp-suite into $target/test/stamp-suite"
-    env CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 "${cargo:-cargo}" install --quiet --locked \
-        stamp-suite --version 1.0.0 --root "$target/test/stamp-suite" --target-dir "$target/test/stamp-suite/build" 2>/dev/null
+    "${CARGO:-cargo}" install --quiet --debug --locked \
+        stamp-suite --version 1.0.0 --root "$target/test/stamp-suite" --target-dir "$target/test/stamp-suite/build"
     command -v stamp-suite >/dev/null || echo "no stamp-suite (cargo install stamp-suite): what needs it will be skipped"
 }
 
@@ -218,6 +219,11 @@ need_packagers() {
     apt_install dpkg-dev rpm lintian rpmlint
 }
 
+# Bash is there: the others whose completions are tried.
+need_shells() {
+    apt_install zsh fish
+}
+
 # It builds the image of the daemon, and runs in it.
 need_buildah() {
     command -v buildah >/dev/null || apt_install buildah
@@ -237,6 +243,15 @@ need_browser() {
 need_compilers() {
     command -v gcc >/dev/null && command -v g++ >/dev/null && command -v readelf >/dev/null &&
         command -v pkg-config >/dev/null || apt_install gcc g++ binutils pkg-config
+}
+
+# It makes the header; built without optimisation, which takes a minute of a processor.
+need_cbindgen() {
+    command -v cbindgen >/dev/null && return
+    echo "building cbindgen in $target/test/cbindgen"
+    "${CARGO:-cargo}" install --quiet --debug cbindgen --version 0.29.4 --locked --root "$target/test/cbindgen" \
+        --target-dir "$target/test/cbindgen/build" || echo "no cbindgen: what needs it will be skipped"
+    rm -rf "$target/test/cbindgen/build"
 }
 
 # For the readers in other languages.

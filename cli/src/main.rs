@@ -119,7 +119,7 @@ fn command() -> clap::Command {
         sudo truechimer run --server ntp.example.org\n  \
         truechimer waitsync && truechimer now\n";
     const NOTES: &str = "Spans of time are written 1.5s, 20ms, 250us or 10ns; rates are in ppm.\n\
-        Simulations, replays and benchmarks: 'truechimer-lab --help'.\n";
+        Simulations, replays and benchmarks: 'truechimer-lab --help' (of the sources: make lab).\n";
     program::grouped(CommandLine::command(), GROUPS, EXAMPLES, NOTES)
 }
 
@@ -128,7 +128,10 @@ fn main() -> ExitCode {
     #[cfg(feature = "packets")]
     let line = extcap::line(line);
     if let Some(name) = line.get(1).filter(|name| MOVED.iter().any(|moved| *name == *moved)) {
-        program::complain(&format!("that is 'truechimer-lab {}' now", name.display()));
+        program::complain(&format!(
+            "that is 'truechimer-lab {}' now, which 'make lab' builds of the sources",
+            name.display()
+        ));
         return ExitCode::from(2);
     }
     program::main(NAME, command(), line, |line: CommandLine| dispatch(line.command))

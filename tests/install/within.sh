@@ -7,11 +7,13 @@ case $package in
     again() { lay; }
     remove() { dpkg -r truechimer; }
     left=/etc/truechimer.toml
+    named=()
     ;;
 *.rpm)
     # A database of its own: this system's files belong to another manager, which has what is required as well.
     # What an rpm system's package `filesystem` has is made first.
-    mkdir -p /tmp/rpm /usr/share/licenses /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
+    mkdir -p /tmp/rpm /usr/share/licenses /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions \
+        /usr/lib64/pkgconfig
     # Debian's rpm wants to hear that this is meant; others do not know the word.
     meant=$(rpm --help | grep -o -- --force-debian)
     of_its_own() { rpm ${meant:+"$meant"} --dbpath /tmp/rpm --nodeps "$@"; }
@@ -19,6 +21,8 @@ case $package in
     again() { of_its_own -U --replacepkgs "$package"; }
     remove() { of_its_own -e truechimer; }
     left=/etc/truechimer.toml.rpmsave
+    # Where the linkers and pkg-config of such a system look by themselves.
+    named=(LD_LIBRARY_PATH=/usr/lib64 LIBRARY_PATH=/usr/lib64 PKG_CONFIG_PATH=/usr/lib64/pkgconfig)
     ;;
 esac
 check() { # DESCRIPTION COMMAND...
@@ -50,6 +54,14 @@ truechimer group agent --check >/tmp/said 2>&1
 check "likewise for groups" grep -F '/etc/truechimer-group.toml: no group: add a [[group]]' /tmp/said
 check "group exec finds its library" refused grep -q 'is none of' <(truechimer group exec --group x --wait 1ms -- true 2>&1)
 check "manual pages are there" man -w truechimer-run
+check "by the name of each function" grep -q 'a clock that knows how wrong it may be' <(man truechimer_now)
+# The page that C's example reads is that of the daemon below.
+in_c() { env "${named[@]}" /tmp/example; }
+check "a program in C is compiled by pkg-config" env "${named[@]}" bash -c \
+    'gcc -std=c89 -Wall -Wextra -Wpedantic -Werror /example.c -o /tmp/example $(pkg-config --cflags --libs truechimer)'
+check "and statically" env "${named[@]}" bash -c \
+    'gcc -static /example.c -o /tmp/static $(pkg-config --static --cflags --libs truechimer)'
+check "it says that there is no daemon" grep -q 'there is no clock page' <(in_c 2>&1)
 check "it can be enabled" systemctl enable truechimer truechimer-wait truechimer-serve truechimer-group@daemon
 check "its directories can be made" systemd-tmpfiles --create truechimer.conf
 # From the package to the time, by a server on this machine: the seconds are told and not judged.
@@ -65,6 +77,14 @@ if command -v chronyd >/dev/null; then
     check "it knows the time" truechimer waitsync --timeout 60s
     echo "# seconds from the beginning of the installation to that: $((SECONDS - began))"
     check "and within what bound" grep -q 'bound *± ' <(truechimer now)
+    check "a program in C reads it" grep -E '^[0-9]+\.[0-9]{9}, synchronised, within [0-9]+ ns$' <(in_c)
+    check "and the same, linked statically" grep -q ', synchronised, ' <(/tmp/static)
+    check "and ctypes" grep -x 0 <(env "${named[@]}" python3 -c 'import ctypes
+library, clock = ctypes.CDLL("libtruechimer.so.0"), ctypes.c_void_p()
+print(library.truechimer_open(ctypes.byref(clock)) or library.truechimer_status(clock) - 1)')
+    if [ -f /usr/share/java/truechimer.jar ]; then
+        check "and a program in Java" grep ' SYNCHRONISED within ' <(java -cp /usr/share/java/truechimer.jar /Example.java)
+    fi
     kill $daemon
     wait $daemon
     cp /tmp/truechimer.toml /etc

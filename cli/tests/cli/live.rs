@@ -279,6 +279,61 @@ fn what_is_held_off_stays_so_over_a_restart_without_state() {
     }
 }
 
+/// Length and bound of a line such as `93.417526310 s ± 47.206 µs`: the length in ns.
+fn length(line: &str) -> i64 {
+    let (length, bound) = line.trim_end().split_once(" s ± ").unwrap();
+    let (whole, digits) = length.trim_start_matches('-').split_once('.').unwrap();
+    assert!(digits.len() == 9 && bound.ends_with('s') && !bound.starts_with('-'), "{line}");
+    let ns = whole.parse::<i64>().unwrap() * 1_000_000_000 + digits.parse::<i64>().unwrap();
+    if length.starts_with('-') { -ns } else { ns }
+}
+
+#[test]
+fn a_script_measures_an_interval_between_two_moments() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "127.0.0.1:0", "-2s", "150");
+    let page = dir.join("clock");
+    let mut daemon = daemon(&dir, &[(&server.address, 1)]);
+    assert_eq!(truechimer(&["waitsync", "--page", &page]).code, 0);
+    let interval = |words: &[&str]| truechimer(&[&["interval", "--page", &page], words].concat());
+    let moment = || {
+        let said = interval(&[]);
+        assert_eq!(said.code, 0, "{said:?}");
+        said.out.trim_end().to_owned()
+    };
+    // The two moments lie between these readings of the truth, 50 ms apart at least.
+    let before = server.truth().unix_ns;
+    let from = moment();
+    let begun = server.truth().unix_ns;
+    sleep(Duration::from_millis(50));
+    let ended = server.truth().unix_ns;
+    let to = moment();
+    let after = server.truth().unix_ns;
+    // As the page has it, and any shell: one word.
+    assert!(!from.contains(|c: char| !c.is_ascii_hexdigit() && c != '.'), "{from}");
+    let till_now = length(&interval(&[&from]).out);
+    // No hand comes any more: the same moments give the same length from here on.
+    daemon.signal("TERM");
+    assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
+    let json = interval(&["--json", &from, &to]).documented().remove(0);
+    let (elapsed, bound) = (int(&json, "elapsed_ns"), int(&json, "bound_ns"));
+    assert!(bound > 0 && elapsed + bound >= ended - begun, "{json}: {begun} to {ended}");
+    assert!(elapsed - bound <= after - before, "{json}: {before} to {after}");
+    assert_eq!(length(&interval(&[&from, &to]).out), elapsed);
+    assert_eq!(length(&interval(&[&to, &from]).out), -elapsed);
+    assert_eq!(length(&interval(&[&from, &from]).out), 0);
+    assert!(till_now > elapsed && length(&interval(&[&from]).out) > till_now);
+    // A moment of another stretch of the counter, and what is none.
+    let (count, stretch) = from.split_once('.').unwrap();
+    let other = format!("{count}.{:x}", u64::from_str_radix(stretch, 16).unwrap() + (1 << 32));
+    interval(&[&other]).assert_error(&["these moments cannot be compared"]);
+    let none = interval(&[""]);
+    assert!(
+        none.code == 2 && none.err.contains("not a moment that 'truechimer interval'"),
+        "{none:?}"
+    );
+}
+
 #[test]
 fn the_demonstration_is_good_and_says_why() {
     let seconds = Instant::now();

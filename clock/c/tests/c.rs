@@ -194,6 +194,23 @@ fn c_hears_the_hypervisor_with_each_reading() {
     assert!(child.wait().unwrap().success());
 }
 
+/// The programs that the documents show, as strict as a program can be.
+#[test]
+fn the_examples_are_c89_and_run() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    for page in ["README.md", "docs/use/c.md"] {
+        let text = std::fs::read_to_string(here("../..").join(page)).unwrap();
+        let example = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
+        let source = daemon.directory.join("example.c");
+        std::fs::write(&source, example.unwrap()).unwrap();
+        let program = daemon.directory.join("example");
+        compiled_of(&source, "gcc", &["-std=c89"], &program);
+        daemon.publish(|_, _| ());
+        let said = run(Command::new(&program).env("TRUECHIMER_PAGE", daemon.path()));
+        assert!(said.contains(", synchronised, within ") && said.ends_with(" ns\n"), "{said}");
+    }
+}
+
 #[test]
 fn every_standard_takes_the_header_without_a_warning() {
     let mut daemon = Daemon::new(Choice::Auto);
@@ -290,30 +307,52 @@ fn what_is_installed_is_found_by_pkg_config() {
     assert!(std::fs::read_to_string(man).unwrap().starts_with(".TH TRUECHIMER 3"));
 }
 
-/// Functions of the header, of the shared library and of the list that is frozen are the same.
+/// Declarations and constants of the header, one a line, without comments.
+fn declared(header: &str) -> String {
+    let code: String = header
+        .split("/*")
+        .map(|part| part.split_once("*/").map_or(part, |(_, code)| code))
+        .collect();
+    let (defines, code): (Vec<&str>, Vec<&str>) =
+        code.lines().partition(|line| line.starts_with("#define TRUECHIMER_"));
+    let own = |line: &&str| !line.starts_with('#') && !["extern \"C\" {", "}"].contains(line);
+    let words: Vec<&str> = code.into_iter().filter(own).flat_map(str::split_whitespace).collect();
+    let mut lines = defines.join("\n") + "\n";
+    let mut depth = 0;
+    for c in words.join(" ").chars() {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        match c {
+            ';' if depth == 0 => lines.push_str(";\n"),
+            ' ' if lines.ends_with('\n') => (),
+            _ => lines.push(c),
+        }
+    }
+    lines
+}
+
+/// Declarations are those that are frozen, and the shared library has these functions and no more.
+/// (That the header is what the code says: `scripts/header --check`.)
 #[test]
 fn the_interface_is_what_was_published() {
-    let frozen: BTreeSet<String> = std::fs::read_to_string(here("tests/interface.txt"))
-        .unwrap()
+    let frozen = std::fs::read_to_string(here("tests/interface.txt")).unwrap();
+    let header = std::fs::read_to_string(here("include/truechimer.h")).unwrap();
+    let declared = declared(&header);
+    assert_eq!(
+        declared, frozen,
+        "tests/interface.txt is not what the header declares:\n{declared}"
+    );
+    let functions: BTreeSet<String> = frozen
         .lines()
-        .map(str::to_owned)
+        .filter(|line| !line.contains('{'))
+        .filter_map(|line| line.split_once('('))
+        .map(|(before, _)| before.rsplit([' ', '*']).next().unwrap().to_owned())
         .collect();
     let symbols = run(Command::new("nm")
         .args(["--dynamic", "--defined-only", "--format=posix"])
         .arg(target().join("libtruechimer_c.so")));
     let exported: BTreeSet<String> =
         symbols.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(exported, frozen);
-    let header = std::fs::read_to_string(here("include/truechimer.h")).unwrap();
-    let declared: BTreeSet<String> = header
-        .lines()
-        .filter(|line| !line.starts_with([' ', '#', '/', '}']) && line.contains('('))
-        .map(|line| {
-            let name = &line[..line.find('(').unwrap()];
-            name.rsplit([' ', '*']).next().unwrap().to_owned()
-        })
-        .collect();
-    assert_eq!(declared, frozen);
+    assert_eq!(exported, functions);
     let soname = run(Command::new("readelf").arg("-d").arg(target().join("libtruechimer_c.so")));
     assert!(soname.contains("[libtruechimer.so.0]"), "{soname}");
 }

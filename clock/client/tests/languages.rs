@@ -683,18 +683,42 @@ fn no_reading_mixes_two_hands(language: Language) {
     assert!(Clock::open_at(path).is_ok());
 }
 
-/// The program in a page of the documents, between the lines that begin and end it.
-fn example(page: &str, language: &str) -> String {
-    let text = fs::read_to_string(root().join("docs/use").join(page)).unwrap();
-    let (_, begun) = text.split_once(&format!("```{language}\n")).unwrap();
-    begun.split_once("```").unwrap().0.to_owned()
+/// The programs in this language in the README and in its own page, between the lines that begin and end each.
+fn examples(language: &str) -> [String; 2] {
+    ["README.md".to_owned(), format!("docs/use/{language}.md")].map(|page| {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        let (_, begun) = text.split_once(&format!("```{language}\n")).unwrap();
+        begun.split_once("```").unwrap().0.to_owned()
+    })
+}
+
+/// The README's lines in Rust are those of a program, which runs.
+#[test]
+fn the_example_in_rust_runs() {
+    let text = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = text.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let program = fs::read_to_string(root().join("clock/client/examples/readme.rs")).unwrap();
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        words(&program).contains(&words(shown)),
+        "clock/client/examples/readme.rs is not: {shown}"
+    );
+    let mut daemon = Daemon::synchronised();
+    let own = env::current_exe().unwrap();
+    let profile = own.parent().unwrap().parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["run", "--quiet", "--package", "truechimer", "--example", "readme"]);
+    cargo.arg("--target-dir").arg(profile.parent().unwrap());
+    cargo.args((!profile.ends_with("debug")).then_some("--release"));
+    let path = daemon.path();
+    let said = tended(&mut daemon, || run(cargo.env("TRUECHIMER_PAGE", path)));
+    assert!(said.contains(", synchronised\nthat took "), "{said}");
 }
 
 #[test]
 fn the_example_in_go_runs() {
     let (mut daemon, Some(_)) = (Daemon::synchronised(), go()) else { return };
     let (folder, path) = (daemon.directory.clone(), daemon.path());
-    fs::write(folder.join("main.go"), example("go.md", "go")).unwrap();
     let replaced = format!("truechimer={}", root().join("clock/go").display());
     let go = |arguments: &[&str]| {
         let mut command = go().unwrap();
@@ -702,10 +726,14 @@ fn the_example_in_go_runs() {
     };
     go(&["mod", "init", "example"]);
     go(&["mod", "edit", "-require", "truechimer@v0.0.0", "-replace", &replaced]);
-    go(&["build", "-o", "example"]);
-    let mut built = Command::new(folder.join("example"));
-    let said = tended(&mut daemon, || run(built.env("TRUECHIMER_PAGE", path)));
-    assert!(said.starts_with("2026-09-21 ") && said.contains(" synchronised within "), "{said}");
+    for example in examples("go") {
+        fs::write(folder.join("main.go"), example).unwrap();
+        go(&["build", "-o", "example"]);
+        let mut built = Command::new(folder.join("example"));
+        let said = tended(&mut daemon, || run(built.env("TRUECHIMER_PAGE", &path)));
+        assert!(said.starts_with("2026-09-21 "), "{said}");
+        assert!(said.contains(" synchronised within "), "{said}");
+    }
 }
 
 #[test]
@@ -734,14 +762,16 @@ fn java_finds_nothing_wrong() {
 
 #[test]
 fn the_example_in_java_runs() {
-    let (mut daemon, Some(mut example)) = (Daemon::synchronised(), java("Example.java")) else {
-        return;
-    };
+    let mut daemon = Daemon::synchronised();
     let (folder, path) = (daemon.directory.clone(), daemon.path());
-    fs::write(folder.join("Example.java"), self::example("java.md", "java")).unwrap();
-    example.current_dir(folder).env("TRUECHIMER_PAGE", path);
-    let said = tended(&mut daemon, || run(&mut example));
-    assert!(said.starts_with("2026-09-21T") && said.contains(" SYNCHRONISED within "), "{said}");
+    for example in examples("java") {
+        let Some(mut program) = java("Example.java") else { return };
+        fs::write(folder.join("Example.java"), example).unwrap();
+        program.current_dir(&folder).env("TRUECHIMER_PAGE", &path);
+        let said = tended(&mut daemon, || run(&mut program));
+        assert!(said.starts_with("2026-09-21T"), "{said}");
+        assert!(said.contains(" SYNCHRONISED within "), "{said}");
+    }
 }
 
 /// Cost of a reading, beside the languages' own clocks in the same run.
@@ -771,14 +801,16 @@ fn python_finds_nothing_wrong() {
     };
     mypy(&["mypy", "--strict", "tests"]);
     mypy(&["mypy.stubtest", "truechimer"]);
-    fs::write(daemon.directory.join("example.py"), example("python.md", "python")).unwrap();
-    let (path, example) = (daemon.path(), daemon.directory.join("example.py"));
+    let (path, program) = (daemon.path(), daemon.directory.join("example.py"));
     let of = |program: &Path| run(Command::new(&python).arg(program).env("TRUECHIMER_PAGE", &path));
-    let said = tended(&mut daemon, || {
+    tended(&mut daemon, || {
         of(&folder.join("tests/check.py"));
-        of(&example)
+        for example in examples("python") {
+            fs::write(&program, example).unwrap();
+            let said = of(&program);
+            assert!(said.starts_with("2026-09-21 ") && said.contains(" SYNCHRONISED "), "{said}");
+        }
     });
-    assert!(said.starts_with("2026-09-21 ") && said.contains(" SYNCHRONISED "), "{said}");
 }
 
 use moved::a_marker_that_moves_ends_the_hand_at_once;

@@ -45,6 +45,16 @@ fn plain(page: &str) -> String {
     text
 }
 
+/// That what a page lays out by hand, two columns in, is no wider than 100 columns either.
+fn no_wider(page: &str) {
+    for literal in page.split(".nf\n.in 2n\n").skip(1) {
+        let lines = literal.lines().take_while(|line| *line != ".in");
+        for line in lines {
+            assert!(2 + line.chars().count() <= 100, "wider than 100 columns: {line}");
+        }
+    }
+}
+
 fn all_pages(command: &clap::Command, seen: &mut usize) {
     for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
         all_pages(subcommand, seen);
@@ -52,6 +62,7 @@ fn all_pages(command: &clap::Command, seen: &mut usize) {
     let mut page = Vec::new();
     man::page(command, "name", &mut page).unwrap();
     let page = plain(&String::from_utf8(page).unwrap());
+    no_wider(&page);
     let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut before = 0;
     for paragraph in help.split("\n\n").filter(|p| !p.trim().is_empty()) {

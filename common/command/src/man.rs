@@ -93,7 +93,7 @@ const SECTIONS: [&str; 6] =
     ["Example", "Examples", "Environment", "Signals", "Exit status", "See also"];
 
 /// A paragraph of the help. One that begins with the title of a section becomes one; another title,
-/// as `Stamp file:`, is set off. What was laid out by hand keeps its lines.
+/// as `Stamp file:`, is set off. Lines laid out by hand, which are indented, stay as they are.
 fn paragraph(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
     let title = title(paragraph);
     let text =
@@ -107,19 +107,27 @@ fn paragraph(paragraph: &str, out: &mut dyn Write) -> io::Result<()> {
         Some(title) => writeln!(out, ".PP\n.B \"{}:\"", escaped(title))?,
         None => writeln!(out, ".PP")?,
     }
-    let laid_out =
-        text.lines().any(|line| line.starts_with("  ")) || paragraph.starts_with("Example");
-    if laid_out {
-        writeln!(out, ".nf")?;
-    }
+    let examples = paragraph.starts_with("Example");
+    let mut literal = false;
     for line in text.lines() {
+        let laid_out = examples || line.starts_with("  ");
+        if laid_out != literal {
+            out.write_all(if laid_out { LITERAL } else { FILLED })?;
+            literal = laid_out;
+        }
         writeln!(out, "{}", escaped(line.strip_prefix("  ").unwrap_or(line)))?;
     }
-    if laid_out {
-        writeln!(out, ".fi")?;
+    if literal {
+        out.write_all(FILLED)?;
     }
     Ok(())
 }
+
+/// Begins what keeps its lines, indented as in the help, so that they are no longer than there.
+const LITERAL: &[u8] = b".nf\n.in 2n\n";
+
+/// Ends that.
+const FILLED: &[u8] = b".in\n.fi\n";
 
 /// A word or two before a colon at the beginning of a paragraph, with a capital.
 pub(crate) fn title(paragraph: &str) -> Option<&str> {
@@ -150,9 +158,13 @@ mod tests {
             String::from_utf8(out).unwrap()
         };
         assert_eq!(made("Exit status: 0 well,\n2 not."), ".SH \"EXIT STATUS\"\n0 well,\n2 not.\n");
-        assert_eq!(made("Examples:\n  a --b"), ".SH \"EXAMPLES\"\n.nf\na \\-\\-b\n.fi\n");
+        assert_eq!(
+            made("Examples:\n  a --b"),
+            ".SH \"EXAMPLES\"\n.nf\n.in 2n\na \\-\\-b\n.in\n.fi\n"
+        );
         assert_eq!(made("Stamp file: rows\nof."), ".PP\n.B \"Stamp file:\"\nrows\nof.\n");
-        assert_eq!(made("Columns:\n  a  b"), ".PP\n.B \"Columns:\"\n.nf\na  b\n.fi\n");
+        let columns = ".PP\n.B \"Columns:\"\nOf\n.nf\n.in 2n\na  b\n.in\n.fi\nit.\n";
+        assert_eq!(made("Columns: Of\n  a  b\nit."), columns);
         assert_eq!(made("A long line without one"), ".PP\nA long line without one\n");
         assert_eq!(made(".hidden"), ".PP\n\\&.hidden\n");
     }
