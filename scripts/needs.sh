@@ -8,7 +8,7 @@
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
-export PATH=$PATH:$target/test/cbindgen/bin:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin
+export PATH=$PATH:$target/test/cbindgen/bin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.

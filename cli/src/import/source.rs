@@ -150,6 +150,8 @@ enum Known {
     Unusable,
 }
 
+/// Options of a reference clock that have no value.
+const ALONE: [&str; 7] = ["noselect", "prefer", "trust", "require", "tai", "local", "pps"];
 /// Options of a reference clock that have no counterpart, and why.
 const REFCLOCK_OPTIONS: [(&[&str], Known, &str); 10] = [
     (
@@ -216,16 +218,16 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
     let place = if key == "shm" { path.to_owned() } else { quoted(path) };
     let mut lines = vec![format!("[[source]]\n{key} = {place}")];
     let mut error = None;
-    let mut words = options.iter();
+    let mut words = options.iter().peekable();
     while let Some(word) = words.next() {
-        let takes_value = !matches!(
-            word.as_str(),
-            "noselect" | "prefer" | "trust" | "require" | "tai" | "local" | "pps"
-        );
-        let value = if takes_value { words.next() } else { None };
+        let takes_value = !ALONE.contains(&word.as_str());
+        // The next word may be an option, where this one is none.
+        let value =
+            if takes_value { words.next_if(|next| !ALONE.contains(&next.as_str())) } else { None };
         if takes_value && value.is_none() {
             let word = super::printable(word);
-            return found.lose(line, format!("{word}: no option that stands alone has this name"));
+            found.lose(line, format!("{word}: no option that stands alone has this name"));
+            continue;
         }
         match (word.as_str(), value) {
             ("offset", Some(value)) => match value.parse::<f64>() {
@@ -242,7 +244,11 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             ("tai", _) if !is_pulse => lines.push("scale = \"tai\"".to_owned()),
             ("trust", _) if !is_pulse => lines.push("trust = true".to_owned()),
             ("prefer" | "require", _) => lines.push(format!("{word} = true")),
-            ("poll", Some(_)) if is_pulse => {}
+            ("poll" | "delay", Some(_)) if is_pulse => {
+                let why =
+                    format!("{word}: every edge is taken, with the error that latency states");
+                found.needless.push(Left { from: line.shown(), why });
+            }
             ("poll", Some(value)) => match value.parse::<u32>() {
                 // Seconds to the power of 2; chrony's default is 16 s, of samples that it takes often.
                 Ok(power @ 0..=6) => lines.push(format!("poll = {}", 1u32 << power)),
@@ -251,11 +257,13 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
             ("tai" | "trust", _) => {
                 found.lose(line, format!("{word}: a pulse has its seconds from the other sources"));
             }
-            ("delay", Some(_)) if is_pulse => {}
             ("delay", Some(value)) => {
                 // Half of it is what chrony takes its error to be at the least.
                 let half = value.parse::<f64>().map(|delay| (delay * 0.5e9).ceil());
                 error = half.ok().filter(|ns| (1.0..=1e9).contains(ns));
+                if error.is_none() {
+                    found.lose(line, "delay: must be above 0 and at most 2 s");
+                }
             }
             (word, _) => {
                 let (known, why) =

@@ -135,6 +135,7 @@ fn no_option_of_a_reference_clock_vanishes() {
         "maxsamples 9",
         "poll 9",
         "bogus 1",
+        "delay x",
     ] {
         let (text, settings) = made(&format!("server a\nrefclock SHM 0 {option}"));
         assert_eq!(settings.engine.refclocks.len(), 1, "{option}: {text}");
@@ -142,6 +143,8 @@ fn no_option_of_a_reference_clock_vanishes() {
     }
     has("refclock PPS /dev/pps0 tai", &["tai: a pulse has its seconds"]);
     has("refclock PPS /dev/pps0 lock", &["lock: no option that stands alone"]);
+    has("refclock SHM 0 bogus prefer", &["bogus: no option that stands alone", "prefer = true"]);
+    has("refclock PPS /dev/pps0 delay 1", &["delay: every edge is taken"]);
     has("server b minpoll x", &["minpoll: must be a power"]);
     has("maxslewrate 100\nleapsecmode slew", &["leapsecmode slew", "maxslewrate 100"]);
 }

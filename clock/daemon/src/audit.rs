@@ -370,11 +370,11 @@ impl Audit {
                 Err(why) => return self.failed(&why),
             }
         }
-        while let Some(line) = self.pending.front().cloned() {
+        while let Some(line) = self.pending.pop_front() {
             if let Err(why) = self.write(&line) {
+                self.pending.push_front(line);
                 return self.failed(&why);
             }
-            self.pending.pop_front();
         }
         // Only now: a full disk lets a file be opened, and no line be written.
         let is_again = std::mem::take(&mut self.is_told);
@@ -408,17 +408,18 @@ impl Audit {
         Ok(told)
     }
 
-    /// Writes a line, and which files were removed to make room for it.
+    /// Writes a line. Which files were removed to make room for it is to be written next.
     fn write(&mut self, line: &Line) -> io::Result<()> {
         let Some(writer) = &mut self.writer else {
             return Err(io::Error::other("the record is not open"));
         };
         let removed = writer.append(line)?;
-        if removed.is_empty() {
-            return Ok(());
+        if !removed.is_empty() {
+            let text = format!("removed to make room: {}", removed.join(", "));
+            let line = self.made(self.counter.read(), Kind::Rotation, text, None, None);
+            self.pending.push_front(line);
         }
-        let text = format!("removed to make room: {}", removed.join(", "));
-        self.write(&self.made(self.counter.read(), Kind::Rotation, text, None, None))
+        Ok(())
     }
 
     fn failed(&mut self, why: &io::Error) -> Option<(Level, String)> {
