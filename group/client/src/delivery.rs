@@ -187,7 +187,10 @@ impl Page {
         let known = |at: usize| self.u64_at(at).load(Ordering::Acquire);
         let there = places().any(|at| known(at) == own)
             || places().any(|at| takes(at, 0))
-            || places().any(|at| is_gone(known(at)) && takes(at, known(at)));
+            || places().any(|at| {
+                let old = known(at);
+                is_gone(old) && takes(at, old)
+            });
         if !there {
             self.u32_at(108).store(1, Ordering::Release);
         }
@@ -206,7 +209,7 @@ impl Page {
         self.u32_at(104).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often threads may have woken others.
+    /// Number of times that threads may have woken others.
     pub fn handed(&self) -> u32 {
         self.u32_at(104).load(Ordering::Acquire)
     }
@@ -343,7 +346,7 @@ impl Page {
         self.u32_at(72).load(Ordering::Acquire)
     }
 
-    /// How often the program has come to rest; for [`Page::wait_settled`].
+    /// Number of times that the program has come to rest; for [`Page::wait_settled`].
     pub fn settles(&self) -> u32 {
         self.u32_at(76).load(Ordering::Acquire)
     }
@@ -416,7 +419,7 @@ fn map(fd: libc::c_int) -> Result<Page, i32> {
     NonNull::new(base.cast()).map(|base| Page { base }).ok_or(libc::ENOMEM)
 }
 
-/// Whether there is no such process any more.
+/// True if there is no such process any more.
 fn is_gone(process: u64) -> bool {
     let Ok(process) = libc::pid_t::try_from(process) else { return true };
     // SAFETY: signal 0 asks only whether the process is there.

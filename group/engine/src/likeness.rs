@@ -10,7 +10,8 @@
 //! Once more than half of the universe have read the round by the same call, all whose programs
 //! have read it by another are *fenced*, at one place of the stream: such a program gets neither
 //! values nor messages nor commits until it begins anew, and counts as none meanwhile. A member
-//! whose program takes checkpoints leaves, and comes in anew with another's. While there is no such
+//! whose program takes checkpoints leaves, at the end of the message that fences it, and comes in
+//! anew with another's. While there is no such
 //! majority nobody is fenced, and what a program has said depends on those alone that are not known
 //! to differ from it.
 

@@ -26,8 +26,8 @@ const PAUSES: Duration = Duration::from_millis(1);
 /// taken so far, if that is more.
 const LOOKS: Duration = Duration::from_micros(100);
 /// For so long a program is waited for that has done all, as it seems, and does not rest: a thread
-/// of it may never sleep.
-const RESTLESS: Duration = Duration::from_secs(5);
+/// of it may never sleep. Well below the patience with a program that is stuck (5 s unless set).
+const RESTLESS: Duration = Duration::from_secs(2);
 /// A connection may have that much input that the program has not taken while others go on.
 const MOST_UNTAKEN: usize = 16 << 20;
 
@@ -42,19 +42,30 @@ pub enum Busy {
     End(Conn),
 }
 
+/// Progress of a connection: the program's queue of those to accept may be full.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// Another one comes first.
+    Waits,
+    /// The kernel tries.
+    Begun,
+    Connected,
+}
+
 /// One connection to it.
 #[derive(Debug)]
 struct Link {
     stream: TcpStream,
+    stage: Stage,
     port: u16,
     /// Bytes for it, all in all.
     sent: u64,
     /// Those that the kernel has not taken yet.
     out: Vec<u8>,
-    /// Whether its client has ended, and the program has been told.
+    /// True if its client has ended; if the program has been told.
     finished: bool,
     told: bool,
-    /// Whether it has ended the connection.
+    /// True if it has ended the connection.
     ended: bool,
 }
 
@@ -72,11 +83,11 @@ pub struct Program {
     rest: Rest,
     /// Since when it has had what it is busy with, and how often its threads had woken others.
     begun: (Instant, u32),
-    /// Whether it has taken all and nobody says that he works, but it does not rest.
+    /// True if it has taken all and nobody says that he works, but it does not rest.
     restless: bool,
-    /// Whether it did not rest for so long that it is not waited for any more, until it does.
+    /// True if it did not rest for so long that it is not waited for any more, until it does.
     sleepless: bool,
-    /// Whether somebody else tells that it serves.
+    /// True if somebody else tells that it serves.
     asked: bool,
     /// Reason why it does not serve yet, by its last answer; none of one that is not asked about.
     unready: Option<String>,
@@ -86,7 +97,8 @@ impl Program {
     /// The program that listens there, or will. `asked`: it serves when [`Program::set_ready`] says
     /// so, else as soon as it listens.
     pub fn new(address: SocketAddr, page: Page, asked: bool) -> Program {
-        let mut program = Program {
+        // Nothing is forgotten here: the program may have attached to this page before.
+        Program {
             address,
             page,
             links: BTreeMap::new(),
@@ -97,13 +109,11 @@ impl Program {
             restless: false,
             sleepless: false,
             asked,
-            unready: None,
-        };
-        program.forget();
-        program
+            unready: unasked(asked),
+        }
     }
 
-    /// Whether it listens, and it is not known yet whether it serves.
+    /// True if it listens, and it is not known yet whether it serves.
     pub fn is_asked_for(&self) -> bool {
         self.unready.is_some() && self.listening().is_ok()
     }
@@ -151,7 +161,7 @@ impl Program {
         self.untaken.clear();
         self.leaving.clear();
         self.page.forget_program();
-        self.unready = self.asked.then(|| "not asked yet".to_owned());
+        self.unready = unasked(self.asked);
     }
 
     /// Gives it a connection.
@@ -160,15 +170,44 @@ impl Program {
     /// If it does not listen.
     pub fn open(&mut self, conn: Conn) -> io::Result<Busy> {
         self.begin();
-        let mut port = 0;
-        let stream = sys::connect(self.address, |ours| {
-            self.page.begin(ours);
-            port = ours;
-        })?;
+        let stream = sys::socket(self.address)?;
+        let port = stream.local_addr()?.port();
+        self.page.begin(port);
         let (out, finished, told, ended) = (Vec::new(), false, false, false);
-        let link = Link { stream, port, sent: 0, out, finished, told, ended };
+        let stage = Stage::Waits;
+        let link = Link { stream, stage, port, sent: 0, out, finished, told, ended };
         self.links.insert(conn, link);
+        if let Err(why) = self.connect() {
+            self.links.remove(&conn);
+            return Err(why);
+        }
         Ok(Busy::Accept(conn))
+    }
+
+    /// Connects one after the other, in their order: where the program's queue is full, the kernel tries each again at
+    /// moments of its own, and which one gets in first would differ between replicas.
+    fn connect(&mut self) -> io::Result<()> {
+        let waits = |link: &&mut Link| link.stage != Stage::Connected;
+        let begun = |link: &Link| link.stage == Stage::Begun;
+        let is_begun = self.leaving.iter().chain(self.links.values()).any(begun);
+        for link in self.leaving.iter_mut().chain(self.links.values_mut()).filter(waits) {
+            if is_begun && link.stage == Stage::Waits {
+                continue;
+            }
+            match sys::connects(&link.stream, self.address) {
+                Ok(true) => link.stage = Stage::Connected,
+                Ok(false) => {
+                    link.stage = Stage::Begun;
+                    return Ok(());
+                }
+                Err(why) => {
+                    // Reading from it fails, and tells that it is cut off.
+                    link.stage = Stage::Connected;
+                    return Err(why);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Gives it bytes.
@@ -177,8 +216,8 @@ impl Program {
         if let Some(link) = self.links.get_mut(&conn) {
             link.sent += bytes.len() as u64;
             link.out.extend(bytes);
-            link.push();
         }
+        self.push();
         Busy::Bytes(conn)
     }
 
@@ -187,11 +226,12 @@ impl Program {
         self.begin();
         if let Some(link) = self.links.get_mut(&conn) {
             link.finished = true;
-            link.push();
         }
+        self.push();
         Busy::End(conn)
     }
 
+    /// Takes note of the moment: what it is given comes after.
     fn begin(&mut self) {
         self.rest = Rest::default();
         self.begun = (Instant::now(), self.page.handed());
@@ -207,10 +247,12 @@ impl Program {
 
     /// Passes on what the kernel would not take before.
     pub fn push(&mut self) {
+        // Of one that is refused now its end tells.
+        let _ = self.connect();
         self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
     }
 
-    /// Whether it is done: has taken all its input, and waits again; or does not take it, and
+    /// True if it is done: has taken all its input, and waits again; or does not take it, and
     /// rests.
     pub fn is_done(&mut self, with: Busy) -> bool {
         let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
@@ -238,8 +280,11 @@ impl Program {
         let (since, handed) = self.begun;
         if taken {
             // Somebody may be about to work who has not said so.
-            let closer = waits || page.handed() != handed;
-            self.restless = closer && self.is_restless();
+            if !waits && page.handed() == handed {
+                return true;
+            }
+            self.restless = self.is_restless();
+            // Only who has been looked at and rested is one that sleeps again.
             self.sleepless = self.restless && (self.sleepless || since.elapsed() >= RESTLESS);
             return !self.restless || (self.sleepless && since.elapsed() >= TAKES);
         }
@@ -278,8 +323,8 @@ impl Program {
         }
     }
 
-    /// Whether one of its threads does not sleep, or may only have waited for a moment; false where
-    /// that cannot be seen.
+    /// True if one of its threads does not sleep, or may only have waited for a moment, or that cannot
+    /// be seen of it; false where nothing is known of its processes.
     fn is_restless(&mut self) -> bool {
         let Some(processes) = self.page.processes().filter(|all| !all.is_empty()) else {
             return false;
@@ -288,7 +333,7 @@ impl Program {
         !(rested || self.rest.is_alone()) || self.page.busy() != 0
     }
 
-    /// Whether all its threads have slept for long.
+    /// True if all its threads have slept for long.
     fn has_rested(&mut self) -> bool {
         let processes = self.page.processes().unwrap_or_default();
         let rested = self.rest.time(&processes).is_some_and(|time| time >= RESTS);
@@ -300,7 +345,7 @@ impl Program {
     pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], End)) {
         let mut buffer = [0; 16 << 10];
         for (conn, link) in &mut self.links {
-            while !link.ended {
+            while link.is_live() {
                 let end = match link.stream.read(&mut buffer) {
                     Ok(0) => End::Finished,
                     Ok(length) => {
@@ -321,7 +366,7 @@ impl Program {
         }
         // To clients that have gone nothing goes any more.
         for link in &mut self.leaving {
-            while !link.ended {
+            while link.is_live() {
                 match link.stream.read(&mut buffer) {
                     Ok(0) => link.ended = true,
                     Ok(_) => {}
@@ -335,8 +380,10 @@ impl Program {
 
     /// Descriptors to poll, and whether for room to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
-        let live = self.links.values().chain(&self.leaving).filter(|link| !link.ended);
-        live.map(|link| (link.stream.as_raw_fd(), !link.out.is_empty()))
+        let all = self.links.values().chain(&self.leaving);
+        let polled = all.filter(|link| !link.ended && link.stage != Stage::Waits);
+        let wants = |link: &Link| !link.out.is_empty() || link.stage == Stage::Begun;
+        polled.map(move |link| (link.stream.as_raw_fd(), wants(link)))
     }
 
     /// Work that it is doing, for a report.
@@ -362,14 +409,22 @@ impl Program {
 }
 
 impl Link {
-    /// Whether the program has taken all that there was to take.
+    /// True if the program has taken all that there was to take.
     fn is_taken(&self, page: &Page) -> bool {
         let taken = page.taken(self.port);
         let all = taken.accepted && self.out.is_empty() && taken.bytes >= self.sent;
         self.ended || taken.closed || (all && (!self.finished || taken.ended))
     }
 
+    /// True while something may come of it.
+    fn is_live(&self) -> bool {
+        self.stage == Stage::Connected && !self.ended
+    }
+
     fn push(&mut self) {
+        if self.stage != Stage::Connected {
+            return;
+        }
         while !self.out.is_empty() && !self.ended {
             match self.stream.write(&self.out) {
                 Ok(length) => drop(self.out.drain(..length)),
@@ -387,7 +442,12 @@ impl Link {
     }
 }
 
-/// Whether anything listens on that TCP port here, by the kernel's tables; a connection to try it
+/// Reason why a program does not serve yet of which somebody else tells.
+fn unasked(asked: bool) -> Option<String> {
+    asked.then(|| "not asked yet".to_owned())
+}
+
+/// True if anything listens on that TCP port here, by the kernel's tables; a connection to try it
 /// would be one that the program sees.
 fn listens(port: u16) -> bool {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
@@ -445,8 +505,7 @@ mod tests {
         let mut shell = std::process::Command::new("sh");
         let mut shell = shell.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
         theirs.attached(shell.id());
-        let until_done = |program: &mut Program, busy| {
-            let begun = Instant::now();
+        let until_done = |program: &mut Program, begun: Instant, busy| {
             while !program.is_done(busy) {
                 assert!(begun.elapsed() < Duration::from_secs(600), "{}", program.says(busy));
                 program.wait(program.page().settles(), Duration::from_millis(1));
@@ -454,15 +513,17 @@ mod tests {
             begun.elapsed()
         };
         let conn = Conn { member: Member(1), number: 1 };
+        let begun = Instant::now();
         let busy = program.open(conn).unwrap();
         let port = listener.accept().unwrap().1.port();
-        assert!(until_done(&mut program, busy) >= TAKES + RESTS);
+        assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
         assert!(program.troubles().is_some_and(|why| why.contains("for later")));
+        let begun = Instant::now();
         let busy = program.give(conn, b"request".into());
-        assert!(until_done(&mut program, busy) >= TAKES + RESTS);
+        assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
         // Its client goes; the program has yet to take all of it.
         let busy = program.end(conn);
-        until_done(&mut program, busy);
+        until_done(&mut program, Instant::now(), busy);
         program.close(conn);
         assert_eq!((program.links.len(), program.leaving.len()), (0, 1));
         theirs.took_accept(port);
@@ -477,6 +538,53 @@ mod tests {
         assert!(!program.is_done(busy) && !program.is_done(busy));
         shell.kill().unwrap();
         shell.wait().unwrap();
+        fs::remove_file(file).unwrap();
+    }
+
+    /// Nobody accepts, and the queue of those to accept has room for one.
+    #[test]
+    fn connections_beyond_the_queue_hold_up_nothing_and_keep_their_order() {
+        let (file, _theirs, listener, mut program) = stage("queue", false);
+        rustix::net::listen(&listener, 0).unwrap();
+        let conns = [1, 2, 3, 4].map(|number| Conn { member: Member(1), number });
+        for conn in conns {
+            assert_eq!(program.open(conn).unwrap(), Busy::Accept(conn));
+        }
+        assert!(program.links.values().any(|link| link.stage != Stage::Connected));
+        // One that waits can be written to, and ended.
+        program.give(conns[3], b"later".into());
+        program.end(conns[3]);
+        program.drain(|conn, _, end| panic!("{conn}: {end:?}"));
+        listener.set_nonblocking(true).unwrap();
+        let mut accepted = Vec::new();
+        while accepted.len() < conns.len() {
+            program.push();
+            match listener.accept() {
+                Ok((stream, peer)) => accepted.push((stream, peer.port())),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        let ports: Vec<u16> = accepted.iter().map(|(_, port)| *port).collect();
+        let links: Vec<u16> = program.links.values().map(|link| link.port).collect();
+        assert_eq!(ports, links);
+        program.push();
+        let mut text = String::new();
+        accepted[3].0.set_nonblocking(false).unwrap();
+        accepted[3].0.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "later");
+        fs::remove_file(file).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_came_first_is_known() {
+        let file =
+            std::env::temp_dir().join(format!("truechimer-front-first-{}", std::process::id()));
+        let path = CString::new(file.to_str().unwrap()).unwrap();
+        let page = Page::create(&path, 1).unwrap();
+        Page::open(&path).unwrap().attached(std::process::id());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let program = Program::new(listener.local_addr().unwrap(), page, false);
+        assert_eq!(program.page().processes(), Some(vec![std::process::id()]));
         fs::remove_file(file).unwrap();
     }
 

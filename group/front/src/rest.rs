@@ -1,4 +1,4 @@
-//! Rest: whether a program is at rest, as the kernel has it.
+//! Rest of a program, as the kernel has it.
 //!
 //! A thread that another has woken has not said yet that it works. The kernel knows: a thread that
 //! sleeps at two looks, and has not gone to sleep anew between them, slept all the time. If all
@@ -23,12 +23,16 @@ impl Rest {
     /// Time for which all threads of these processes have slept, at least; none if one does not, or
     /// if that cannot be seen.
     pub fn time(&mut self, processes: &[u32]) -> Option<Duration> {
+        // The time of a look is no time at rest.
+        let begun = Instant::now();
         let Some(look) = look(processes) else {
             self.seen = None;
             return None;
         };
         match &self.seen {
-            Some((before, since)) if *before == look => Some(since.elapsed()),
+            Some((before, since)) if *before == look => {
+                Some(begun.saturating_duration_since(*since))
+            }
             _ => {
                 self.seen = Some((look, Instant::now()));
                 None
@@ -36,7 +40,7 @@ impl Rest {
         }
     }
 
-    /// Whether there is but one thread, which slept at the last look: nobody whom it could wake.
+    /// True if there is but one thread, which slept at the last look: nobody whom it could wake.
     pub fn is_alone(&self) -> bool {
         self.seen.as_ref().is_some_and(|(look, _)| look.len() == 1)
     }
@@ -53,19 +57,24 @@ fn look(processes: &[u32]) -> Option<Look> {
         };
         for thread in threads {
             let number = thread.ok()?.file_name().to_str()?.parse().ok()?;
-            match fs::read_to_string(format!("/proc/{process}/task/{number}/status")) {
-                Ok(status) => {
-                    all.insert((*process, number), slept(&status)?);
+            let place = format!("/proc/{process}/task/{number}");
+            // If it cannot be read the thread has ended since.
+            let status = fs::read_to_string(format!("{place}/status")).ok()?;
+            all.insert((*process, number), slept(&status)?);
+            // A child that has not run yet has not said that it is the program's.
+            let children = fs::read_to_string(format!("{place}/children")).unwrap_or_default();
+            for child in children.split_whitespace().filter_map(|child| child.parse().ok()) {
+                if !processes.contains(&child) {
+                    let status = fs::read_to_string(format!("/proc/{child}/status"));
+                    status.map_or(Some(0), |status| slept(&status))?;
                 }
-                // It has ended since.
-                Err(_) => return None,
             }
         }
     }
     (!all.is_empty()).then_some(all)
 }
 
-/// How often a thread has gone to sleep that sleeps by now, by its `status` of proc(5). One that
+/// Number of times that a thread has gone to sleep which sleeps by now, by its `status` of proc(5). One that
 /// has ended does so as well.
 fn slept(status: &str) -> Option<u64> {
     let word = |name: &str| {
@@ -117,6 +126,24 @@ mod tests {
         }
         // Of nobody it cannot be said.
         assert_eq!((one.time(&[sleeps.id()]), one.time(&[])), (None, None));
+    }
+
+    /// A shell's child works that nobody has named.
+    #[test]
+    fn a_child_that_works_is_no_rest() {
+        if !std::path::Path::new("/proc/self/task/self/children").exists()
+            && fs::read_to_string(format!("/proc/self/task/{}/children", std::process::id()))
+                .is_err()
+        {
+            println!("SKIPPED this kernel names no children");
+            return;
+        }
+        let mut shell = shell("(while :; do :; done) & read line; kill $!");
+        until("it works", || look(&[shell.id()]).is_none());
+        let at_work = (0..50).filter(|_| look(&[shell.id()]).is_some());
+        assert_eq!(at_work.count(), 0);
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -53,23 +54,35 @@ pub fn monotonic_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
-/// Connects to a program on this host. `ready` is told our port before the other side can see it.
+/// A socket that is to be connected to a program on this host, with a port of its own already, so that nothing of it
+/// is seen before that is known. Nothing done with it waits.
 ///
 /// # Errors
 /// What the system says.
-pub fn connect(to: SocketAddr, ready: impl FnOnce(u16)) -> io::Result<TcpStream> {
+pub fn socket(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let from = if to.ip().is_loopback() { to.ip() } else { any };
     net::bind(&socket, &SocketAddr::new(from, 0))?;
     let stream = TcpStream::from(socket);
-    ready(stream.local_addr()?.port());
-    net::connect(&stream, &to)?;
     stream.set_nodelay(true)?;
-    stream.set_nonblocking(true)?;
     Ok(stream)
+}
+
+/// Connects a socket, or sees how far that has come: true once it is connected. It is not while the program's queue of
+/// connections to accept is full.
+///
+/// # Errors
+/// What the system says, that nobody listens for one.
+pub fn connects(stream: &TcpStream, to: SocketAddr) -> io::Result<bool> {
+    match net::connect(stream, &to) {
+        Ok(()) | Err(Errno::ISCONN) => Ok(true),
+        Err(Errno::INPROGRESS | Errno::ALREADY | Errno::INTR) => Ok(false),
+        Err(why) => Err(why.into()),
+    }
 }
 
 #[cfg(test)]
@@ -82,8 +95,10 @@ mod tests {
     fn the_port_is_known_before_the_connection() {
         for any in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(any) else { continue };
-            let mut port = 0;
-            let mut stream = connect(listener.local_addr().unwrap(), |ours| port = ours).unwrap();
+            let to = listener.local_addr().unwrap();
+            let mut stream = socket(to).unwrap();
+            let port = stream.local_addr().unwrap().port();
+            while !connects(&stream, to).unwrap() {}
             let (mut accepted, peer) = listener.accept().unwrap();
             assert_eq!(peer.port(), port);
             stream.write_all(b"x").unwrap();
@@ -103,7 +118,12 @@ mod tests {
     #[test]
     fn nobody_there() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let refused = connect(address, |_| {}).unwrap_err();
+        let stream = socket(address).unwrap();
+        let refused = loop {
+            if let Err(why) = connects(&stream, address) {
+                break why;
+            }
+        };
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -64,7 +64,11 @@ unsafe extern "C" fn syscall(
             };
             match b as c_int & libc::FUTEX_CMD_MASK {
                 libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => wait_for_another(call),
-                libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET | libc::FUTEX_REQUEUE => {
+                libc::FUTEX_WAKE
+                | libc::FUTEX_WAKE_BITSET
+                | libc::FUTEX_WAKE_OP
+                | libc::FUTEX_REQUEUE
+                | libc::FUTEX_CMP_REQUEUE => {
                     hand_on();
                     call()
                 }

@@ -52,6 +52,8 @@ fn works(page: &Page) {
 /// ever if that counted as work.
 pub fn wait_for_another<T>(call: impl FnOnce() -> T) -> T {
     let Some(page) = page().filter(|_| here(|here| here.busy.get())) else { return call() };
+    // It may not wait at all: whoever sees that nobody is busy is to look closer.
+    page.hand_on();
     waits();
     let result = call();
     let errno = Errno::keep();

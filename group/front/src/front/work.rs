@@ -45,7 +45,7 @@ pub struct Work {
     output: Vec<(Conn, Vec<u8>)>,
     point: Point,
     started: bool,
-    /// What was said of it that makes it hard to follow.
+    /// Words that were said of it as it is hard to follow.
     told: Vec<&'static str>,
     /// How many openings, requests and ends have been dealt with.
     done: u64,
