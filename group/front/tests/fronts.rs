@@ -150,7 +150,8 @@ fn service(page: PathBuf, state: PathBuf, odd: i64) -> Service {
             }
         };
         let kept = Arc::new(Mutex::new(fs::read_to_string(&state).unwrap_or_default()));
-        page.attached(1);
+        // No process has that number: nobody is seen to rest.
+        page.attached(i32::MAX as u32);
         loop {
             let (stream, peer) = listener.accept().unwrap();
             page.busy_up();
