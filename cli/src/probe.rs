@@ -58,7 +58,7 @@ Examples:
 
 Signals: INT and TERM end it early, with the figures so far.
 
-Exit status: 0 some packet was answered, 1 none was, 2 error.")]
+Exit status: 0 some packet was answered, 1 none was, 2 error; what was measured until then is shown.")]
 pub struct Probe {
     /// Instead of sending.
     #[command(subcommand)]
