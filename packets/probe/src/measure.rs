@@ -287,8 +287,8 @@ mod tests {
         let reflector = UdpSocket::bind("127.0.0.1:0").unwrap();
         let mut measurement = measurement(reflector.local_addr().unwrap());
         measurement.run(&AtomicBool::new(false)).unwrap();
-        // A socket that is not asked to may not send there (EACCES).
-        measurement.plan.to = "255.255.255.255:862".parse().unwrap();
+        // A broadcast, which a socket may not send unless it is allowed to (EACCES).
+        measurement.plan.to = "127.255.255.255:862".parse().unwrap();
         let why = measurement.run(&AtomicBool::new(false)).unwrap_err();
         assert_eq!(Errno::from_io_error(&why), Some(Errno::ACCESS));
         assert_eq!((measurement.session().probes().len(), measurement.session().unsent()), (2, 1));

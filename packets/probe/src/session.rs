@@ -427,7 +427,7 @@ mod tests {
     /// `truechimer probe` says how much memory a million packets take.
     #[test]
     fn a_packet_with_its_first_reply_is_of_the_size_that_is_said() {
-        assert!(size_of::<Probe>() <= 336, "{}", size_of::<Probe>());
+        assert!(size_of::<Probe>() <= 304, "{}", size_of::<Probe>());
         let mut session = Session::new(None, 44, 5);
         let request = session.ask(&at(0, 9));
         let bytes = reply_to(&request, Layout::Open, &at(500, 9), &at(600, 9));
