@@ -35,6 +35,6 @@ fuzz_target!(|input: (&[u8], bool, bool)| {
     for _ in 0..3 {
         let _ = session.ask(&at(0));
     }
-    let _ = session.accept(&bytes, &at(50), &difference);
+    let _ = session.accept(&bytes, &at(50), Some(&difference));
     let _ = Report::of(&session, 0, Codec::ALL[0]);
 });

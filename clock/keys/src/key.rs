@@ -132,7 +132,7 @@ impl Key {
         Some(mac.finalize().into_bytes().into())
     }
 
-    /// Whether these bytes begin the HMAC of the parts, by as many bytes as there are, 16 at least; takes equally long
+    /// Tells whether these bytes begin the HMAC of the parts, by as many bytes as there are, 16 at least; takes equally long
     /// whatever they are.
     #[must_use]
     pub fn hmac_fits(&self, parts: &[&[u8]], code: &[u8]) -> bool {

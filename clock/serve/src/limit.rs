@@ -81,14 +81,14 @@ impl Limiter {
         ruled.unwrap_or(Ruling::Answer)
     }
 
-    /// Whether a request of `client` at `now` is within the rate: nothing beyond it is let through, which keeps whoever
+    /// Tells whether a request of `client` at `now` is within the rate: nothing beyond it is let through, which keeps whoever
     /// forges a client's address from having more sent there.
     pub fn allows(&self, client: IpAddr, now: u64) -> bool {
         let (client, fresh) = (network(client), || Bucket { full_at: now, told_until: 0 });
         self.clients.with(client, now, fresh, |bucket| self.has_room(bucket, now)).unwrap_or(false)
     }
 
-    /// Whether a request is within the rate, which it then counts for.
+    /// Tells whether a request is within the rate, which it then counts for.
     fn has_room(&self, bucket: &mut Bucket, now: u64) -> bool {
         let full_at = bucket.full_at.max(now);
         let room = full_at - now <= self.ahead;

@@ -16,7 +16,7 @@ pub enum Format {
 /// seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Estimate {
-    /// Whether the clock is synchronised to UTC by an external source (the S bit).
+    /// The clock is synchronised to UTC by an external source (the S bit).
     pub synchronised: bool,
     /// Format of the timestamps.
     pub format: Format,

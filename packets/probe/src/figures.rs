@@ -6,6 +6,7 @@ use truechimer_qos::{
     Reordering, Spread, Voice,
 };
 
+use crate::keeper::Source;
 use crate::session::{Echo, Probe, Session};
 use crate::shares::Shares;
 
@@ -34,7 +35,7 @@ pub struct Quantile {
 pub struct Delay {
     /// One-way delay (RFC 7679).
     pub spread: Spread,
-    /// Its quantiles, at 95 % confidence if packets are independent of each other.
+    /// Quantiles, at 95 % confidence if packets are independent of each other.
     pub quantiles: Vec<Quantile>,
     /// The least bound of one: that of both clocks, and of the stamps, ns.
     pub bound_min_ns: u64,
@@ -53,9 +54,10 @@ pub struct Direction {
     pub delay: Option<Delay>,
     /// Packets whose delay has no bound, which `delay` leaves out.
     pub unbounded: u64,
-    /// Delay less the least (PDV, RFC 5481 section 4.2): needs no clock that is right, only two that run alike.
+    /// Delay less the least (PDV, RFC 5481 section 4.2): needs no clock that is right, only two that run alike. Where the
+    /// time of either end comes from something else from one packet on, the least is that of the stretch.
     pub pdv: Spread,
-    /// Between the delays of packets sent one right after the other (IPDV, RFC 5481 section 4.1, RFC 3393).
+    /// Differences between the delays of packets sent one right after the other (IPDV, RFC 5481 section 4.1, RFC 3393).
     pub ipdv: Spread,
     /// Jitter (RFC 3550) after the last packet, ns.
     pub jitter_ns: Option<f64>,
@@ -74,9 +76,10 @@ pub struct Direction {
 pub struct RoundTrip {
     /// From departure to arrival, less what the reflector says that it has kept the packet.
     pub time: Spread,
-    /// Its quantiles, at 95 % confidence if packets are independent of each other.
+    /// Quantiles, at 95 % confidence if packets are independent of each other.
     pub quantiles: Vec<Quantile>,
-    /// The greatest bound of one, ns.
+    /// The greatest bound of one, ns; `None`: for some packet the reflector's clock promises nothing, or our counter did
+    /// not run on.
     pub bound_max_ns: Option<u64>,
     /// Between the round trips of packets sent one right after the other.
     pub ipdv: Spread,
@@ -110,6 +113,8 @@ pub struct Report {
     pub sent: u64,
     /// Of them those sent at the end, to learn of losses on which way.
     pub closing: u64,
+    /// Packets that the system did not take, which are not among those sent.
+    pub unsent: u64,
     /// Packets with an answer.
     pub answered: u64,
     /// Packets without one after the last with one: nobody knows how far they came.
@@ -146,6 +151,34 @@ fn firsts(session: &Session) -> impl Iterator<Item = (&Probe, Option<&Echo>)> {
     session.probes().iter().map(|probe| (probe, probe.echoes.first()))
 }
 
+/// Sources of the two times that a delay is between: where one changes the delay may jump by anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Scale {
+    near: Source,
+    far_promises: bool,
+    bounded: bool,
+}
+
+impl Scale {
+    fn of(way: Way, probe: &Probe, echo: &Echo) -> Scale {
+        let (near, measured) = match way {
+            Way::There => (probe.sent.source, echo.forward),
+            Way::Back => (echo.source, echo.backward),
+        };
+        let far_promises = echo.far_bound_ns.is_some();
+        Scale { near, far_promises, bounded: measured.bound_ns.is_some() }
+    }
+}
+
+/// Tells whether the source of a time changed during a session.
+fn changed(session: &Session) -> bool {
+    let scales =
+        |way| firsts(session).filter_map(move |(probe, echo)| Some(Scale::of(way, probe, echo?)));
+    [Way::There, Way::Back]
+        .into_iter()
+        .any(|way| scales(way).zip(scales(way).skip(1)).any(|(a, b)| a != b))
+}
+
 impl Report {
     /// Report of a session of which the last `closing` packets were sent to learn of losses, and voice by this codec.
     #[must_use]
@@ -174,6 +207,7 @@ impl Report {
             version: 1,
             sent: session.probes().len() as u64,
             closing,
+            unsent: session.unsent(),
             answered: session.answered() as u64,
             undetermined: shares.undetermined,
             counted_by_reflector: numbered,
@@ -186,11 +220,11 @@ impl Report {
             refused: session.refused().iter().map(|(why, n)| (why.name(), *n)).collect(),
             notes: Vec::new(),
         };
-        report.notes = report.noted();
+        report.notes = report.noted(changed(session));
         report
     }
 
-    fn noted(&self) -> Vec<String> {
+    fn noted(&self, changed: bool) -> Vec<String> {
         let mut notes = Vec::new();
         let mut note = |wanted: bool, text: &str| {
             if wanted {
@@ -199,11 +233,11 @@ impl Report {
         };
         let any = self.answered > 0;
         note(
-            !any,
+            !any && self.sent > 0,
             "no answer: the reflector does not run, has another key, or a firewall is between",
         );
         note(
-            self.own_bound_max_ns.is_none(),
+            self.own_bound_max_ns.is_none() && self.sent > 0,
             "the clock here promised no bound for some packets, which have no one-way delay: see 'truechimer status'",
         );
         note(
@@ -218,6 +252,10 @@ impl Report {
         note(
             self.undetermined > 0 && any,
             "after the last answer some packets had none: how far they came is not known",
+        );
+        note(
+            changed,
+            "a clock was found, lost or began to promise in the meantime: how delays vary is told of each stretch for itself",
         );
         let negative =
             [&self.forward, &self.backward].into_iter().filter_map(|way| way.delay.as_ref());
@@ -252,6 +290,38 @@ struct Series {
     before: Option<i64>,
 }
 
+/// Series whose scale may change: each stretch by one scale stands for itself.
+#[derive(Default)]
+struct Stretches {
+    scale: Option<Scale>,
+    stretch: Series,
+    /// Values less the least of their stretch, of the stretches that have ended.
+    varies: Distribution,
+}
+
+impl Stretches {
+    fn add(&mut self, value: Option<(Scale, i64)>) {
+        if let Some((scale, _)) = value
+            && self.scale.replace(scale).is_some_and(|before| before != scale)
+        {
+            self.end();
+        }
+        self.stretch.add(value.map(|(_, value)| value));
+    }
+
+    fn end(&mut self) {
+        let values = std::mem::take(&mut self.stretch.values);
+        self.varies.merge_less(&values, values.min().unwrap_or(0));
+        self.stretch.before = None;
+    }
+
+    /// Values less the least of their stretch, and differences between neighbours of one stretch.
+    fn done(mut self) -> (Distribution, Distribution) {
+        self.end();
+        (self.varies, self.stretch.differences)
+    }
+}
+
 impl Series {
     fn add(&mut self, value: Option<i64>) {
         let before = std::mem::replace(&mut self.before, value);
@@ -266,9 +336,10 @@ impl RoundTrip {
         let (mut times, mut kept, mut bounds) =
             (Series::default(), Distribution::default(), Bounds::default());
         for (_, echo) in firsts(session) {
-            times.add(echo.map(|echo| echo.round_trip.ns));
+            let round_trip = echo.and_then(|echo| echo.round_trip);
+            times.add(round_trip.map(|measured| measured.ns));
             echo.into_iter().for_each(|echo| {
-                bounds.add(echo.round_trip.bound_ns);
+                bounds.add(round_trip.and_then(|measured| measured.bound_ns));
                 kept.add(echo.kept_ns);
             });
         }
@@ -295,12 +366,12 @@ impl Direction {
             Way::There => echo.forward,
             Way::Back => echo.backward,
         };
-        let mut raw = Series::default();
+        let mut raw = Stretches::default();
         let (mut delays, mut bounds) = (Distribution::default(), Bounds::default());
         let mut negative = 0;
-        for (_, echo) in firsts(session) {
+        for (probe, echo) in firsts(session) {
             let delay = echo.map(measured);
-            raw.add(delay.map(|delay| delay.ns));
+            raw.add(echo.map(|echo| (Scale::of(way, probe, echo), measured(echo).ns)));
             let Some(delay) = delay else { continue };
             bounds.add(delay.bound_ns);
             if delay.bound_ns.is_some() {
@@ -317,15 +388,13 @@ impl Direction {
             negative,
         });
         let (reordering, jitter) = order(session, way, duplicates.is_some(), measured);
-        let least = raw.values.min().unwrap_or(0);
-        let mut varies = Distribution::default();
-        varies.merge_less(&raw.values, least);
+        let (varies, differences) = raw.done();
         let voice = Conditions { delays: &delays, varies: &varies, loss, round_trip }.voice(codec);
         Direction {
             delay,
             unbounded: bounds.unbounded,
-            pdv: Spread::of(&raw.values).less(least),
-            ipdv: Spread::of(&raw.differences),
+            pdv: Spread::of(&varies),
+            ipdv: Spread::of(&differences),
             jitter_ns: jitter.last(),
             loss: loss.map(LossReport::of),
             duplicates,
@@ -342,22 +411,26 @@ fn order(
     numbered: bool,
     measured: impl Fn(&Echo) -> Measured,
 ) -> (ReorderReport, Jitter) {
-    let mut arrivals: Vec<(i64, u64, &Echo)> = firsts(session)
+    let mut arrivals: Vec<(i64, u64, Scale, &Echo)> = firsts(session)
         .filter_map(|(probe, echo)| {
             let echo = echo?;
-            let sequence = u64::from(probe.sequence);
+            let (sequence, scale) = (u64::from(probe.sequence), Scale::of(way, probe, echo));
             Some(match way {
                 // The reflector's numbers are the order of arrival there, even where its clock goes back.
-                Way::There if numbered => (echo.number.into(), sequence, echo),
-                Way::There => (echo.received_ns, sequence, echo),
-                Way::Back => (echo.arrived_ns, echo.number.into(), echo),
+                Way::There if numbered => (echo.number.into(), sequence, scale, echo),
+                Way::There => (echo.received_ns, sequence, scale, echo),
+                Way::Back => (echo.order.into(), echo.number.into(), scale, echo),
             })
         })
         .collect();
-    arrivals.sort_by_key(|(at, order, _)| (*at, *order));
+    arrivals.sort_by_key(|(at, order, ..)| (*at, *order));
     let (mut reordering, mut density, mut jitter) =
         (Reordering::default(), Density::default(), Jitter::default());
-    for (_, order, echo) in arrivals {
+    let mut before = None;
+    for (_, order, scale, echo) in arrivals {
+        if before.replace(scale).is_some_and(|before| before != scale) {
+            jitter.interrupted();
+        }
         let at = if way == Way::There { echo.received_ns } else { echo.arrived_ns };
         reordering.arrived(order, at);
         density.arrived(order);

@@ -9,12 +9,21 @@ use truechimer_time::{
     Count, CountSpan, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span, Stamp,
 };
 
-/// How far the rate of `CLOCK_MONOTONIC_RAW` may be off: the most that the kernel lets anybody correct an oscillator by
+/// Error of the rate of `CLOCK_MONOTONIC_RAW`: the most that the kernel lets anybody correct an oscillator by
 /// (adjtimex(2)).
 const RAW_RATE: Rate = Rate::from_ppb(500_000);
 
-/// How long ago something was at the most that was stamped just now.
+/// Longest time since something that was stamped just now.
 const A_MOMENT: Span = Span::from_secs(1);
+
+/// Source of a time of day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// The Truechimer clock.
+    Page,
+    /// The system clock: there is no other, or it cannot be read.
+    System,
+}
 
 /// A moment by the clock.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,8 +32,10 @@ pub struct Timed {
     pub time: Instant,
     /// True time is within this of it; `None` if nothing is promised.
     pub bound: Option<Span>,
-    /// How to get to UTC.
+    /// Leap seconds, by which it becomes UTC.
     pub leaps: Leaps,
+    /// Source of `time`: those of two sources differ by anything.
+    pub source: Source,
     /// Count of that moment, for spans on this host.
     pub counted: Counted,
 }
@@ -36,10 +47,10 @@ impl Timed {
         let counted =
             Counted { count: Count(ns as u64), error: CountSpan::ZERO, epoch: Epoch::default() };
         let (time, bound) = (Instant::from_nanos(ns.into()), Some(Span::from_nanos(bound)));
-        Timed { time, bound, leaps: Leaps::default(), counted }
+        Timed { time, bound, leaps: Leaps::default(), source: Source::Page, counted }
     }
 
-    /// As on the wire.
+    /// Timestamp of the wire.
     #[must_use]
     pub fn stamp(&self) -> Timestamp {
         Timestamp::from_instant(self.time, &self.leaps)
@@ -58,7 +69,7 @@ pub struct Keeper {
     kind: CounterKind,
     counter: Counter,
     log: PairLog,
-    /// How many counters there were before this one.
+    /// Counters that there were before this one.
     generation: u32,
 }
 
@@ -76,7 +87,7 @@ impl Keeper {
         Ok(Keeper { clock, kind, counter, log, generation: 0 })
     }
 
-    /// Whether there is a clock.
+    /// Tells whether there is a clock.
     #[must_use]
     pub fn has_clock(&self) -> bool {
         self.clock.is_some()
@@ -104,15 +115,10 @@ impl Keeper {
         (self.counter, &mut self.log)
     }
 
-    /// Clock that spans on this host go by.
+    /// Clock that spans on this host go by; `None` if the page that says how long counts last cannot be read.
     #[must_use]
-    pub fn difference(&self) -> DifferenceClock {
-        match self.view() {
-            Some(view) if view.read_by == ReadBy::Counter => {
-                DifferenceClock { period: view.hand.difference, error: view.hand.difference_error }
-            }
-            _ => DifferenceClock { period: Period::NANOSECOND, error: RAW_RATE },
-        }
+    pub fn difference(&self) -> Option<DifferenceClock> {
+        difference(self.view().as_ref(), self.kind)
     }
 
     fn view(&self) -> Option<View> {
@@ -175,6 +181,7 @@ impl Keeper {
             time: reading.best + ns(away),
             bound: reading.bound().map(|bound| bound + doubt),
             leaps: reading.leaps(),
+            source: Source::Page,
             counted: self.counted(count, error, view.hand.counter.epoch),
         }
     }
@@ -186,6 +193,7 @@ impl Keeper {
             time: Instant::from_nanos(pair.unix_ns.into()) + since,
             bound: None,
             leaps: Leaps::default(),
+            source: Source::System,
             counted: self.counted(count, error, Epoch::default()),
         }
     }
@@ -206,7 +214,23 @@ fn by_counter(view: &View, counted: Counted) -> Timed {
         time: reading.best,
         bound: reading.bound().map(|bound| bound + lasts),
         leaps: reading.leaps(),
+        source: Source::Page,
         counted,
+    }
+}
+
+/// Clock by which counts of this kind become spans: the view's for its own counter; else only the kernel's, which counts
+/// nanoseconds, need no view.
+fn difference(view: Option<&View>, kind: CounterKind) -> Option<DifferenceClock> {
+    match view {
+        Some(view) if view.read_by == ReadBy::Counter && view.hand.counter.kind == kind => {
+            Some(DifferenceClock {
+                period: view.hand.difference,
+                error: view.hand.difference_error,
+            })
+        }
+        _ => (kind == CounterKind::Raw)
+            .then_some(DifferenceClock { period: Period::NANOSECOND, error: RAW_RATE }),
     }
 }
 
@@ -225,4 +249,18 @@ fn stamped_by(view: Option<&View>) -> Result<(CounterKind, Counter, PairLog), Co
     let (kind, period) = view.map_or((CounterKind::Raw, Period::NANOSECOND), counted_by);
     let counter = Counter::of_kind(kind)?.fenced();
     Ok((kind, counter, PairLog::new(period, resolution(counter))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_no_known_length_make_no_span() {
+        let raw = DifferenceClock { period: Period::NANOSECOND, error: RAW_RATE };
+        assert_eq!(difference(None, CounterKind::Raw), Some(raw));
+        for kind in [CounterKind::Tsc, CounterKind::ArmGeneric] {
+            assert_eq!(difference(None, kind), None);
+        }
+    }
 }

@@ -39,7 +39,7 @@ pub mod wire;
 
 pub use estimate::{Estimate, Format};
 pub use figures::{Direction, Quantile, Report, RoundTrip, VoiceReport};
-pub use keeper::{Keeper, Timed};
+pub use keeper::{Keeper, Source, Timed};
 pub use reflector::{Access, Ignored, Prepared, Reflector};
 pub use session::{Echo, Probe, Refused, Session};
 pub use shares::Shares;

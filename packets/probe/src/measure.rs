@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use truechimer_keys::Key;
 use truechimer_stamp::{Socket, readable};
 
@@ -13,7 +14,7 @@ use crate::session::Session;
 
 /// Most bytes of a datagram.
 const ROOM: usize = 1 << 16;
-/// How long it waits at a time, so that it can be told to end.
+/// Longest wait at a time, so that it can be told to end.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Datagrams taken before it is looked whether the next packet is due.
 const TURN: usize = 64;
@@ -29,7 +30,7 @@ pub struct Plan {
     pub count: u32,
     /// From one to the next.
     pub interval: Duration,
-    /// How long an answer is waited for after the last.
+    /// Wait for an answer after the last.
     pub wait: Duration,
     /// Bytes of a packet.
     pub size: usize,
@@ -47,6 +48,8 @@ pub struct Measurement {
     keeper: Keeper,
     plan: Plan,
     session: Session,
+    /// Reason why the system did not take the newest packet of those that it did not take.
+    unsent: Option<io::Error>,
     /// The newest packet's departure may yet be known better.
     waits: bool,
     closing: u64,
@@ -69,10 +72,11 @@ impl Measurement {
         let session = Session::new(plan.key.clone(), plan.size, plan.identifier);
         let (waits, closing, bytes) = (false, 0, vec![0; ROOM]);
         let generation = keeper.generation();
-        Ok(Measurement { socket, keeper, plan, session, waits, closing, bytes, generation })
+        let unsent = None;
+        Ok(Measurement { socket, keeper, plan, session, unsent, waits, closing, bytes, generation })
     }
 
-    /// What was sent, and what came back.
+    /// Account of what was sent, and of what came back.
     #[must_use]
     pub fn session(&self) -> &Session {
         &self.session
@@ -84,12 +88,18 @@ impl Measurement {
         self.closing
     }
 
+    /// Reason why the system did not take the newest of the packets that it did not take ([`Session::unsent`]).
+    #[must_use]
+    pub fn unsent(&self) -> Option<&io::Error> {
+        self.unsent.as_ref()
+    }
+
     /// Sends all packets, and waits for answers; ends early if told to. Where an answer is missing in the end, a number
     /// is left out and a few packets more are sent: by the number that the reflector gives to one of them it is known
     /// how many it has answered before.
     ///
     /// # Errors
-    /// What the system says of sending or waiting.
+    /// Error of the system that does not pass, of sending or waiting. What was measured until then stays.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         let mut due = Instant::now();
         for _ in 0..self.plan.count {
@@ -135,8 +145,13 @@ impl Measurement {
         let (counter, log) = self.keeper.parts();
         match self.socket.send(counter, log, &self.plan.to, &request) {
             Ok(()) => self.waits = true,
-            Err(why) if fleeting(&why) => self.session.not_left(),
-            Err(why) => return Err(why),
+            Err(why) => {
+                self.session.not_left();
+                if !fleeting(&why) {
+                    return Err(why);
+                }
+                self.unsent = Some(why);
+            }
         }
         self.departed();
         Ok(())
@@ -185,7 +200,7 @@ impl Measurement {
         }
     }
 
-    /// Takes one datagram: whether there was one.
+    /// Takes one datagram, and tells whether there was one.
     fn take(&mut self) -> bool {
         self.recount();
         let (counter, log) = self.keeper.parts();
@@ -198,19 +213,100 @@ impl Measurement {
             let difference = self.keeper.difference();
             let bytes = self.bytes.get(..received.len).unwrap_or_default();
             // Others are counted by the session.
-            let _ = self.session.accept(bytes, &arrived, &difference);
+            let _ = self.session.accept(bytes, &arrived, difference.as_ref());
+        } else {
+            self.session.foreign();
         }
         true
     }
 }
 
-/// Whether an error of sending passes, as a full queue does or a host that was not there a moment ago.
+/// Tells whether an error of sending passes: a full queue, a link or route or host that was not there a moment ago, a
+/// firewall that is being loaded. The packet is lost, the next may leave.
 fn fleeting(why: &io::Error) -> bool {
     matches!(
-        why.kind(),
-        io::ErrorKind::WouldBlock
-            | io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::Interrupted
+        Errno::from_io_error(why),
+        Some(
+            Errno::AGAIN
+                | Errno::INTR
+                | Errno::NOBUFS
+                | Errno::NOMEM
+                | Errno::NETDOWN
+                | Errno::NETUNREACH
+                | Errno::HOSTDOWN
+                | Errno::HOSTUNREACH
+                | Errno::CONNREFUSED
+                | Errno::PERM
+        )
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+    use crate::Refused;
+
+    #[test]
+    fn what_passes_ends_no_session() {
+        let of = |errno: Errno| fleeting(&errno.into());
+        for errno in [
+            Errno::AGAIN,
+            Errno::NOBUFS,
+            Errno::NETDOWN,
+            Errno::NETUNREACH,
+            Errno::HOSTUNREACH,
+            Errno::CONNREFUSED,
+            Errno::PERM,
+        ] {
+            assert!(of(errno), "{errno}");
+        }
+        for errno in [Errno::MSGSIZE, Errno::BADF, Errno::ACCESS, Errno::INVAL, Errno::AFNOSUPPORT]
+        {
+            assert!(!of(errno), "{errno}");
+        }
+    }
+
+    fn measurement(to: SocketAddr) -> Measurement {
+        let plan = Plan {
+            to,
+            count: 2,
+            interval: Duration::from_millis(1),
+            wait: Duration::from_millis(1),
+            size: 44,
+            code_point: 0,
+            key: None,
+            identifier: 7,
+        };
+        Measurement::new(plan, Keeper::new(None).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_was_measured_stays_when_an_error_ends_it() {
+        let reflector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut measurement = measurement(reflector.local_addr().unwrap());
+        measurement.run(&AtomicBool::new(false)).unwrap();
+        // A broadcast, which a socket may not send unless it is allowed to (EACCES).
+        measurement.plan.to = "127.255.255.255:862".parse().unwrap();
+        let why = measurement.run(&AtomicBool::new(false)).unwrap_err();
+        assert_eq!(Errno::from_io_error(&why), Some(Errno::ACCESS));
+        assert_eq!((measurement.session().probes().len(), measurement.session().unsent()), (2, 1));
+    }
+
+    #[test]
+    fn a_reply_from_another_address_is_foreign() {
+        let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (reflector, other) = (socket(), socket());
+        let mut measurement = measurement(reflector.local_addr().unwrap());
+        measurement.send().unwrap();
+        let port = measurement.socket.local_address().unwrap().port();
+        other.send_to(b"of somebody else", ("127.0.0.1", port)).unwrap();
+        assert!(readable(&measurement.socket, Duration::from_secs(10)).unwrap());
+        // The stamp of the departure may be what is readable.
+        for _ in 0..1000 {
+            let _ = measurement.take();
+        }
+        assert_eq!(measurement.session().refused()[&Refused::Foreign], 1);
+    }
 }

@@ -14,14 +14,14 @@ const SESSIONS: usize = 16_384;
 /// Ports below are services' own; what comes from one is an answer to somebody who claimed to be us.
 const SERVICES: u16 = 1024;
 
-/// Who is answered, and how.
+/// Rules on who is answered, and how.
 #[derive(Debug, Default)]
 pub struct Access {
     /// Keys by any of which a packet with authentication is answered.
     pub keys: Vec<Key>,
     /// Packets without authentication are answered too.
     pub open: bool,
-    /// How often one address is answered; `None`: as often as it asks.
+    /// Rate at which one address is answered; `None`: as often as it asks.
     pub rate: Option<Rate>,
     /// Replies have the sender's numbers instead of ones of their own (RFC 8762 section 4, stateless).
     pub stateless: bool,
@@ -65,7 +65,7 @@ pub struct Reflector {
     ports: Vec<u16>,
     limiter: Option<Limiter>,
     /// Numbers of the next replies.
-    sessions: Table<(SocketAddr, u16), u32>,
+    sessions: Table<(SocketAddr, u16, Layout), u32>,
 }
 
 impl Reflector {
@@ -105,7 +105,7 @@ impl Reflector {
             return Err(Ignored::Limited);
         }
         let reply = Reply {
-            sequence: self.number(from, &request, now),
+            sequence: self.number((from, request.session, layout), &request, now),
             stamp: 0,
             estimate: Estimate::NONE,
             session: request.session,
@@ -131,12 +131,12 @@ impl Reflector {
         if key.is_some() || plain { Ok(key) } else { Err(Ignored::Unauthentic) }
     }
 
-    /// Number of the next reply in the session of this request.
-    fn number(&self, from: SocketAddr, request: &Request, now: u64) -> u32 {
+    /// Number of the next reply in the session of this request. The layout is part of the session: who has no key takes
+    /// no number of one with keys.
+    fn number(&self, session: (SocketAddr, u16, Layout), request: &Request, now: u64) -> u32 {
         if self.access.stateless {
             return request.sequence;
         }
-        let session = (from, request.session);
         let next = |next: &mut u32| std::mem::replace(next, next.wrapping_add(1));
         self.sessions.with(session, now, || 0, next).unwrap_or(request.sequence)
     }
@@ -262,6 +262,22 @@ mod tests {
         // Neither: nobody.
         let none = Reflector::new(Access::default(), &[]);
         assert_eq!(answer(&none, &request(0, Layout::Open, 44)), refused);
+    }
+
+    #[test]
+    fn who_has_no_key_takes_no_number_of_who_has_one() {
+        let reflector =
+            Reflector::new(Access { keys: keyed(), open: true, ..Access::default() }, &[]);
+        let number = |layout, bytes: &[u8]| {
+            Reply::read(&answer(&reflector, bytes).unwrap(), layout).unwrap().sequence
+        };
+        let open = request(0, Layout::Open, 44);
+        let mut sealed = request(0, Layout::Keyed, 112);
+        wire::seal(&mut sealed, &key(b"the first of two"));
+        for n in 0..3 {
+            assert_eq!(number(Layout::Keyed, &sealed), n);
+            assert_eq!(number(Layout::Open, &open), n);
+        }
     }
 
     #[test]

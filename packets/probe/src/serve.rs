@@ -17,7 +17,7 @@ use crate::reflector::{Access, Ignored, Reflector};
 const ROOM: usize = 1 << 16;
 /// Packets taken from one socket before the next has its turn.
 const TURN: usize = 64;
-/// How long it waits until it looks whether it is to end.
+/// Longest wait until it looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Fate of all datagrams.

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
 use truechimer_keys::Key;
 use truechimer_ntp::Timestamp;
 use truechimer_qos::{DifferenceClock, Measured};
 use truechimer_time::{Instant, Leaps, Span};
 
-use crate::keeper::Timed;
+use crate::keeper::{Source, Timed};
 use crate::wire::{self, Layout, Reply, Request};
 use crate::{Estimate, Format, tlv};
 
@@ -49,8 +50,9 @@ pub struct Echo {
     pub forward: Measured,
     /// From when the reply left, as it says itself, until it arrived here.
     pub backward: Measured,
-    /// There and back, less the time that the reflector has kept it by its own word.
-    pub round_trip: Measured,
+    /// There and back, less the time that the reflector has kept it by its own word; `None` if neither a counter nor one
+    /// clock spans it here. Bounded if the reflector's clock promises a bound, which its word may be off by twice.
+    pub round_trip: Option<Measured>,
     /// Time for which the reflector has kept it, by its own word.
     pub kept_ns: i64,
     /// When it arrived there, ns since 1970 by that clock.
@@ -61,6 +63,10 @@ pub struct Echo {
     pub far_bound_ns: Option<u64>,
     /// Hop limit with which the request arrived there; 0 if not known.
     pub hop_limit: u8,
+    /// Place among all replies in the order in which they came, from 0.
+    pub order: u32,
+    /// Source of our time of its arrival.
+    pub source: Source,
 }
 
 /// A packet sent.
@@ -73,7 +79,7 @@ pub struct Probe {
     /// Time that it carries.
     stamp: u64,
     /// Replies, as they came.
-    pub echoes: Vec<Echo>,
+    pub echoes: SmallVec<[Echo; 1]>,
 }
 
 /// Packets of one session.
@@ -85,6 +91,8 @@ pub struct Session {
     next: u32,
     probes: Vec<Probe>,
     answered: usize,
+    replies: u32,
+    unsent: u64,
     refused: BTreeMap<Refused, u64>,
 }
 
@@ -92,8 +100,9 @@ impl Session {
     /// A session of packets of `size` bytes: that of the layout, or at least four more.
     #[must_use]
     pub fn new(key: Option<Key>, size: usize, identifier: u16) -> Session {
-        let (next, answered, refused) = (0, 0, BTreeMap::new());
-        Session { key, size, identifier, next, probes: Vec::new(), answered, refused }
+        let (probes, refused) = (Vec::new(), BTreeMap::new());
+        let (next, answered, replies, unsent) = (0, 0, 0, 0);
+        Session { key, size, identifier, next, probes, answered, replies, unsent, refused }
     }
 
     /// Layout of its packets.
@@ -112,7 +121,7 @@ impl Session {
         request.write(&mut bytes, layout);
         bytes.get_mut(layout.size()..).into_iter().for_each(tlv::pad);
         self.key.iter().for_each(|key| wire::seal(&mut bytes, key));
-        self.probes.push(Probe { sequence: self.next, sent: *at, stamp, echoes: Vec::new() });
+        self.probes.push(Probe { sequence: self.next, sent: *at, stamp, echoes: SmallVec::new() });
         self.next = self.next.wrapping_add(1);
         bytes
     }
@@ -124,8 +133,9 @@ impl Session {
         }
     }
 
-    /// The newest packet did not leave.
+    /// The newest packet did not leave, which is counted.
     pub fn not_left(&mut self) {
+        self.unsent += 1;
         if let Some(probe) = self.probes.pop() {
             self.next = probe.sequence;
         }
@@ -148,10 +158,25 @@ impl Session {
         self.answered
     }
 
+    /// Packets that the system did not take.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
     /// Datagrams that were no replies.
     #[must_use]
     pub fn refused(&self) -> &BTreeMap<Refused, u64> {
         &self.refused
+    }
+
+    /// A datagram arrives from another address than the reflector's: it is no reply.
+    pub fn foreign(&mut self) {
+        self.refuse(Refused::Foreign);
+    }
+
+    fn refuse(&mut self, why: Refused) {
+        *self.refused.entry(why).or_default() += 1;
     }
 
     /// A datagram arrives: the place of the packet that it answers.
@@ -162,11 +187,11 @@ impl Session {
         &mut self,
         bytes: &[u8],
         arrived: &Timed,
-        difference: &DifferenceClock,
+        difference: Option<&DifferenceClock>,
     ) -> Result<usize, Refused> {
         let accepted = self.take(bytes, arrived, difference);
         if let Err(why) = accepted {
-            *self.refused.entry(why).or_default() += 1;
+            self.refuse(why);
         }
         accepted
     }
@@ -175,7 +200,7 @@ impl Session {
         &mut self,
         bytes: &[u8],
         arrived: &Timed,
-        difference: &DifferenceClock,
+        difference: Option<&DifferenceClock>,
     ) -> Result<usize, Refused> {
         let reply = Reply::read(bytes, self.layout()).ok_or(Refused::Short)?;
         if self.key.as_ref().is_some_and(|key| !wire::is_by(bytes, key)) {
@@ -195,7 +220,9 @@ impl Session {
             return Err(Refused::Repeated);
         }
         self.answered += usize::from(probe.echoes.is_empty());
-        probe.echoes.push(echo(&probe.sent, &reply, arrived, difference));
+        let echo = echo(&probe.sent, &reply, arrived, difference);
+        probe.echoes.push(Echo { order: self.replies, ..echo });
+        self.replies = self.replies.saturating_add(1);
         Ok(place)
     }
 }
@@ -204,7 +231,7 @@ impl Session {
 #[derive(Clone, Copy, Debug)]
 struct Far {
     time: Instant,
-    /// Whether a leap second shows that time twice.
+    /// A leap second shows that time twice.
     twice: bool,
 }
 
@@ -225,7 +252,12 @@ impl Far {
     }
 }
 
-fn echo(sent: &Timed, reply: &Reply, arrived: &Timed, difference: &DifferenceClock) -> Echo {
+fn echo(
+    sent: &Timed,
+    reply: &Reply,
+    arrived: &Timed,
+    difference: Option<&DifferenceClock>,
+) -> Echo {
     let format = reply.estimate.format;
     let read = |stamp| Far::read(stamp, format, arrived);
     let far = read(reply.received).zip(read(reply.stamp));
@@ -239,27 +271,38 @@ fn echo(sent: &Timed, reply: &Reply, arrived: &Timed, difference: &DifferenceClo
         measured(to - from, near.bound.zip(far_bound).map(|(near, far)| near + far))
     };
     let kept = out - in_;
-    let both = difference.span(&sent.counted, &arrived.counted);
+    let both = difference.and_then(|clock| clock.span(&sent.counted, &arrived.counted));
+    let by_clock = (sent.source == arrived.source).then(|| arrived.time - sent.time - kept);
     Echo {
         number: reply.sequence,
         forward: way(sent.time, in_, sent),
         backward: way(out, arrived.time, arrived),
-        round_trip: round_trip(both, (arrived.time - sent.time) - kept, kept),
+        round_trip: round_trip(both, by_clock, kept, far_bound),
         kept_ns: kept.as_nanos_i64(),
         received_ns: unix_ns(in_, &arrived.leaps),
         arrived_ns: unix_ns(arrived.time, &arrived.leaps),
         far_bound_ns: far_bound.map(up),
         hop_limit: reply.hop_limit,
+        order: 0,
+        source: arrived.source,
     }
 }
 
-/// There and back: by the counter, less what the other end has kept it, to which its clock's rate adds what it may be off
-/// by and be a clock still; else by the times of the clock, without a bound.
-fn round_trip(by_counter: Option<Measured>, by_clock: Span, kept: Span) -> Measured {
-    let Some(both) = by_counter else { return measured(by_clock, None) };
+/// There and back: by the counter, less what the other end has kept it; else by the times of the clock, without a bound.
+/// The other end's two stamps are each within its bound: what it has kept is off by twice that at the most, and by any
+/// amount where it promises none.
+fn round_trip(
+    by_counter: Option<Measured>,
+    by_clock: Option<Span>,
+    kept: Span,
+    far_bound: Option<Span>,
+) -> Option<Measured> {
+    let Some(both) = by_counter else { return by_clock.map(|span| measured(span, None)) };
     let ns = both.ns.saturating_sub(kept.as_nanos_i64());
-    let doubt = kept.abs().as_nanos_i64().unsigned_abs() / 1000 + 2;
-    Measured { ns, bound_ns: both.bound_ns.map(|bound| bound.saturating_add(doubt)) }
+    // `kept` is rounded to a nanosecond.
+    let doubt = far_bound.map(|bound| up(bound + bound).saturating_add(1));
+    let bound_ns = both.bound_ns.zip(doubt).map(|(own, doubt)| own.saturating_add(doubt));
+    Some(Measured { ns, bound_ns })
 }
 
 /// A span in ns, with what rounding adds to its bound.
@@ -318,7 +361,8 @@ mod tests {
         #[test]
         fn the_true_delays_are_within_their_bounds(
             there in 0i64..3_000_000_000, kept in 0i64..2_000_000_000, back in 0i64..3_000_000_000,
-            ours in 0i64..100_000_000, theirs in 0i64..100_000_000, off in (-1.0f64..=1.0, -1.0f64..=1.0),
+            ours in 0i64..100_000_000, theirs in 0i64..100_000_000,
+            off in (-1.0f64..=1.0, -1.0f64..=1.0, -1.0f64..=1.0),
             late in 0i64..50_000,
         ) {
             let mut session = Session::new(None, 44, 5);
@@ -326,19 +370,22 @@ mod tests {
             let request = session.ask(&at(near - late, ours));
             // The kernel says when it left.
             session.left(at(near, ours));
-            let (received, left) = (at(there + far, theirs), at(there + kept + far, theirs));
+            // The far clock takes a step within its bound while it has the packet.
+            let then = (theirs as f64 * off.2) as i64;
+            let (received, left) = (at(there + far, theirs), at(there + kept + then, theirs));
             let bytes = reply_to(&request, Layout::Open, &received, &left);
             let end = there + kept + back;
-            session.accept(&bytes, &at(end + near, ours), &nanoseconds()).unwrap();
+            session.accept(&bytes, &at(end + near, ours), Some(&nanoseconds())).unwrap();
             let echo = session.probes()[0].echoes[0];
-            for (said, truth) in [(echo.forward, there), (echo.backward, back), (echo.round_trip, there + back)] {
+            for (said, truth) in [(echo.forward, there), (echo.backward, back), (echo.round_trip.unwrap(), there + back)] {
                 let bound = said.bound_ns.unwrap();
                 prop_assert!(said.ns.abs_diff(truth) <= bound, "{said:?} {truth}");
             }
             // No wider than both clocks' bounds and what the field is rounded by.
             let most = (ours + theirs + theirs / 128 + 10) as u64;
             prop_assert!(echo.forward.bound_ns.unwrap() <= most);
-            prop_assert!(echo.round_trip.bound_ns.unwrap() <= kept as u64 / 1000 + 10);
+            let most = (2 * (theirs + theirs / 128) + 10) as u64;
+            prop_assert!(echo.round_trip.unwrap().bound_ns.unwrap() <= most);
             prop_assert!((echo.number, echo.hop_limit) == (3, 60));
         }
     }
@@ -351,12 +398,41 @@ mod tests {
             let mut session = Session::new(None, 44, 5);
             let request = session.ask(&timed(0, ours));
             let bytes = reply_to(&request, Layout::Open, &timed(500, theirs), &timed(600, theirs));
-            session.accept(&bytes, &timed(1100, ours), &nanoseconds()).unwrap();
+            session.accept(&bytes, &timed(1100, ours), Some(&nanoseconds())).unwrap();
             let echo = session.probes()[0].echoes[0];
             assert_eq!((echo.forward.bound_ns, echo.backward.bound_ns), (None, None));
-            assert!(echo.round_trip.ns.abs_diff(1000) <= 2 && echo.round_trip.bound_ns.is_some());
+            let round_trip = echo.round_trip.unwrap();
+            assert!(round_trip.ns.abs_diff(1000) <= 2);
+            // Our counter needs no promise, what the other end has kept does.
+            assert_eq!(round_trip.bound_ns.is_some(), theirs.is_some());
             assert!(echo.forward.ns.abs_diff(500) <= 2 && echo.backward.ns.abs_diff(500) <= 2);
         }
+    }
+
+    #[test]
+    fn without_a_counter_one_clock_spans_the_round_trip_and_two_do_not() {
+        let system = |ns| Timed { source: Source::System, ..at(ns, 9) };
+        let made = |arrived: Timed| {
+            let mut session = Session::new(None, 44, 5);
+            let request = session.ask(&at(0, 9));
+            let bytes = reply_to(&request, Layout::Open, &at(500, 9), &at(600, 9));
+            session.accept(&bytes, &arrived, None).unwrap();
+            session.probes()[0].echoes[0].round_trip
+        };
+        let round_trip = made(at(1100, 9)).unwrap();
+        assert!(round_trip.ns.abs_diff(1000) <= 2 && round_trip.bound_ns.is_none());
+        assert_eq!(made(system(1100)), None);
+    }
+
+    /// `truechimer probe` says how much memory a million packets take.
+    #[test]
+    fn a_packet_with_its_first_reply_is_of_the_size_that_is_said() {
+        assert!(size_of::<Probe>() <= 304, "{}", size_of::<Probe>());
+        let mut session = Session::new(None, 44, 5);
+        let request = session.ask(&at(0, 9));
+        let bytes = reply_to(&request, Layout::Open, &at(500, 9), &at(600, 9));
+        session.accept(&bytes, &at(1100, 9), None).unwrap();
+        assert!(!session.probes()[0].echoes.spilled());
     }
 
     /// PTP's format does not say its time scale: 37 s of TAI are no delay.
@@ -370,14 +446,14 @@ mod tests {
         let ptp = |ns: u64| (1_800_000_037 << 32) | ns;
         (reply.received, reply.stamp) = (ptp(500), ptp(650));
         reply.write(&mut bytes, Layout::Open);
-        session.accept(&bytes, &at(1100, 9), &nanoseconds()).unwrap();
+        session.accept(&bytes, &at(1100, 9), Some(&nanoseconds())).unwrap();
         let echo = session.probes()[0].echoes[0];
         assert_eq!((echo.forward.bound_ns, echo.far_bound_ns, echo.kept_ns), (None, None, 150));
-        assert_eq!(echo.round_trip.ns, 950);
+        assert_eq!(echo.round_trip.map(|round| (round.ns, round.bound_ns)), Some((950, None)));
         // No nanoseconds.
         reply.stamp = ptp(1_000_000_000);
         reply.write(&mut bytes, Layout::Open);
-        session.accept(&bytes, &at(1100, 9), &nanoseconds()).unwrap();
+        session.accept(&bytes, &at(1100, 9), Some(&nanoseconds())).unwrap();
         assert_eq!(session.probes()[0].echoes[1].kept_ns, 0);
     }
 
@@ -400,7 +476,7 @@ mod tests {
             let mut session = Session::new(None, 44, 5);
             let request = session.ask(&timed(sent));
             let bytes = reply_to(&request, Layout::Open, &timed(sent + 200), &timed(sent + 250));
-            session.accept(&bytes, &timed(sent + 400), &nanoseconds()).unwrap();
+            session.accept(&bytes, &timed(sent + 400), Some(&nanoseconds())).unwrap();
             let echo = session.probes()[0].echoes[0];
             assert_eq!(echo.forward.bound_ns.is_some(), bounded, "{sent}: {echo:?}");
             if bounded {
@@ -417,7 +493,7 @@ mod tests {
         assert!(wire::is_by(&request, &key()) && request.len() == 160);
         assert_eq!(request[112..116], [0x80, 1, 0, 44]);
         let mut good = reply_to(&request, Layout::Keyed, &at(1, 9), &at(2, 9));
-        let mut accept = |bytes: &[u8]| session.accept(bytes, &at(3, 9), &nanoseconds());
+        let mut accept = |bytes: &[u8]| session.accept(bytes, &at(3, 9), Some(&nanoseconds()));
         // Its own packet does not answer it, nor what is unsealed, cut or of another.
         assert_eq!(accept(&request), Err(Refused::Foreign));
         assert_eq!(accept(&good), Err(Refused::Unauthentic));
@@ -453,9 +529,9 @@ mod tests {
                 bytes[14..16].copy_from_slice(&[0, 5]);
                 bytes[24..28].copy_from_slice(&request[..4]);
                 bytes[28..36].copy_from_slice(&request[4..12]);
-                prop_assert_eq!(session.accept(&bytes, &at(5, 9), &nanoseconds()), Ok(0));
+                prop_assert_eq!(session.accept(&bytes, &at(5, 9), Some(&nanoseconds())), Ok(0));
             } else {
-                prop_assert!(session.accept(&bytes, &at(5, 9), &nanoseconds()).is_err());
+                prop_assert!(session.accept(&bytes, &at(5, 9), Some(&nanoseconds())).is_err());
             }
         }
     }

@@ -41,6 +41,9 @@ impl Shares {
     /// answer sent before those whose replies have higher numbers, else to any without an answer; where there is none it
     /// was the reply to a copy. Within a stretch of requests without an answer those that did not arrive are taken for
     /// the first, as nobody knows.
+    ///
+    /// A reflector may have counted before this session. The first request with an answer tells from where on: no number
+    /// is above its request's unless there was something before, which a copy or an overtaking at the very start feigns.
     #[must_use]
     pub fn of<'r>(requests: impl IntoIterator<Item = (u32, &'r [u32])>) -> Shares {
         let requests: Vec<_> = requests.into_iter().collect();
@@ -64,9 +67,10 @@ impl Shares {
         let own = complete || distinct.iter().any(|(sequence, number)| sequence != number);
         let sane = used.len() == distinct.len();
         let (Some(last), true, true) = (used.last().copied(), own, sane) else { return shares };
-        // A reflector that has counted before this session began has nothing below.
-        let before = distinct.iter().map(|(sequence, number)| number.saturating_sub(*sequence));
-        let first = before.min().unwrap_or(0);
+        // Later requests tell nothing of the start: each loss on the way there lowers the numbers of those behind it.
+        let begin =
+            distinct.first().map_or(0, |(sequence, number)| number.saturating_sub(*sequence));
+        let first = begin.min(used.first().copied().unwrap_or(begin));
         if u64::from(last - first) > known.len() as u64 + COPIES {
             return shares;
         }
@@ -146,6 +150,13 @@ mod tests {
         // It has counted before: from 700 on.
         let shares = of(&[(0, &[700]), (1, &[]), (2, &[702]), (3, &[])]);
         assert_eq!(counts(&shares), [0, 1, 0, 0, 1]);
+        // The same with losses there, and one of each.
+        let shares = of(&[(0, &[700]), (1, &[]), (2, &[701]), (3, &[702])]);
+        assert_eq!(counts(&shares), [1, 0, 0, 0, 0]);
+        let shares = of(&[(0, &[700]), (1, &[]), (2, &[701]), (3, &[]), (4, &[703])]);
+        assert_eq!(counts(&shares), [1, 1, 0, 0, 0]);
+        // The first two change places.
+        assert_eq!(counts(&of(&[(0, &[701]), (1, &[700]), (2, &[702])])), [0, 0, 0, 0, 0]);
         assert_eq!(of(&[]), Shares { numbered: false, ..Shares::default() });
     }
 
@@ -174,17 +185,23 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is lost, and with replies doubled: both counts are exact if the last is answered.
+        /// Whatever is lost, and with replies doubled: both counts are exact if the last is answered, and of a reflector
+        /// that has counted before also the first.
         #[test]
         fn counts_are_exact(
+            before in prop_oneof![Just(0u32), 1u32..1_000_000],
             fates in prop::collection::vec((prop::bool::weighted(0.8), prop::bool::weighted(0.8), any::<bool>()), 1..300),
         ) {
             let mut fates: Vec<_> = fates
                 .into_iter()
                 .map(|(there, back, copied_back)| Fate { there, back, copied_back })
                 .collect();
-            fates.push(Fate { there: true, back: true, copied_back: false });
-            let (mut next, mut replies) = (0u32, Vec::new());
+            let answered = Fate { there: true, back: true, copied_back: false };
+            fates.push(answered);
+            if before > 0 {
+                fates.insert(0, answered);
+            }
+            let (mut next, mut replies) = (before, Vec::new());
             for fate in &fates {
                 let mut numbers = Vec::new();
                 if fate.there {

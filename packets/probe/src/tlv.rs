@@ -76,7 +76,7 @@ fn set(bytes: &mut [u8], at: usize, flags: u8) {
     bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte = flags);
 }
 
-/// Whether the extensions are what whoever knows the key made of them (RFC 8972 section 4.8). Without a key nothing is
+/// Tells whether the extensions are what whoever knows the key made of them (RFC 8972 section 4.8). Without a key nothing is
 /// checked. One padding alone needs no code, and padding may stand behind it.
 fn is_authentic(bytes: &[u8], sequence: u32, key: Option<&Key>) -> bool {
     let Some(key) = key else { return true };

@@ -16,7 +16,7 @@ pub(crate) const CODE: usize = 16;
 pub const TWAMP_LEN: usize = 41;
 
 /// Layout of packets.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Layout {
     /// Without authentication.
     Open,
@@ -85,7 +85,7 @@ pub struct Request {
     pub sequence: u32,
     /// When it was sent, in the format that the estimate says.
     pub stamp: u64,
-    /// How far that may be off.
+    /// Error of `stamp`, as far as it may be off.
     pub estimate: Estimate,
     /// Identifier of the session (RFC 8972 section 3); 0: none.
     pub session: u16,
@@ -98,7 +98,7 @@ pub struct Reply {
     pub sequence: u32,
     /// When it was sent.
     pub stamp: u64,
-    /// How far `stamp` and `received` may be off.
+    /// Error of `stamp` and `received`, as far as they may be off.
     pub estimate: Estimate,
     /// Identifier of the session, as in the request.
     pub session: u16,
@@ -108,7 +108,7 @@ pub struct Reply {
     pub sender_sequence: u32,
     /// When that was sent, as it says itself.
     pub sender_stamp: u64,
-    /// How far that may be off, as it says itself.
+    /// Error of `sender_stamp`, as it says itself.
     pub sender_estimate: Estimate,
     /// Hop limit with which it arrived; 0 if not known.
     pub hop_limit: u8,
@@ -198,7 +198,7 @@ pub fn seal(bytes: &mut [u8], key: &Key) {
     }
 }
 
-/// Whether a packet has authentication by this key.
+/// Tells whether a packet has authentication by this key.
 #[must_use]
 pub fn is_by(bytes: &[u8], key: &Key) -> bool {
     let parts = bytes.split_at_checked(COVERED);
@@ -206,7 +206,7 @@ pub fn is_by(bytes: &[u8], key: &Key) -> bool {
     parts.is_some_and(|(covered, code)| key.hmac_fits(&[covered], code))
 }
 
-/// Whether a packet is laid out as those with authentication: twelve bytes of zeros stand where others have the time.
+/// Tells whether a packet is laid out as those with authentication: twelve bytes of zeros stand where others have the time.
 #[must_use]
 pub fn looks_keyed(bytes: &[u8]) -> bool {
     bytes.len() >= Layout::Keyed.size() && get::<12>(bytes, 4) == Some([0; 12])
@@ -215,7 +215,7 @@ pub fn looks_keyed(bytes: &[u8]) -> bool {
 /// Seconds within which a reflector sends what it has received: far more than any takes.
 const AT_HAND: u32 = 16;
 
-/// Whether a packet looks like a reflector's: it says that it was received, and sent soon after that. Padding by chance
+/// Tells whether a packet looks like a reflector's: it says that it was received, and sent soon after that. Padding by chance
 /// does so once in 2²⁷ packets; that of zeros does not.
 #[must_use]
 pub fn looks_reflected(bytes: &[u8], layout: Layout) -> bool {

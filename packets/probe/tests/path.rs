@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use truechimer_keys::{Algorithm, Key};
-use truechimer_probe::{Access, Reflector, Report, Session, Timed};
+use truechimer_probe::{Access, Reflector, Report, Session, Source, Timed};
 use truechimer_qos::{Codec, DifferenceClock};
 use truechimer_time::{Period, Rate, Span};
 
@@ -41,7 +41,10 @@ struct Clock {
 impl Clock {
     fn at(self, ns: i64) -> Timed {
         let made = Timed::at_nanos(BEGIN + ns + self.ahead, 0);
-        Timed { bound: self.bound.map(Span::from_nanos), ..made }
+        let source = if self.bound.is_some() { Source::Page } else { Source::System };
+        // The counter counts on, whatever the time of day is.
+        let counted = Timed::at_nanos(BEGIN + ns, 0).counted;
+        Timed { bound: self.bound.map(Span::from_nanos), source, counted, ..made }
     }
 }
 
@@ -106,6 +109,17 @@ struct Run {
 
 /// Sends so many packets, the last over a path that loses nothing.
 fn run(seed: u64, count: u32, roads: [Road; 2], clocks: [Clock; 2], access: Access) -> Run {
+    run_by(seed, count, roads, &|_| clocks, access)
+}
+
+/// Runs it by clocks that are others as time goes by.
+fn run_by(
+    seed: u64,
+    count: u32,
+    roads: [Road; 2],
+    clocks: &dyn Fn(i64) -> [Clock; 2],
+    access: Access,
+) -> Run {
     let key = access.keys.first().cloned();
     let reflector = Reflector::new(access, &[862]);
     let mut session = Session::new(key, 200, 77);
@@ -123,13 +137,13 @@ fn run(seed: u64, count: u32, roads: [Road; 2], clocks: [Clock; 2], access: Acce
         while heap.peek().is_some_and(|Reverse((at, ..))| *at < until) {
             let Reverse((at, back, _, bytes)) = heap.pop().unwrap();
             if back {
-                session.accept(&bytes, &clocks[0].at(at), &difference).unwrap();
+                session.accept(&bytes, &clocks(at)[0].at(at), Some(&difference)).unwrap();
                 continue;
             }
-            let arrived = clocks[1].at(at);
+            let arrived = clocks(at)[1].at(at);
             let now = u64::try_from(at).unwrap();
             let reply = reflector.answer(&bytes, from, Some(60), &arrived, now).unwrap();
-            let reply = reply.leave(&clocks[1].at(at + KEPT));
+            let reply = reply.leave(&clocks(at + KEPT)[1].at(at + KEPT));
             assert_eq!(reply.len(), bytes.len());
             for delay in world.passes(1, &mut truth[1]) {
                 order += 1;
@@ -147,7 +161,7 @@ fn run(seed: u64, count: u32, roads: [Road; 2], clocks: [Clock; 2], access: Acce
             session.skip();
             world.roads.iter_mut().for_each(|road| (road.lost, road.copied) = (0, 0));
         }
-        let request = session.ask(&clocks[0].at(sent));
+        let request = session.ask(&clocks(sent)[0].at(sent));
         for delay in world.passes(0, &mut truth[0]) {
             truth[0].arrivals.push((sent + delay, n.into()));
             heap.push(Reverse((sent + delay, false, u64::from(n), request.clone())));
@@ -203,7 +217,9 @@ fn losses_copies_and_delays_of_each_way_are_what_they_were() {
         // What the clocks are off by is not in the round trip, nor is what the reflector kept.
         let least = report.round_trip.time.min_ns.unwrap();
         assert!((23_000_000..23_300_000).contains(&least), "{least}");
-        assert!(report.round_trip.bound_max_ns.unwrap() < 100);
+        // Twice the bound that the reflector promises of its clock.
+        let bound = report.round_trip.bound_max_ns.unwrap();
+        assert!((200_000..204_000).contains(&bound), "{bound}");
         assert!(report.round_trip.kept.max_ns.unwrap().abs_diff(KEPT) <= 2);
         assert_eq!((report.hop_limits, report.refused.len()), (Some([60, 60]), 0));
         assert!(report.notes.is_empty(), "{:?}", report.notes);
@@ -276,6 +292,39 @@ fn clocks_that_promise_nothing_leave_the_round_trip() {
         }
         assert!((14_000_000..14_500_000).contains(&report.round_trip.time.min_ns.unwrap()));
         assert!(report.notes.iter().any(|note| note.contains("no one-way delay")));
+    }
+}
+
+/// Delays vary by 2 ms, and one end gets its clock, an hour away, after half of the packets.
+#[test]
+fn a_clock_found_in_the_meantime_is_no_variation() {
+    let road = Road { delay: 7_000_000, more: 2_000_000, lost: 0, copied: 0 };
+    let hour_off = Clock { ahead: 3_600_000_000_000, bound: None };
+    let half = 100 * INTERVAL + INTERVAL / 2;
+    for late in [0, 1] {
+        let clocks = |ns: i64| {
+            let mut clocks = GOOD;
+            if ns < half {
+                clocks[late] = hour_off;
+            }
+            clocks
+        };
+        let report = report(&run_by(5, 200, [road, road], &clocks, open()));
+        assert!(report.notes.iter().any(|note| note.contains("stretch")), "{:?}", report.notes);
+        let round_trip = &report.round_trip.time;
+        assert!((14_000_000..14_500_000).contains(&round_trip.min_ns.unwrap()), "{round_trip:?}");
+        assert!(round_trip.max_ns.unwrap() <= 18_000_002, "{round_trip:?}");
+        for way in [&report.forward, &report.backward] {
+            assert!(way.pdv.max_ns.unwrap() <= 2_000_002, "{late}: {:?}", way.pdv);
+            assert!(way.ipdv.max_ns.unwrap() <= 2_000_002, "{late}: {:?}", way.ipdv);
+            assert!(way.jitter_ns.unwrap() < 2_000_000.0, "{late}: {:?}", way.jitter_ns);
+            assert!(
+                (8.0..10.0).contains(&way.voice.as_ref().unwrap().network_ms),
+                "{late}: {:?}",
+                way.voice
+            );
+            assert_eq!(way.reordering.reordered, 0, "{late}");
+        }
     }
 }
 
