@@ -1,11 +1,11 @@
-//! How often one client may ask.
+//! Limit of how often one client may ask.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::table::Table;
 
-/// How many clients are remembered: some 1 MiB.
+/// Clients that are remembered: some 1 MiB.
 const CLIENTS: usize = 16_384;
 /// A client over its limit is told so no more often than this, ns.
 const BETWEEN_KISSES: u64 = 4_000_000_000;
@@ -13,7 +13,7 @@ const BETWEEN_KISSES: u64 = 4_000_000_000;
 /// whoever can forge a client's address could keep it from the server for good.
 const LEAK: u64 = 8;
 
-/// How often a client may ask: `per_second` on average, `burst` at once.
+/// Rate at which a client may ask: `per_second` on average, `burst` at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rate {
     /// On average, 1 to 1 000 000.
@@ -38,7 +38,7 @@ pub(crate) enum Ruling {
 pub struct Limiter {
     /// Between two requests at the average rate, ns.
     interval: u64,
-    /// How far a client may be ahead of that rate, ns.
+    /// Most that a client may be ahead of that rate, ns.
     ahead: u64,
     clients: Table<IpAddr, Bucket>,
     /// Steps of a random sequence, for the leak.
@@ -103,7 +103,7 @@ impl Limiter {
         self.interval
     }
 
-    /// Whether chance lets this one through: SplitMix64.
+    /// Tells whether chance lets this one through: SplitMix64.
     fn leaks(&self) -> bool {
         let step = 0x9e37_79b9_7f4a_7c15;
         let z = self.random.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
@@ -132,7 +132,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// How many of `n` requests, `step` ns apart from `start` on, are ruled so.
+    /// Counts of `n` requests, `step` ns apart from `start` on, by what is ruled on them.
     fn ruled(limiter: &Limiter, client: IpAddr, start: u64, step: u64, n: u64) -> [u64; 3] {
         let mut counts = [0; 3];
         for i in 0..n {

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Entries of one hash stand beside each other, this many.
 const WAYS: usize = 8;
-/// How many locks: more than there are threads, so that they hardly ever meet.
+/// Number of locks: more than there are threads, so that they hardly ever meet.
 const SHARDS: usize = 64;
 
 /// Values by key, as many as there is room for. Where an entry goes is by a hash that nobody

@@ -59,7 +59,7 @@ impl Estimate {
             .then(|| Span(i128::from(self.multiplier) << (UNIT + u32::from(self.scale & SCALE))))
     }
 
-    /// As on the wire.
+    /// Bits of the wire.
     #[must_use]
     pub fn to_bits(self) -> u16 {
         u16::from(self.synchronised) << 15

@@ -20,7 +20,7 @@ const IN_TIME: f64 = 0.99;
 /// A quantile, and between which values it is for the path, as far as so few packets say.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Quantile {
-    /// Which one, 0 to 1.
+    /// Share of the values below it, 0 to 1.
     pub q: f64,
     /// That of the packets, ns.
     pub ns: i64,
@@ -139,7 +139,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Which way.
+/// Direction of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     There,

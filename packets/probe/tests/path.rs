@@ -23,7 +23,7 @@ const KEPT: i64 = 30_000;
 struct Road {
     /// Least delay, ns.
     delay: i64,
-    /// What a packet may take more, ns.
+    /// Most that a packet may take more, ns.
     more: u32,
     /// Losses in a thousand.
     lost: u32,
