@@ -6,7 +6,8 @@
  *     clockbound-scylla PAGE SECONDS READINGS UNIX_S PPB
  *
  * Prints how many readings there were, how many it trusted, how many of those do not contain the
- * truth, and how many times it went from one to the other, as JSON. Ends with 2 if it would not start.
+ * truth, how many it did without because of the status free running and because of an error, and how
+ * many times it went from trust to none or back, as JSON. Ends with 2 if it would not start.
  */
 #define _GNU_SOURCE
 #include <clockbound.h>
@@ -40,7 +41,7 @@ int main(int argc, char **argv) {
     }
     printf("opened\n");
     fflush(stdout);
-    long trusted = 0, broken = 0, changes = 0;
+    long trusted = 0, broken = 0, free_running = 0, errors = 0, changes = 0;
     int last = -1;
     struct timespec pause = {0, 0};
     long bursts = readings / 100 > 0 ? readings / 100 : 1;
@@ -50,19 +51,22 @@ int main(int argc, char **argv) {
     for (long burst = 0; burst < bursts; burst++) {
         for (int i = 0; i < 100; i++) {
             __int128 before = truth(unix_s, ppb);
-            int good = clockbound_now(ctx, &now, &err) == NULL &&
-                       now.clock_status == CLOCKBOUND_STA_SYNCHRONIZED;
+            int is_read = clockbound_now(ctx, &now, &err) == NULL;
+            int good = is_read && now.clock_status == CLOCKBOUND_STA_SYNCHRONIZED;
             __int128 after = truth(unix_s, ppb);
             if (good) {
                 trusted++;
                 broken += nanos(now.earliest) > after || nanos(now.latest) < before;
             }
+            errors += !is_read;
+            free_running += is_read && now.clock_status == CLOCKBOUND_STA_FREE_RUNNING;
             changes += last != -1 && last != good;
             last = good;
         }
         nanosleep(&pause, NULL);
     }
-    printf("{\"readings\":%ld,\"trusted\":%ld,\"broken\":%ld,\"changes\":%ld}\n", bursts * 100, trusted,
-           broken, changes);
+    printf("{\"readings\":%ld,\"trusted\":%ld,\"broken\":%ld,\"free_running\":%ld,\"errors\":%ld,"
+           "\"changes\":%ld}\n",
+           bursts * 100, trusted, broken, free_running, errors, changes);
     return clockbound_close(ctx, &err) != NULL;
 }

@@ -249,8 +249,8 @@ impl Audit {
     }
 
     /// The system clock was stepped by a span: positive, it was set ahead.
-    pub(crate) fn step(&mut self, at: Count, by: Span, more: &str) {
-        let text = format!("step of the system clock by {by}{more}");
+    pub(crate) fn step(&mut self, at: Count, by: Span) {
+        let text = format!("step of the system clock by {by:+}");
         self.push(at, Kind::Step, text, Some(by.as_nanos_i64()), None);
     }
 
@@ -342,7 +342,9 @@ impl Audit {
         for name in held.difference(&before) {
             let why = report.sources.iter().find(|source| source.name == *name);
             let why = why.and_then(|source| source.reason.as_ref());
-            let why = why.map_or_else(String::new, |reason| format!(": {}", reason.text));
+            let why = why.map_or_else(String::new, |reason| {
+                format!(": {}", reason.text.strip_prefix("held off: ").unwrap_or(&reason.text))
+            });
             self.event(report.at, Kind::HoldOff, format!("{name} is held off{why}"));
         }
         for name in before.difference(&held) {

@@ -163,7 +163,9 @@ impl ClockBound {
             return Vec::new();
         }
         let mut notes = Vec::new();
-        if !std::mem::replace(&mut self.complained, true) {
+        // Pages that say Unknown already, as around a leap second, which moves the system clock, are no news.
+        let was_known = self.said.is_some_and(|said| said.status != Word::Unknown);
+        if was_known && !std::mem::replace(&mut self.complained, true) {
             notes.push(
                 "ClockBound: somebody else moves the system clock; pages that bound it say Unknown \
                  until it is followed again"

@@ -14,7 +14,7 @@ use truechimer_testbed::watch::Sample;
 /// bound holds is asked of all.
 const TRIES: usize = 3;
 /// How long a clock may take to appear.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Watches the clock at `page` and prints what it came to.
 pub fn look(page: &str, reference: &str, seconds: &str, every: &str) -> Result<(), String> {

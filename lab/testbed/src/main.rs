@@ -10,6 +10,7 @@ mod member;
 mod pick;
 mod stamps;
 mod timex;
+mod waits;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ use look::look;
 use member::{member, stranger};
 use pick::pick;
 use stamps::stamps;
+use waits::waits;
 
 const USAGE: &str = "\
 usage: truechimer-testbed query SERVER:PORT
@@ -47,6 +49,9 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
            read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
            error, whether its bound held, and each change of status and epoch, as JSON
+       truechimer-testbed waits PAGE REFERENCE SECONDS EVERY_MS
+           wait by a clock for a time in UTC, and meanwhile, on each side, for a timer's ticks (0:
+           none); print how long after its time by the REFERENCE each kind of wait ended, as JSON
        truechimer-testbed timex [REFERENCE SECONDS EVERY_MS]
            print what node_exporter makes of adjtimex(2); or read it again and again, as ScyllaDB
            does, and print whether its bound held, and each change of whether it is trusted, as JSON
@@ -75,6 +80,7 @@ fn main() -> ExitCode {
         ["serve", listen, line] => serve(listen, line),
         ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
         ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
+        ["waits", page, reference, seconds, every] => waits(page, reference, seconds, every),
         ["timex"] => timex::print(),
         ["timex", reference, seconds, every] => timex::watch(reference, seconds, every),
         ["inject", interface] => inject(interface),

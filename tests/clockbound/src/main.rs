@@ -1,7 +1,7 @@
 //! The unmodified clients of ClockBound 1.x, 2.x and 3.x, beside a truth that is a line over
 //! `CLOCK_MONOTONIC_RAW`, as `truechimer-testbed serve` serves it.
 //!
-//!     clockbound-clients CLIENT PAGE SECONDS READINGS UNIX_S[+PPB|-PPB]
+//!     clockbound-clients CLIENT PAGE SECONDS READINGS UNIX_S[+PPB|-PPB][,leap=UNIX_S]
 //!
 //! CLIENT is 1, 2, 3, or `yugabyte`: what YugabyteDB does with a client 1.x. The client is opened
 //! once and stays open, whatever its daemon does. Prints one line of JSON: how many readings there
@@ -94,21 +94,29 @@ fn open(client: &str, page: &str) -> Result<Client, String> {
 struct Line {
     unix_s: i128,
     ppb: i128,
+    /// Unix second before which a second is inserted.
+    leap: Option<i128>,
 }
 
 impl Line {
     fn parse(text: &str) -> Option<Line> {
+        let (text, leap) = match text.split_once(",leap=") {
+            Some((text, leap)) => (text, Some(leap.parse().ok()?)),
+            None => (text, None),
+        };
         let sign = text.get(1..)?.find(['+', '-']).map(|at| at + 1);
         let (unix, ppb) = text.split_at(sign.unwrap_or(text.len()));
         let ppb = if ppb.is_empty() { 0 } else { ppb.parse().ok()? };
-        Some(Line { unix_s: unix.parse().ok()?, ppb })
+        Some(Line { unix_s: unix.parse().ok()?, ppb, leap })
     }
 
     /// The truth now, ns since 1970.
     fn now(&self) -> i128 {
         let raw = clock_gettime(ClockId::CLOCK_MONOTONIC_RAW);
         let raw = raw.map_or(0, |raw| nanos(raw.tv_sec(), raw.tv_nsec()));
-        self.unix_s * 1_000_000_000 + raw + raw * self.ppb / 1_000_000_000
+        let smooth = self.unix_s * 1_000_000_000 + raw + raw * self.ppb / 1_000_000_000;
+        let is_over = self.leap.is_some_and(|at| smooth >= at * 1_000_000_000);
+        if is_over { smooth - 1_000_000_000 } else { smooth }
     }
 }
 

@@ -1,6 +1,7 @@
 # The unmodified clients 1.x, 2.x and 3.x of ClockBound read the pages of a daemon that keeps the
 # system clock, while it is followed, paused, set by somebody else, and left alone by a daemon that
-# was killed. The truth is a line over the raw clock.
+# was killed, until its last word is void; over a leap second; and when the counter breaks. The truth is a
+# line over the raw clock.
 # needs: modules veth sch_netem
 # needs: programs ip tc clockbound-clients
 # shellcheck shell=dash
@@ -30,16 +31,26 @@ j() { tail -n 1 "/tmp/$1.json" | json "$2"; }
 # changes CLIENT: the statuses that it saw, in order.
 changes() { tail -n 1 "/tmp/$1.json" | sed 's/.*"changes":\[//; s/[^A-Za-z,]//g; s/,,*/ /g; s/^ //; s/ $//'; }
 
+# serve: a server of the line.
+serve() {
+    on server truechimer-testbed serve 0.0.0.0:123 "$line"
+    server_pid=${pids##* }
+    ok "the server answers" answers "$server:123"
+}
+# follow NAME COUNTER PAGES: a daemon that keeps the system clock and writes these pages.
+follow() {
+    daemon "$1" "$2" 1 'leap-file = "none"' 'max-step = "none"' \
+        'system-clock = { discipline = true, step = "always" }' \
+        "clockbound = { pages = [$3], directory = \"$pages\" }"
+    daemon_pid=${pids##* }
+    ok "the daemon synchronises ($1)" synchronised "$1" 60s
+    sleep 30
+}
+
 wait_for_tsc
 ok "network" network
-on server truechimer-testbed serve 0.0.0.0:123 "$line"
-ok "the server answers" answers "$server:123"
-daemon page tsc 1 'leap-file = "none"' 'max-step = "none"' \
-    'system-clock = { discipline = true, step = "always" }' \
-    "clockbound = { pages = [\"shm\", \"shm0\", \"shm1\"], directory = \"$pages\" }"
-daemon_pid=${pids##* }
-ok "the daemon synchronises" synchronised page 60s
-sleep 30
+serve
+follow page tsc '"shm", "shm0", "shm1"'
 
 all_read 40 "${readings:-250000}"
 sleep 20
@@ -86,6 +97,60 @@ is "killed: client 1 hears of it" "$(changes 1)" "Synchronized FreeRunning"
 is "killed: client 2 hears of it" "$(changes 2)" "Synchronized FreeRunning"
 is "killed: client 3 hears of it" "$(changes 3)" "Synchronized FreeRunning"
 is "killed: YugabyteDB warns" "$(changes yugabyte)" "served warned"
+
+# Nor ever again: 1000 s after the last word nothing is promised.
+all_read 960 20000
+await
+for client in 1 2 3 yugabyte; do
+    note "void: $client: $(tail -n 1 /tmp/$client.json)"
+    is "void: $client: no bound broken" "$(j $client broken)" 0
+    is "void: $client: no error" "$(j $client errors)" 0
+done
+for client in 1 2 3; do is "void: client $client hears of it" "$(changes $client)" "FreeRunning Unknown"; done
+is "void: YugabyteDB stops" "$(changes yugabyte)" "warned unavailable"
+
+# A leap second, five minutes after the begin of another line.
+kill "$server_pid"
+midnight=1782864000
+line=$((midnight - $(cut -d. -f1 /proc/uptime) - 300))+30000,leap=$midnight
+serve
+follow leap tsc '"shm", "shm0", "shm1"'
+sleep $((midnight - 20 - $(date +%s)))
+all_read 40 20000
+await
+for client in 1 2 3 yugabyte; do
+    note "leap second: $client: $(tail -n 1 /tmp/$client.json)"
+    is "leap second: $client: no bound broken" "$(j $client broken)" 0
+    is "leap second: $client: no error" "$(j $client errors)" 0
+done
+for client in 1 2 3; do
+    is "leap second: client $client goes without a bound" "$(changes $client)" "Synchronized Unknown Synchronized"
+done
+is "leap second: YugabyteDB stops and goes on" "$(changes yugabyte)" "served unavailable served"
+is "leap second: nobody else is taken to have set the system clock" \
+    "$(cat /tmp/log.* | grep -c "somebody else moves the system clock")" 1
+kill "$daemon_pid"
+wait "$daemon_pid"
+
+# The raw clock breaks with another clocksource; the third layout's TSC does not. The next reply, and with
+# it the end of the disruption, is some bursts of readings away.
+ok "a path" path delay 150ms
+follow raw raw '"shm", "shm0"'
+readers=
+reads 1 shm 20 20000
+reads 2 shm0 20 20000
+sleep 5
+ok "another clocksource" clocksource hpet
+await
+for client in 1 2; do
+    note "disrupted: $client: $(tail -n 1 /tmp/$client.json)"
+    is "disrupted: $client: no error" "$(j $client errors)" 0
+done
+is "disrupted: client 1 hears of it" "$(changes 1)" "Synchronized Unknown Synchronized"
+# Unknown may come after it, until the rate of the system clock is measured.
+is "disrupted: client 2 hears of it" "$(changes 2 | sed 's/Disrupted Unknown/Disrupted/')" \
+    "Synchronized Disrupted Synchronized"
+ok "and the old one" clocksource tsc
 
 # Where nothing can be written, it is said, and nothing is left behind.
 mkdir /tmp/full

@@ -59,12 +59,14 @@ note "$(cat /tmp/now)"
 ok "the leap second is announced to the kernel" sh -c "adjtimex | grep -q INS"
 until=$((midnight + 20 - $(date +%s)))
 note "$until s to go"
+waits page "line:$line" $((until + 10)) 0
 raw=$(truechimer-testbed clock | cut -d' ' -f1)
 before=$(truechimer-testbed clock | cut -d' ' -f2)
 [ $until -lt 0 ] || sleep $until
 after=$(truechimer-testbed clock | cut -d' ' -f2)
 passed=$(($(truechimer-testbed clock | cut -d' ' -f1) - raw))
 holds "the kernel has inserted a leap second" "$passed - ($after - $before) > 900000000"
+waited "over the leap second" page utc $turn_ns
 follows "after the leap second" 30
 is "still one step" "$(cat /tmp/log.* | grep -c 'system clock: stepped')" 1
 ok "the kernel's leap is over" sh -c "! adjtimex | grep -q INS"

@@ -122,3 +122,36 @@ is_disrupted() {
     is "$1: $2 begins a new epoch" "$(cat "/tmp/$2.epochs")" 2
     is "$1: $2 is disrupted, then good" "$(cat "/tmp/$2.statuses")" "synchronised disrupted synchronised"
 }
+
+# waits PAGE REFERENCE SECONDS EVERY_MS: waits by the clock /run/PAGE in the background: for a time in UTC
+# that many seconds away and, unless EVERY_MS is 0, for a timer's ticks on each side; waited() judges them.
+waits() {
+    (exec truechimer-testbed waits "/run/$1" "$2" "$3" "$4") >"/tmp/$1.waits" 2>&1 &
+    eval "waits_$1=$!"
+}
+
+# How late somebody is woken in a machine of one CPU that counts its instructions: as long as another
+# program of ours, not optimised, works at a stretch, half a millisecond, and a margin.
+turn_ns=5000000
+
+# w NAME: a figure of the waits that are judged.
+w() { json "$waited_kind/$1" <"$waited_in"; }
+
+# waited WHAT PAGE KINDS SLACK_NS: when the waits have ended: of these kinds none ended before its time by
+# the truth, nor later than the bound and the slack ask for.
+waited() {
+    eval "wait \$waits_$2"
+    for waited_kind in $3; do
+        waited_in=/tmp/$2.waits
+        waited_what="$1: $2: waits ($waited_kind)"
+        note "$waited_what: $(w waits), $(w missed) missed, ended $(w first_ns) to $(w last_ns) ns after the time, bound $(w bound_ns) ns"
+        case $waited_kind in
+        # The bound is passed twice: the reading may be that far off on either side.
+        before) waited_most=0 waited_least="-2 * $(w bound_ns) - $4" ;;
+        best) waited_most=$(w bound_ns) waited_least=-$(w bound_ns) ;;
+        *) waited_most="2 * $(w bound_ns)" waited_least=0 ;;
+        esac
+        holds "$waited_what: none too early" "$(w waits) > 0 && $(w first_ns) > $waited_least"
+        holds "$waited_what: none too late" "$(w last_ns) < $waited_most + $4"
+    done
+}

@@ -1,6 +1,7 @@
 # The system clock is stepped, slewed and given a leap second while the daemon runs: its page does
 # not move. Both follow a server whose time is a straight line over the raw clock: chronyd, which
-# steers the system clock as it likes, and the daemon, which leaves it alone.
+# steers the system clock as it likes, and the daemon, which leaves it alone. Who waits by the page for a
+# time is woken in time throughout.
 # needs: modules veth sch_netem
 # needs: programs ip tc chronyd
 # shellcheck shell=dash
@@ -44,6 +45,9 @@ ok "the daemon synchronises" synchronised page 60s
 sleep 120
 watched "left alone" 20
 
+# Who waits by the page meanwhile does not notice either.
+waits page "line:$line" 60 1000
+
 # Hours away: chronyd steps.
 before=$(system_clock)
 steers "makestep 1 3"
@@ -61,6 +65,12 @@ for by in -1 1; do
     kill $chronyd
     wait $chronyd
 done
+waited "over steps and slews" page "before best after utc" $turn_ns
+for kind in before best after; do
+    is "over steps and slews: no tick is missed ($kind)" "$(json $kind/missed </tmp/page.waits)" 0
+done
+# While another program runs nobody is woken; the reading says that it was too late.
+holds "over steps and slews: few waits before a time end after it" "$(json before/come </tmp/page.waits) <= 6"
 off=$(truechimer-testbed clock | awk -v base=$((midnight - 600)) '{ print $2 - $1 * 1.00003 - base * 1e9 }')
 note "the system clock is off by $off ns"
 
@@ -74,7 +84,9 @@ note "$(grep "leap second" /tmp/status)"
 ok "the daemon has heard of it" grep -q "inserted at 2026-06-30T23:59:60" /tmp/status
 before=$(system_clock)
 raw=$(truechimer-testbed clock | cut -d' ' -f1)
+waits page "line:$line" 38 0
 watched "over the leap second" 40
+waited "over the leap second" page utc $turn_ns
 after=$(system_clock)
 passed=$(($(truechimer-testbed clock | cut -d' ' -f1) - raw))
 holds "the kernel has inserted a leap second" "$passed - ($after - $before) > 900000000"

@@ -58,10 +58,10 @@ impl Daemon<'_> {
                 if let Some(pages) = &mut self.clockbound {
                     pages.after(steer);
                 }
-                if let (Steer::Step(by), Some(audit)) = (steer, &mut self.audit) {
-                    let more = result.as_ref();
-                    let more = more.map_or_else(String::new, |(_, text)| format!(": {text}"));
-                    audit.step(self.counter.read(), by, &more);
+                // One that was refused is none; a warning says so.
+                let is_done = matches!(result, Some((Level::Info, _)));
+                if let (Steer::Step(by), Some(audit), true) = (steer, &mut self.audit, is_done) {
+                    audit.step(self.counter.read(), by);
                 }
                 if let Some((level, text)) = result {
                     self.note(level, &text);

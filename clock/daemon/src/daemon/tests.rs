@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{Config, Saved, SourceConfig, Steer};
+use truechimer_engine::{Action, Config, Saved, SourceConfig, Steer};
 use truechimer_serve::{ServedClock, Server as NtpServer};
 use truechimer_time::{Instant, Rate};
 use truechimer_timehands::{PageReader, Status};
@@ -36,6 +36,12 @@ fn daemon<'n>(
     server: SocketAddr,
     notes: &'n mut dyn FnMut(Level, &str),
 ) -> (PathBuf, Daemon<'n>) {
+    let (directory, settings) = settings(name, server);
+    (directory, Daemon::start(settings, notes).unwrap())
+}
+
+/// Settings of such a daemon, and that directory.
+fn settings(name: &str, server: SocketAddr) -> (PathBuf, Settings) {
     let directory =
         std::env::temp_dir().join(format!("truechimer-daemon-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -51,7 +57,7 @@ fn daemon<'n>(
         sandbox: false,
         ..Settings::default()
     };
-    (directory, Daemon::start(settings, notes).unwrap())
+    (directory, settings)
 }
 
 #[test]
@@ -179,5 +185,102 @@ fn discipline_turned_off_ends_the_slew_first() {
     assert!(!daemon.system_clock.is_steered());
     daemon.finish();
     assert_eq!(asked(), before + 2, "and nothing after that");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Turns until it is so.
+fn until(daemon: &mut Daemon<'_>, what: &str, is_so: impl Fn(&Daemon<'_>) -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so(daemon) {
+        daemon.turn().unwrap();
+        assert!(begun.elapsed().as_secs() < 40, "{what}");
+    }
+}
+
+/// Events of this kind in a record, in order.
+fn recorded(directory: &Path, kind: Kind) -> Vec<truechimer_audit::Event> {
+    let mut events = Vec::new();
+    let chain = truechimer_audit::read(directory, None, &mut |line| {
+        if let truechimer_audit::Line::Event(event) = line {
+            events.push(event);
+        }
+    });
+    assert!(chain.unwrap().is_whole());
+    events.retain(|event| event.kind == kind);
+    events
+}
+
+#[test]
+fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
+    let serve = |address: &str, seconds| {
+        let served = ServedClock::starting_now(Span::from_secs(seconds), Rate::ZERO).unwrap();
+        NtpServer::bind(address.parse().unwrap(), served, 3).unwrap().start().unwrap()
+    };
+    let server = serve("127.0.0.1:0", 5);
+    let address = server.address();
+    let mut ignore = |_: Level, _: &str| ();
+    let (directory, mut settings) = settings("record", address);
+    let (record, list) = (directory.join("audit"), directory.join("leap-seconds"));
+    // TAI − UTC since 2017, and later a leap second at the end of the year 2099.
+    let known = "#$ 3692217600\n#@ 6400000000\n3692217600 37\n";
+    std::fs::write(&list, known).unwrap();
+    let wanted = crate::audit::Wanted {
+        directory: record.clone(),
+        interval: Span::from_secs(60),
+        max_mb: 1,
+    };
+    (settings.audit, settings.leap_file) = (Some(wanted), Place::At(list.clone()));
+    settings.engine.sources[0].poll = 1;
+    let disciplined = Settings {
+        engine: Config { discipline: true, ..settings.engine.clone() },
+        ..settings.clone()
+    };
+    let mut daemon = Daemon::start(settings, &mut ignore).unwrap();
+    daemon.system_clock = SystemClock::through(ask);
+    daemon.configure(Ok(disciplined));
+    let steps = || {
+        ASKED.with_borrow(|asked| {
+            asked.iter().filter(|steer| matches!(steer, Steer::Step(_))).count()
+        })
+    };
+    until(&mut daemon, "a step", |_| steps() > 0);
+    std::fs::write(&list, format!("{known}6311433600 38\n")).unwrap();
+    daemon.read_leaps();
+
+    // Its time moves; the user takes it as it is.
+    drop(server);
+    let _server = serve(&address.to_string(), 8);
+    let held = |daemon: &Daemon<'_>| !daemon.engine.held(daemon.counter.read()).is_empty();
+    until(&mut daemon, "a hold-off", held);
+    let noted = |daemon: &Daemon<'_>| !daemon.audit.as_ref().unwrap().is_held([].into_iter());
+    until(&mut daemon, "the hold-off is seen", noted);
+    Handler::accept(&mut daemon, None).unwrap();
+    until(&mut daemon, "its end is seen", |daemon| !noted(daemon));
+    // A step that is not permitted is none.
+    daemon.system_clock = SystemClock::through(|_| Err(io::ErrorKind::PermissionDenied.into()));
+    daemon.system_clock.configure(true);
+    daemon.carry_out(Action::Steer(Steer::Step(Span::from_secs(3))));
+    daemon.finish();
+
+    let of = |kind| recorded(&record, kind);
+    let stepped = of(Kind::Step);
+    assert_eq!(stepped.len(), steps(), "{stepped:?}");
+    let by = stepped[0].step_ns.unwrap();
+    assert!((by - 5_000_000_000).abs() < 100_000_000, "{by}");
+    assert!(stepped[0].text.starts_with("step of the system clock by +"), "{stepped:?}");
+    let refused =
+        of(Kind::Warning).into_iter().filter(|event| event.text.contains("not permitted"));
+    assert_eq!(refused.count(), 1);
+    let name = address.to_string();
+    let [held] = &of(Kind::HoldOff)[..] else { panic!("{:?}", of(Kind::HoldOff)) };
+    assert!(held.text.starts_with(&format!("{name} is held off: its time mov")), "{held:?}");
+    let [released] = &of(Kind::Released)[..] else { panic!("{:?}", of(Kind::Released)) };
+    assert_eq!(released.text, format!("{name} is not held off any more"));
+    let leaps: Vec<String> = of(Kind::Leap).into_iter().map(|event| event.text).collect();
+    let offset = "TAI − UTC = 37 s";
+    let next = "a leap second is to be inserted before 2100-01-01T00:00:00";
+    assert_eq!(leaps.len(), 2, "{leaps:?}");
+    assert_eq!(leaps[0], format!("{offset}; no leap second is announced"));
+    assert!(leaps[1].starts_with(&format!("{offset}; {next}")), "{leaps:?}");
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -108,10 +108,14 @@ fn clockbound_3_reads_a_million_times_while_the_daemon_is_stopped_and_killed() {
     let arguments = ["3", page.as_str(), "85", "1000000", line.as_str()];
     let long = Reader::start(&dir, &clients.join("clockbound-clients"), &arguments);
     // ScyllaDB takes synchronized bounds alone.
-    let scylla = [page.as_str(), "4", "100000", LINE[0], LINE[1]];
-    let scylla = Reader::start(&dir, &clients.join("clockbound-scylla"), &scylla).result();
-    assert_eq!(number(&scylla, "trusted"), 100_000, "{scylla}");
-    assert_eq!((number(&scylla, "broken"), number(&scylla, "changes")), (0, 0), "{scylla}");
+    let scylla = |seconds| {
+        let arguments = [page.as_str(), seconds, "100000", LINE[0], LINE[1]];
+        Reader::start(&dir, &clients.join("clockbound-scylla"), &arguments)
+    };
+    let healthy = scylla("4").result();
+    assert_eq!(number(&healthy, "trusted"), 100_000, "{healthy}");
+    assert_eq!((number(&healthy, "broken"), number(&healthy, "changes")), (0, 0), "{healthy}");
+    let left = scylla("85");
     assert_eq!(clock.now().unwrap().status, Status::Synchronised);
     daemon.process.signal(Signal::Stop);
     std::thread::sleep(Duration::from_secs(2));
@@ -126,6 +130,12 @@ fn clockbound_3_reads_a_million_times_while_the_daemon_is_stopped_and_killed() {
     assert!(number(&result, "readings") >= 1_000_000, "{result}");
     assert_eq!((number(&result, "broken"), number(&result, "errors")), (0, 0), "{result}");
     assert_eq!(result["promised"], result["readings"], "{result}");
+    let left = left.result();
+    // It goes without from then on, and is never given an error.
+    let trusted = number(&left, "trusted");
+    assert!(trusted > 0 && trusted + number(&left, "free_running") == 100_000, "{left}");
+    assert_eq!((number(&left, "broken"), number(&left, "errors")), (0, 0), "{left}");
+    assert_eq!(number(&left, "changes"), 1, "{left}");
     // For a minute after the last word they take it for good.
     assert_eq!(changes(&result), ["Synchronized", "FreeRunning"], "{result}");
 }
