@@ -66,14 +66,14 @@ pub struct Probe {
     /// The reflector: a name or an address, and its port if that is not 862
     #[arg(value_name = "HOST[:PORT]", required = true)]
     host: Option<String>,
-    /// How many packets, 1 to 1000000
+    /// Packets to send, 1 to 1000000
     #[arg(short, long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_PACKETS))]
     count: u32,
     /// From one to the next, at least 1ms [default: 100ms]
     #[arg(short, long, value_name = "SPAN", value_parser = interval, conflicts_with = "rate")]
     interval: Option<Span>,
-    /// How many a second instead, 1 to 1000; a reflector of ours answers 200 unless told otherwise
+    /// Packets a second instead, 1 to 1000; a reflector of ours answers 200 unless told otherwise
     #[arg(short, long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RATE))]
     rate: Option<u32>,
@@ -85,7 +85,7 @@ pub struct Probe {
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(0..=63))]
     dscp: u8,
-    /// How long an answer is waited for after the last packet
+    /// Time to wait for an answer after the last packet
     #[arg(short, long, value_name = "SPAN", default_value = "2s", value_parser = parse::positive)]
     wait: Span,
     /// The file with the key, as chronyd's keyfile; none but its owner and group may read it

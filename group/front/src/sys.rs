@@ -76,7 +76,7 @@ pub fn socket(to: SocketAddr) -> io::Result<TcpStream> {
 /// connections to accept is full.
 ///
 /// # Errors
-/// What the system says, that nobody listens for one.
+/// Errors of the system: nobody listens, say.
 pub fn connects(stream: &TcpStream, to: SocketAddr) -> io::Result<bool> {
     match net::connect(stream, &to) {
         Ok(()) | Err(Errno::ISCONN) => Ok(true),

@@ -122,7 +122,7 @@ unsafe extern "C-unwind" fn clock_nanosleep(
 }
 
 /// # Safety
-/// As `pthread_cond_wait(3)`.
+/// Waits as `pthread_cond_wait(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pthread_cond_wait(
     cond: *mut pthread_cond_t,
@@ -132,7 +132,7 @@ unsafe extern "C-unwind" fn pthread_cond_wait(
 }
 
 /// # Safety
-/// As `cnd_wait(3)`.
+/// Waits as `cnd_wait(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn cnd_wait(
     cond: *mut pthread_cond_t,
@@ -142,21 +142,21 @@ unsafe extern "C-unwind" fn cnd_wait(
 }
 
 /// # Safety
-/// As `sem_wait(3)`.
+/// Waits as `sem_wait(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn sem_wait(semaphore: *mut sem_t) -> c_int {
     wait_for_another(|| call!(real::SEM_WAIT, missing(), (semaphore)))
 }
 
 /// # Safety
-/// As `pthread_join(3)`.
+/// Waits as `pthread_join(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
     wait_for_another(|| call!(real::JOIN, libc::ENOSYS, (thread, result)))
 }
 
 /// # Safety
-/// As `pthread_cond_signal(3)`.
+/// Wakes as `pthread_cond_signal(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
     hand_on();
@@ -164,7 +164,7 @@ unsafe extern "C" fn pthread_cond_signal(cond: *mut pthread_cond_t) -> c_int {
 }
 
 /// # Safety
-/// As `pthread_cond_broadcast(3)`.
+/// Wakes as `pthread_cond_broadcast(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int {
     hand_on();
@@ -172,7 +172,7 @@ unsafe extern "C" fn pthread_cond_broadcast(cond: *mut pthread_cond_t) -> c_int 
 }
 
 /// # Safety
-/// As `cnd_signal(3)`.
+/// Wakes as `cnd_signal(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn cnd_signal(cond: *mut pthread_cond_t) -> c_int {
     hand_on();
@@ -180,7 +180,7 @@ unsafe extern "C" fn cnd_signal(cond: *mut pthread_cond_t) -> c_int {
 }
 
 /// # Safety
-/// As `cnd_broadcast(3)`.
+/// Wakes as `cnd_broadcast(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn cnd_broadcast(cond: *mut pthread_cond_t) -> c_int {
     hand_on();
@@ -188,7 +188,7 @@ unsafe extern "C" fn cnd_broadcast(cond: *mut pthread_cond_t) -> c_int {
 }
 
 /// # Safety
-/// As `sem_post(3)`.
+/// Wakes as `sem_post(3)` does.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
     hand_on();

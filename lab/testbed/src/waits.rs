@@ -11,7 +11,7 @@ use truechimer_testbed::scale::Reference;
 
 use crate::look::PATIENCE;
 
-/// How much longer than it should last a wait may last, before that is an error.
+/// Time beyond what it should last that a wait may last, before that is an error.
 const OVERTIME: Duration = Duration::from_secs(60);
 
 /// Waits for a time in UTC, whole seconds from now; meanwhile, on each side, for every tick of a timer

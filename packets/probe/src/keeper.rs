@@ -96,7 +96,7 @@ impl Keeper {
     /// Stamps by this clock from now on.
     ///
     /// # Errors
-    /// As [`Keeper::new`].
+    /// Those of [`Keeper::new`].
     pub fn set_clock(&mut self, clock: Clock) -> Result<(), CounterError> {
         let generation = self.generation.wrapping_add(1);
         *self = Keeper { generation, ..Keeper::new(Some(clock))? };

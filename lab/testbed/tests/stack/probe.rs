@@ -19,7 +19,7 @@ use crate::number;
 
 /// The key that both ends have.
 const SECRET: &str = "000102030405060708090A0B0C0D0E0F10111213";
-/// How far the servers of both clocks are ahead of the host's clock.
+/// Time by which the servers of both clocks are ahead of the host's clock.
 const AHEAD_NS: i64 = 1_000_000;
 
 fn key_file(dir: &temp::Dir, name: &str, secret: &str) -> PathBuf {
