@@ -16,6 +16,8 @@ use crate::server::{LeapSecond, ServerSpec, check_poll, is_word};
 use crate::system_clock::SystemClockSpec;
 
 pub use error::ScenarioError;
+#[cfg(test)]
+pub(crate) use text::parse;
 
 /// The longest run, h.
 const HOURS: f64 = 10_000.0;

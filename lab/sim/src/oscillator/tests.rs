@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::random::tests::checksum;
+use crate::scenario::parse;
 use truechimer_survey::analysis::{allan_deviation, modified_allan_deviation};
 
 /// Seconds of each realisation, and how many of them.
@@ -213,17 +214,17 @@ fn the_same_to_the_last_bit_everywhere() {
 
 #[test]
 fn what_is_left_out_is_not_there() {
-    let spec: OscillatorSpec = toml::from_str(
+    let spec: OscillatorSpec = parse(
         "skew-ppm = 10\nwalk-per-root-s = 1e-9\n[[sine]]\namplitude-ppm = 0.1\nperiod-s = 200\n",
     )
     .unwrap();
     let sine = Sine { amplitude_ppm: 0.1, period_s: 200.0, phase_deg: 0.0 };
     assert_eq!(spec, OscillatorSpec { sines: vec![sine], ..OscillatorSpec::reference() });
-    let mut nothing = Oscillator::new(&toml::from_str("").unwrap(), 1);
+    let mut nothing = Oscillator::new(&parse("").unwrap(), 1);
     assert_eq!(nothing.phase_at(1e5), 0.0);
     assert_eq!(nothing.skew_at(1e5), 0.0);
     let text = toml::to_string(&everything()).unwrap();
-    assert_eq!(toml::from_str::<OscillatorSpec>(&text).unwrap(), everything(), "{text}");
+    assert_eq!(parse::<OscillatorSpec>(&text).unwrap(), everything(), "{text}");
 }
 
 #[test]
@@ -246,13 +247,13 @@ fn what_cannot_be_is_refused() {
             "skew, sines, ramps and steps together, in ppm = 110000: must be",
         ),
     ] {
-        let spec: OscillatorSpec = toml::from_str(text).unwrap();
+        let spec: OscillatorSpec = parse(text).unwrap();
         let error = spec.check().unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
     let step = Step { at_s: 1.0, ppm: 0.0 };
     let many = OscillatorSpec { steps: vec![step; 1001], ..OscillatorSpec::default() };
     assert_eq!(many.check().unwrap_err(), "step: 1001 entries; at most 1000 are taken");
-    assert!(toml::from_str::<OscillatorSpec>("skew = 10").is_err());
-    assert!(toml::from_str::<OscillatorSpec>("[[step]]\nat-s = 1\nppm = 1\nx = 2").is_err());
+    assert!(parse::<OscillatorSpec>("skew = 10").is_err());
+    assert!(parse::<OscillatorSpec>("[[step]]\nat-s = 1\nppm = 1\nx = 2").is_err());
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::random::tests::{checksum, distance};
+use crate::scenario::parse;
 
 const DAY: f64 = 86_400.0;
 
@@ -225,7 +226,7 @@ to-s = 1100
 "#;
 
 fn everything() -> PathSpec {
-    let mut spec: PathSpec = toml::from_str(EVERYTHING).unwrap();
+    let mut spec: PathSpec = parse(EVERYTHING).unwrap();
     spec.resolve(|file| {
         assert_eq!(file, "delays.txt");
         parse_delays("0.001\n0.002\n")
@@ -243,10 +244,10 @@ fn the_same_to_the_last_bit_everywhere() {
 
 #[test]
 fn toml_there_and_back() {
-    let spec: PathSpec = toml::from_str(EVERYTHING).unwrap();
+    let spec: PathSpec = parse(EVERYTHING).unwrap();
     let text = toml::to_string(&spec).unwrap();
-    assert_eq!(toml::from_str::<PathSpec>(&text).unwrap(), spec, "{text}");
-    let mut nothing = path(&toml::from_str("").unwrap());
+    assert_eq!(parse::<PathSpec>(&text).unwrap(), spec, "{text}");
+    let mut nothing = path(&parse("").unwrap());
     assert_eq!(nothing.pass(5.0), Passage { arrival: Some(5.0), copy: None });
 }
 
@@ -301,7 +302,7 @@ fn what_cannot_be_is_refused() {
         ),
         ("[[outage]]\nfrom-s = 1\nto-s = 0".to_owned(), "outage 1: to-s = 0: must be after"),
     ] {
-        let spec: PathSpec = toml::from_str(&text).unwrap();
+        let spec: PathSpec = parse(&text).unwrap();
         let error = spec.check().unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
@@ -312,7 +313,7 @@ fn what_cannot_be_is_refused() {
         &queue("exponential = { mean-ms = 1, shape = 2 }"),
         &when("daily = { peak-s = 1, peak = 2 }"),
     ] {
-        assert!(toml::from_str::<PathSpec>(unknown).is_err(), "{unknown}");
+        assert!(parse::<PathSpec>(unknown).is_err(), "{unknown}");
     }
     let outages = vec![Outage { from_s: 1.0, to_s: 2.0 }; 1001];
     let many = PathSpec { outages, ..PathSpec::default() };

@@ -1,85 +1,63 @@
 //! From text to a scenario, with the place of what is wrong.
 
-mod wording;
+mod fault;
+mod reading;
+mod value;
+
+use core::cell::Cell;
 
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use self::fault::Fault;
+use self::value::{Document, Value, excerpt};
 use super::ScenarioError;
 
 /// The longest text that is read: 4 MiB.
 const LONGEST: usize = 4 << 20;
-/// How much of what serde says is looked at, in letters: it may quote a whole value.
-const MESSAGE: usize = 4000;
 
 /// Reads what serde can make of the text.
-pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ScenarioError> {
+pub(crate) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, ScenarioError> {
     if text.len() > LONGEST {
         return Err(ScenarioError::new(format!("longer than {LONGEST} bytes")));
     }
-    match toml::from_str(text) {
-        Ok(parsed) => match DeTable::parse(text).ok().and_then(|d| odd_list(d.get_ref(), text)) {
-            Some(error) => Err(error),
-            None => Ok(parsed),
-        },
-        Err(error) => Err(explained::<T>(text, &error)),
-    }
-}
-
-/// Explains what is wrong with the text, by what was said of it.
-fn explained<T: DeserializeOwned>(text: &str, error: &toml::de::Error) -> ScenarioError {
-    let message: String = error.message().chars().take(MESSAGE).collect();
-    let Some(span) = error.span() else { return ScenarioError::new(printable(&message)) };
-    let what = match DeTable::parse(text) {
-        Ok(document) => wording::of_value(&message, text, &span, document.get_ref(), &known::<T>()),
-        Err(_) => wording::of_syntax(&message, text, &span),
-    };
-    ScenarioError { line: Some(line_of(text, span.start)), what: printable(&what) }
-}
-
-/// The keys of a structure: serde lists them to whoever asks for one that cannot be.
-fn known<T: DeserializeOwned>() -> Vec<String> {
-    let error = toml::from_str::<T>("'' = 0").err();
-    let keys = |error: toml::de::Error| {
-        wording::quoted(error.message()).skip(1).map(str::to_owned).collect()
-    };
-    error.map(keys).unwrap_or_default()
-}
-
-/// A list that serde takes and that cannot have been meant: it reads a list as the values of a
-/// table without their keys, and passes over what is too many. Of a scenario's lists all but
-/// one are made of tables.
-fn odd_list(table: &DeTable<'_>, text: &str) -> Option<ScenarioError> {
-    table.iter().find_map(|(key, value)| match value.get_ref() {
-        DeValue::Table(inner) => odd_list(inner, text),
-        DeValue::Array(array) => {
-            let key = key.get_ref().as_ref();
-            let is_pair = key == "adaptive";
-            let tables = || {
-                array.iter().map(|entry| match entry.get_ref() {
-                    DeValue::Table(inner) => Ok(inner),
-                    _ => Err(()),
-                })
-            };
-            let (is_wrong, must) = if is_pair {
-                (array.len() != 2, "a list of two")
-            } else {
-                (tables().any(|entry| entry.is_err()), "made of tables, each with its keys")
-            };
-            if is_wrong {
-                let line = Some(line_of(text, value.span().start));
-                let what = printable(&format!("{key}: must be {must}"));
-                return Some(ScenarioError { line, what });
-            }
-            tables().flatten().find_map(|inner| odd_list(inner, text))
+    let table = DeTable::parse(text).map_err(|error| no_toml(text, &error))?;
+    let whole = Spanned::new(table.span(), DeValue::Table(table.into_inner()));
+    let document = Document { text, keys: Cell::new(&[]) };
+    T::deserialize(Value { document: &document, value: &whole, way: None }).map_err(|fault| {
+        match fault {
+            Fault::At(error) => error,
+            fault => ScenarioError::new(fault.to_string()),
         }
-        _ => None,
     })
 }
 
+/// Explains the parser's words on text that is no TOML.
+fn no_toml(text: &str, error: &toml::de::Error) -> ScenarioError {
+    let message = error.message();
+    let message = message.strip_suffix(", expected nothing").unwrap_or(message);
+    let Some(span) = error.span() else {
+        return ScenarioError::new(without_controls(message));
+    };
+    let found = excerpt(text, &span);
+    let found = found.lines().next().unwrap_or("").trim();
+    let what = if message == "duplicate key" {
+        format!("`{found}` is there twice; each table of a list has a heading in [[ ]]")
+    } else if message.starts_with("string values must be quoted") {
+        let what = if found.is_empty() { "nothing".into() } else { format!("`{found}`") };
+        format!(
+            "{what} where a value has to be: a number, true or false, text in quotation marks, or \
+             a list in square brackets"
+        )
+    } else {
+        message.to_owned()
+    };
+    ScenarioError { line: Some(line_of(text, span.start)), what: without_controls(&what) }
+}
+
 /// Without what a terminal would take for a command.
-fn printable(message: &str) -> String {
+fn without_controls(message: &str) -> String {
     message.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -103,7 +103,7 @@ fn recorded_delays_are_asked_for() {
     assert_eq!(scenario.check(), Ok(()));
 }
 
-/// Messages of serde about types are put into the words of the file.
+/// Messages about types are in the words of the file.
 #[test]
 fn wrong_types_are_named_in_plain_words() {
     let top = |line: &str| format!("{line}\n{GOOD}");
@@ -144,13 +144,26 @@ fn wrong_types_are_named_in_plain_words() {
         (
             top("adaptive = 16"),
             1,
-            "adaptive = 16: must be a list of two, found a whole number".into(),
+            "adaptive = 16: must be a list of 2, found a whole number".into(),
         ),
-        (top("adaptive = [16]"), 1, "adaptive = [16]: must be a list of two".into()),
-        (top("adaptive = [16, 64, 256]"), 1, "adaptive: must be a list of two".into()),
+        (top("adaptive = [16]"), 1, "adaptive = [16]: must be a list of 2".into()),
+        (
+            top("adaptive = [16, 64, 256]"),
+            1,
+            "adaptive = [16, 64, 256]: must be a list of 2".into(),
+        ),
         (top("adaptive = [16, \"64\"]"), 1, "adaptive 2 = \"64\": must be a whole number".into()),
-        (top("host = 5"), 1, "host = 5: must be a table: write [host] and its keys below".into()),
-        (top("host = [1000000000]"), 1, "host: must be made of tables, each with its keys".into()),
+        (
+            top("host = 5"),
+            1,
+            "host = 5: must be a table (write [host], its keys below), found a whole number".into(),
+        ),
+        (
+            top("host = [1000000000]"),
+            1,
+            "host = [1000000000]: must be a table (write [host], its keys below), found a list"
+                .into(),
+        ),
         (top("leap.inserted = true"), 1, "leap: `midnight` is missing".into()),
         (top("leap = \"\\u001b[31m\""), 1, "must be a table".into()),
         (
