@@ -25,8 +25,14 @@ const SCALE: [f64; SCALES] = {
 };
 /// ln 4.
 const LN_STEP: f64 = 2.0 * core::f64::consts::LN_2;
-/// A component whose density is e to minus this of another's is left out.
-const NEGLIGIBLE: f64 = 40.0;
+/// A component whose density is less than this of another's is left out.
+const NEGLIGIBLE: f64 = 1e-17;
+/// Sides of the floor that the components lie on.
+const SIDE: Weights = {
+    let mut side = [1.0; PARTS];
+    side[UNDERCUT] = -1.0;
+    side
+};
 /// Least variance of a stamp, s².
 const LEAST_NOISE: f64 = 1e-16;
 
@@ -42,8 +48,8 @@ pub type Weights = [f64; PARTS];
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     probability: Weights,
-    /// Mean of how far below the floor a packet is that is below it, s.
-    undercut: f64,
+    /// One by the mean distance of each from the floor, 1/s.
+    rate: Weights,
 }
 
 /// Law of one direction's delays.
@@ -85,7 +91,9 @@ impl Law {
     pub fn expected(&self, c: &Constants) -> Expected {
         let probability =
             core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]));
-        Expected { probability, undercut: c.undercut_scale * self.idle(c) }
+        let undercut = c.undercut_scale * self.idle(c);
+        let rate = core::array::from_fn(|k| 1.0 / SCALE.get(k).copied().unwrap_or(undercut));
+        Expected { probability, rate }
     }
 
     /// Components for a packet that is not below the floor.
@@ -128,44 +136,33 @@ impl Law {
         let total = variance + self.noise + blur * blur;
         let deviation = libm::sqrt(total);
         let distance = above / deviation;
-        let (gain, share) = (variance / total, self.noise / total);
-        // The measurement has the density exp((depth² − distance²)/2) × tail / scale by a component,
-        // without the depth if that is not negative.
-        let depth = |scale: f64, side: f64| deviation / scale - side * distance;
+        let depth = core::array::from_fn(|k| deviation * expected.rate[k] - SIDE[k] * distance);
         let mut weights = expected.probability;
-        let lowest = depth(SCALE[SCALES - 1], 1.0).min(0.0);
-        let lowest = match weights[UNDERCUT] {
-            0.0 => lowest,
-            _ => lowest.min(depth(expected.undercut, -1.0)),
-        };
+        let undercut = if weights[UNDERCUT] > 0.0 { depth[UNDERCUT] } else { 0.0 };
+        let lowest = depth[SCALES - 1].min(undercut).min(0.0);
+        // All densities by the highest peak, which would overflow far from the floor.
         let top = lowest * lowest / 2.0;
-        let normal = libm::exp(-top);
-        let (mut sum, mut shift, mut square, mut noise) = (0.0, 0.0, 0.0, 0.0);
-        for (k, weight) in weights.iter_mut().enumerate() {
-            let (scale, side) =
-                SCALE.get(k).map_or((expected.undercut, -1.0), |scale| (*scale, 1.0));
-            let depth = depth(scale, side);
-            let less = top - depth.min(0.0) * depth.min(0.0) / 2.0;
-            if less > NEGLIGIBLE || *weight == 0.0 {
-                *weight = 0.0;
-                continue;
-            }
-            let density = if less == 0.0 { 1.0 } else { libm::exp(-less) };
-            let tail = Tail::above(depth, normal / density);
-            *weight *= density * tail.probability / scale;
-            let by = above - deviation * side * tail.excess;
-            sum += *weight;
-            shift += *weight * gain * by;
-            square += *weight * (gain * by * gain * by - gain * variance * (1.0 - tail.variance));
-            noise += *weight * (share * share * (total * tail.variance + by * by));
+        let peaks = peaks(deviation * expected.rate[SCALES - 1], distance, &mut weights);
+        let tails = tails(&depth, &peaks, libm::exp(-top));
+        let (mut sum, mut mean, mut square, mut left) = (0.0, 0.0, 0.0, 0.0);
+        for (k, tail) in tails.iter().enumerate() {
+            weights[k] *= tail.mass * expected.rate[k];
+            let by = above - deviation * SIDE[k] * tail.excess;
+            sum += weights[k];
+            mean += weights[k] * by;
+            square += weights[k] * by * by;
+            left += weights[k] * tail.variance;
         }
         weights.iter_mut().for_each(|weight| *weight /= sum);
-        let shift = shift / sum;
+        let (mean, square, left) = (mean / sum, square / sum, left / sum);
+        // Of what is normal, y and the noise have their shares.
+        let (gain, share) = (variance / total, self.noise / total);
+        let after = variance * (1.0 - gain * (1.0 - left)) + gain * gain * (square - mean * mean);
         Reading {
             log_density: top - distance * distance / 2.0 + libm::log(sum),
-            shift,
-            variance: (variance + square / sum - shift * shift).max(1e-9 * variance),
-            noise: noise / sum + self.noise * (1.0 - share),
+            shift: gain * mean,
+            variance: after.max(1e-9 * variance),
+            noise: share * share * (total * left + square) + self.noise * (1.0 - share),
             weights,
         }
     }
@@ -188,6 +185,46 @@ impl Law {
         let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
         self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
     }
+}
+
+/// Peak of each component whose depth is negative, exp(depth²/2), by that of the largest scale. What
+/// is negligible beside that loses its weight. `least` is the deviation by the largest scale,
+/// `distance` how late the packet is, in deviations.
+///
+/// With the deviation by a scale a, its depth is a − distance; a is ever four times that of the next
+/// scale. So each peak is a power of the one before, and takes no exponential function of its own.
+fn peaks(least: f64, distance: f64, weights: &mut Weights) -> Weights {
+    let mut peaks = [1.0; PARTS];
+    let mut a = 4.0 * least;
+    if a >= distance {
+        return peaks;
+    }
+    let fourth = |x: f64| (x * x) * (x * x);
+    // exp(−a · distance) and exp(a²/2), by those of the largest scale.
+    let (mut product, mut square) = (1.0, 1.0);
+    let more = (libm::exp(-3.0 * least * distance), libm::exp(7.5 * least * least));
+    for k in (0..SCALES - 1).rev() {
+        if a >= distance {
+            break;
+        }
+        (product, square) = (fourth(product) * more.0, fourth(fourth(square)) * more.1);
+        // Where the square is infinite the product is 0.
+        match product * square {
+            peak if peak > NEGLIGIBLE => peaks[k] = peak,
+            _ => weights[k] = 0.0,
+        }
+        a *= 4.0;
+    }
+    peaks
+}
+
+/// Parts of the normal law above each depth; all densities are `lowest` times as large.
+fn tails(depth: &Weights, peaks: &Weights, lowest: f64) -> [Tail; PARTS] {
+    let mut tails = [Tail::default(); PARTS];
+    for ((tail, depth), peak) in tails.iter_mut().zip(depth).zip(peaks) {
+        *tail = Tail::above(*depth, *peak, lowest);
+    }
+    tails
 }
 
 /// Mixture that fits some delays above their floor (expectation and maximisation). Beforehand all
@@ -261,7 +298,8 @@ mod tests {
         let law = Law::new(w, 1, 2e-6);
         for above in [-8e-6, 0.0, 5e-6, 40e-6, 300e-6] {
             for blur in [0.0, 8e-6] {
-                let expected = Expected { probability: w, undercut: 1e-6 };
+                let rate = law.expected(&Constants::DEFAULT).rate;
+                let expected = Expected { probability: w, rate };
                 let read = law.read(&expected, above, 36e-12, blur);
                 let [log, mean, variance] = summed(&law, &w, above, 36e-12, blur);
                 assert!((read.log_density - log).abs() < 0.01, "{above} {blur}: {read:?} {log}");

@@ -94,8 +94,11 @@ impl Gaussian {
     /// Mean, variance and covariance of the linear combination `sum`.
     #[must_use]
     pub fn project(&self, sum: &Vector) -> Projection {
+        let mut covariance = [0.0; STATES];
+        for (row, by) in self.p.iter().zip(sum) {
+            covariance.iter_mut().zip(row).for_each(|(all, p)| *all += p * by);
+        }
         let dot = |v: &Vector| v.iter().zip(sum).map(|(a, b)| a * b).sum::<f64>();
-        let covariance: Vector = core::array::from_fn(|i| dot(&self.p[i]));
         Projection { mean: dot(&self.x), variance: dot(&covariance).max(0.0), covariance }
     }
 
@@ -109,10 +112,9 @@ impl Gaussian {
         let more = variance - known.variance;
         for i in 0..STATES {
             self.x[i] += if i < first { 0.0 } else { gain[i] * by };
-            for j in 0..STATES {
-                if i.max(j) >= first {
-                    self.p[i][j] += more * gain[i] * gain[j];
-                }
+            let from = if i < first { first } else { 0 };
+            for j in from..STATES {
+                self.p[i][j] += more * gain[i] * gain[j];
             }
             self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
         }
@@ -176,7 +178,8 @@ impl Gaussian {
             all.shift(&part.x, w);
         }
         for (w, part) in parts {
-            let apart: Vector = core::array::from_fn(|i| part.x[i] - all.x[i]);
+            let mut apart = part.x;
+            apart.iter_mut().zip(&all.x).for_each(|(x, mean)| *x -= mean);
             for i in 0..STATES {
                 for j in 0..STATES {
                     all.p[i][j] += w * (part.p[i][j] + apart[i] * apart[j]);

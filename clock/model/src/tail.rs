@@ -4,16 +4,18 @@
 const NORMAL: f64 = 0.398_942_280_401_432_7;
 /// Beyond this a tail is its first term, and powers would overflow.
 const FAR: f64 = 1e30;
+/// Rounding may not make a variance vanish.
+const LEAST_LEFT: f64 = 1e-9;
 
 /// A standard normal quantity, given that it is above some depth.
 ///
 /// Where z = y + e was seen, y is normal and e ≥ 0 exponential, y is normal about its mean +
 /// variance / scale and cut off at z; so e is what is left above the depth = deviation / scale −
 /// (z − mean) / deviation. Lengths are in deviations of y.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 pub struct Tail {
-    /// Probability of it, over exp(−depth²/2) if the depth is not negative.
-    pub probability: f64,
+    /// Φ(−depth) · exp(depth²/2) · `lowest`: what the density of z is proportional to.
+    pub mass: f64,
     /// Mean of e: of the quantity, less the depth.
     pub excess: f64,
     /// Variance of the quantity.
@@ -21,25 +23,27 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// `normal` is exp(−depth²/2), which is of use only if the depth is negative.
-    pub fn above(depth: f64, normal: f64) -> Tail {
+    /// `peak` is exp(depth²/2) · `lowest`, which is of use only if the depth is negative. Without
+    /// branches and calls, so that several tails are worked out at once.
+    #[inline]
+    pub fn above(depth: f64, peak: f64, lowest: f64) -> Tail {
         let beyond = mean_beyond(depth.abs());
-        let share = NORMAL / (depth.abs() + beyond);
-        let (probability, hazard, excess) = if depth >= 0.0 {
-            (share, depth + beyond, beyond)
-        } else {
-            let above = 1.0 - normal * share;
-            let hazard = NORMAL * normal / above;
-            (above, hazard, hazard - depth)
-        };
-        Tail { probability, excess, variance: (1.0 - hazard * excess).clamp(1e-9, 1.0) }
+        let share = NORMAL * lowest / (depth.abs() + beyond);
+        let is_far = depth >= 0.0;
+        let mass = if is_far { share } else { peak - share };
+        let cut = NORMAL * lowest / mass;
+        let hazard = if is_far { depth + beyond } else { cut };
+        let excess = if is_far { beyond } else { cut - depth };
+        let left = 1.0 - hazard * excess;
+        Tail { mass, excess, variance: if left > LEAST_LEFT { left } else { LEAST_LEFT } }
     }
 }
 
 /// Mean of a standard normal quantity that is beyond `t` ≥ 0, less `t`, to 8 digits: the rational
 /// function of this degree that is nearest everywhere.
+#[inline]
 fn mean_beyond(t: f64) -> f64 {
-    let t = t.min(FAR);
+    let t = if t < FAR { t } else { FAR };
     let sum = |terms: &[f64]| terms.iter().fold(1.0, |sum, term| sum * t + term);
     sum(&ABOVE) / sum(&BELOW)
 }
@@ -96,7 +100,8 @@ mod tests {
     }
 
     fn above(depth: f64) -> Tail {
-        Tail::above(depth, libm::exp(-depth * depth / 2.0))
+        let square = if depth < 0.0 { depth * depth } else { 0.0 };
+        Tail::above(depth, 1.0, libm::exp(-square / 2.0))
     }
 
     #[test]
@@ -116,7 +121,7 @@ mod tests {
             // exp(tilt²/2 − tilt·distance) Φ(−depth) / scale.
             let less = depth.min(0.0);
             let exponent = (less * less - distance * distance) / 2.0;
-            let density = exponent + libm::log(tail.probability / scale);
+            let density = exponent + libm::log(tail.mass / scale);
             assert!((density - log).abs() < 1e-4, "{distance}: {tail:?} {log}");
             assert!((tail.excess / mean - 1.0).abs() < 1e-4, "{distance}: {tail:?} {mean}");
             assert!((tail.variance / variance - 1.0).abs() < 1e-3, "{distance}: {tail:?}");
@@ -129,7 +134,7 @@ mod tests {
             let tail = above(depth);
             assert!(tail.excess.is_finite() && tail.excess >= 0.0, "{tail:?}");
             assert!((1e-9..=1.0).contains(&tail.variance), "{tail:?}");
-            assert!((0.0..=1.0).contains(&tail.probability), "{tail:?}");
+            assert!((0.0..=1.0).contains(&tail.mass), "{tail:?}");
         }
     }
 }
