@@ -47,7 +47,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
     let sandbox =
-        if args.no_sandbox { None } else { confine(&[], std::iter::empty(), args.seccomp) };
+        if args.no_sandbox { None } else { confine(&[], &[], std::iter::empty(), args.seccomp) };
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -72,10 +72,12 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// Gives up all rights but to read these clock pages and to write where these files are; in words what is left.
+/// Gives up all rights but to read these clock pages and what comes in place of these files, and to write where others are;
+/// in words what is left.
 /// Where system calls are a simulator's, nothing.
 pub fn confine<'a>(
     pages: &[PathBuf],
+    read: &[&Path],
     written: impl Iterator<Item = &'a Path>,
     unlisted: Unlisted,
 ) -> Option<Confined> {
@@ -84,6 +86,7 @@ pub fn confine<'a>(
     }
     let mut rules = Rules::service();
     pages.iter().for_each(|page| rules.read_folder_of(page));
+    read.iter().for_each(|path| rules.read_folder_of(path));
     written.for_each(|path| rules.write_folder_of(path));
     rules.filter_calls(unlisted);
     Some(rules.apply())

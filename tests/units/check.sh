@@ -119,6 +119,16 @@ is "readers keep the page" "$(stat -c %i /run/truechimer/clock)" "$page"
 hangs truechimer
 ok "and synchronises" as nobody truechimer waitsync --timeout 60s
 is "readers keep the page" "$(stat -c %i /run/truechimer/clock)" "$page"
+# Its own filter of system calls, within the unit's.
+sed -i '1i seccomp = "kill"' /etc/truechimer.toml
+ok "it is restarted with a filter of its own" systemctl restart truechimer
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+ok "it reads its configuration again" systemctl reload truechimer
+ok "and answers" soon as nobody truechimer sources
+ok "under that filter" grep -F "system calls (seccomp), any other ends the process" /opt/work/log/truechimer
+cp /opt/bin/truechimer.toml /etc
+systemctl restart truechimer
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
 ok "it leaves no trouble in its log" refused grep -iE "not permitted|denied|panic" /opt/work/log/truechimer
 
 # Not with `discipline = true`: this machine's clock is not ours to set. That its state can be read
@@ -169,9 +179,12 @@ for unit in truechimer truechimer-serve; do
 done
 [ -z "$landlock" ] || ok "to its own directories" \
     grep -F 'sandbox: writes only below /run/truechimer, /var/lib/truechimer, starts no program' /opt/work/log/truechimer
+before=$(pid truechimer-serve)
+ok "it is told to read certificate and keys again" systemctl reload truechimer-serve
+ok "which ends nothing" refused sh -c "sleep 1; ! kill -0 $before"
 hangs truechimer-serve
 metered truechimer-serve \
-    'ExecStart=/usr/local/bin/truechimer serve --clock page --metrics 127.0.0.1:9925\nSocketBindAllow=tcp:9925' \
+    'ExecStart=/usr/local/bin/truechimer serve --clock page --seccomp --metrics 127.0.0.1:9925\nSocketBindAllow=tcp:9925' \
     http://127.0.0.1:9925/metrics truechimer_serve_received_total
 
 (umask 027 && echo '1 SHA256 HEX:000102030405060708090A0B0C0D0E0F' >/etc/truechimer-probe.keys)

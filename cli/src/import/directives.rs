@@ -5,7 +5,7 @@ use super::source::{quoted, refclock, server};
 use super::{Found, Left, Part};
 
 /// Directives that nobody needs here, and why.
-const NEEDLESS: [(&[&str], &str); 8] = [
+const NEEDLESS: [(&[&str], &str); 9] = [
     (
         &["driftfile", "dumpdir", "dumponexit"],
         "the daemon keeps its rate and what it knows by itself (state)",
@@ -15,8 +15,12 @@ const NEEDLESS: [(&[&str], &str); 8] = [
         "one log that has everything: replay-log, shown by 'truechimer-lab replay'",
     ),
     (
-        &["pidfile", "user", "sched_priority", "lock_all", "ntsprocesses", "dscp"],
+        &["pidfile", "user", "sched_priority", "ntsprocesses", "dscp"],
         "the unit of systemd says that",
+    ),
+    (
+        &["lock_all"],
+        "that is lock-memory = true, which takes more than the unit allows as it comes",
     ),
     (
         &["cmdport", "cmdallow", "cmddeny", "cmdratelimit", "bindcmdaddress", "bindcmddevice"],

@@ -127,7 +127,7 @@ pub fn run(args: &Reflect, out: &mut dyn Write) -> Ended {
         None
     } else {
         let pages = args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]);
-        confine(&pages, std::iter::empty(), args.seccomp)
+        confine(&pages, &[], std::iter::empty(), args.seccomp)
     };
     log::begin();
     let form = Form::of(&io::stdout());

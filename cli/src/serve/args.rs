@@ -1,7 +1,7 @@
 //! The options of `truechimer serve`.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
@@ -40,7 +40,8 @@ Examples:
   truechimer serve --clock page --listen 127.0.0.1:11123 --report 10
   truechimer serve --clock system --listen 127.0.0.1:11123 --offset -1.5s --skew-ppm 37
 
-Signals: TERM and INT end it, with a summary of what it did.
+Signals: TERM and INT end it, with a summary of what it did. HUP reads certificate and keys again
+(--nts-cert, --nts-key, --keys), with --clock page; those that cannot be used change nothing.
 
 Exit status: 0 ended by a signal, 2 error (address in use, say).")]
 pub struct Serve {
@@ -219,6 +220,11 @@ impl Serve {
         let (chain, key) = self.nts_cert.clone().zip(self.nts_key.clone())?;
         let (kept, port) = (self.nts_cookie_keys.clone(), self.nts_port.unwrap_or(NTS_PORT));
         Some(NtsSettings { chain, key, kept, port })
+    }
+
+    /// Files of certificate and keys, which are read again on HUP.
+    pub fn secrets(&self) -> impl Iterator<Item = &Path> {
+        [&self.nts_cert, &self.nts_key, &self.keys].into_iter().filter_map(|file| file.as_deref())
     }
 
     /// The one address of the embedded server.

@@ -39,7 +39,7 @@ const UNNAMED: RefId = RefId([127, 127, 1, 1]);
 
 /// Runs the command.
 pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
-    let stop = signals::stop()?;
+    let (stop, reload) = (signals::stop()?, signals::reload()?);
     let rate = Rate {
         per_second: args.rate.unwrap_or(RATE.per_second),
         burst: args.burst.unwrap_or(RATE.burst),
@@ -77,7 +77,8 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         let pages = args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]);
         let written =
             [args.metrics.as_ref().and_then(Listen::path), args.nts_cookie_keys.as_deref()];
-        super::confine(&pages, written.into_iter().flatten(), args.seccomp)
+        let read: Vec<&Path> = args.secrets().collect();
+        super::confine(&pages, &read, written.into_iter().flatten(), args.seccomp)
     };
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     log::begin();
@@ -99,6 +100,9 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         if serving.is_broken() {
             serving.stop().map_err(|why| Failure::new("serving", why))?;
             return Err(Failure::Said("serving: a thread has ended".into()));
+        }
+        if reload.swap(false, Ordering::Relaxed) {
+            renew(args, &serving);
         }
         let now = Instant::now();
         if now >= look_at {
@@ -136,6 +140,25 @@ fn keys(file: &Path) -> Result<Keys, Failure> {
         return Err(Failure::Said(why));
     }
     Ok(keys)
+}
+
+/// Reads certificate and keys again, and says what came of it. What cannot be used changes nothing.
+fn renew(args: &Serve, serving: &Serving) {
+    let keys = match &args.keys {
+        Some(file) => keys(file).map(|keys| serving.share(keys)),
+        None => Ok(()),
+    };
+    let mut whole = true;
+    for said in [keys, serving.renew().map_err(Failure::Said)] {
+        if let Err(Failure::Said(why)) = said {
+            let why = format!("truechimer: warning: {why}; those of before stay in use");
+            log::say(Priority::Warning, &why);
+            whole = false;
+        }
+    }
+    if whole && args.secrets().next().is_some() {
+        log::say(Priority::Info, "truechimer: info: certificate and keys were read again");
+    }
 }
 
 /// Server of metrics, if they are wanted.

@@ -18,6 +18,7 @@
 //! likely-confidence = 0.999999  # of the likely interval beside the bound, 0.5 to 0.999999999
 //! sandbox = true                # whether to give up all rights that are not needed, once started
 //! seccomp = "off"               # what becomes of system calls that no service makes: "off", "kill", "log"
+//! lock-memory = false           # whether to keep all memory from being paged out
 //! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
 //!
 //! [[source]]
@@ -159,6 +160,8 @@ pub struct Settings {
     pub sandbox: bool,
     /// Fate of system calls that no service makes: a part of that sandbox.
     pub seccomp: Unlisted,
+    /// Whether to keep all memory from being paged out.
+    pub lock_memory: bool,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
     /// Files of `source-dir` that are wrong, and so left out, for people.
@@ -188,6 +191,7 @@ impl Default for Settings {
             audit: None,
             sandbox: true,
             seccomp: Unlisted::Pass,
+            lock_memory: false,
             vmclock: Place::Default,
             left_out: Vec::new(),
             fresh: false,

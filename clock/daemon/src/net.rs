@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Event, SourceId};
+use truechimer_ntp::WAITING;
 use truechimer_stamp::{PairLog, Socket};
 use truechimer_time::{CountSpan, Period};
 
@@ -28,7 +29,7 @@ pub(crate) struct Net {
     floods: u64,
 }
 
-/// The socket of a source's newest request.
+/// The socket of a request.
 #[derive(Debug)]
 struct Link {
     source: SourceId,
@@ -48,8 +49,7 @@ impl Net {
         }
     }
 
-    /// Sends `packet` from a socket of its own, which replaces the source's socket. If that fails,
-    /// this is what the engine should hear.
+    /// Sends `packet` from a socket of its own. If that fails, this is what the engine should hear.
     pub(crate) fn send(
         &mut self,
         source: SourceId,
@@ -68,7 +68,7 @@ impl Net {
             Ok(socket)
         });
         // Only now, so that the port is another one for certain.
-        self.close(source);
+        self.retire(source);
         match sent {
             Ok(socket) => {
                 self.links.push(Link { source, socket, heard: 0 });
@@ -78,7 +78,24 @@ impl Net {
         }
     }
 
-    /// Closes the source's socket.
+    /// Closes those of the source's sockets whose replies would be too late beside another request: all
+    /// up to the last one that was answered, and what is older than the engine waits for.
+    fn retire(&mut self, source: SourceId) {
+        let mut waiting = 0;
+        for index in (0..self.links.len()).rev() {
+            let Some(link) = self.links.get(index).filter(|link| link.source == source) else {
+                continue;
+            };
+            if link.heard > 0 || waiting == WAITING - 1 {
+                waiting = WAITING - 1;
+                self.links.remove(index);
+            } else {
+                waiting += 1;
+            }
+        }
+    }
+
+    /// Closes the source's sockets.
     pub(crate) fn close(&mut self, source: SourceId) {
         self.links.retain(|link| link.source != source);
     }
@@ -184,25 +201,38 @@ mod tests {
     }
 
     #[test]
-    fn each_request_has_a_port_of_its_own_and_the_old_one_is_deaf() {
+    fn each_request_has_a_port_of_its_own_and_is_heard_until_a_later_one_is_answered() {
         let (mut net, (server, to)) = (net(), server());
         let mut buffer = [0; 100];
-        let mut ports = Vec::new();
-        for request in [b"one", b"two"] {
-            assert_eq!(net.send(SOURCE, &to, None, request), None);
+        let mut ask = |net: &mut Net| {
+            assert_eq!(net.send(SOURCE, &to, None, b"request"), None);
             let (length, from) = server.recv_from(&mut buffer).unwrap();
-            assert_eq!(&buffer[..length], request);
-            ports.push(from);
-        }
-        assert_ne!(ports[0], ports[1]);
-        server.send_to(b"late", ports[0]).unwrap();
-        server.send_to(b"answer", ports[1]).unwrap();
-        let events = wait(&mut net);
-        let [Event::Reply { source, from, sent, received, packet }] = events.as_slice() else {
-            panic!("{events:?}");
+            assert_eq!(&buffer[..length], b"request");
+            from
         };
-        assert_eq!((*source, *from, packet.as_slice()), (SOURCE, to, b"answer".as_slice()));
-        assert!((received.count - sent.count).0 > 0);
+        let answered = |net: &mut Net, port| {
+            server.send_to(b"answer", port).unwrap();
+            let events = wait(net);
+            let [Event::Reply { source, from, sent, received, packet }] = events.as_slice() else {
+                panic!("{events:?}");
+            };
+            assert_eq!((*source, *from, packet.as_slice()), (SOURCE, to, b"answer".as_slice()));
+            assert!((received.count - sent.count).0 > 0);
+            sent.count
+        };
+        let open = |net: &Net| {
+            let mut fds = Vec::new();
+            net.interests(&mut fds);
+            fds.len()
+        };
+        let ports: Vec<SocketAddr> = (0..=WAITING).map(|_| ask(&mut net)).collect();
+        assert!(ports.iter().skip(1).all(|port| *port != ports[0]));
+        assert_eq!(open(&net), WAITING, "the oldest is deaf");
+        let older = answered(&mut net, ports[2]);
+        let newer = answered(&mut net, ports[3]);
+        assert!((newer - older).0 > 0, "each with the departure of its own request");
+        ask(&mut net);
+        assert_eq!(open(&net), 2, "the newest, and the one that left after what was answered");
         net.close(SOURCE);
         let mut fds = Vec::new();
         net.interests(&mut fds);

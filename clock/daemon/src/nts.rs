@@ -12,7 +12,7 @@ use truechimer_nts::tls::{Client, Dates};
 use truechimer_nts::{Aead, HEADER, Keys};
 
 use crate::config::Settings;
-use crate::resolve::{Found, look_up};
+use crate::resolve::{Found, Route, look_up};
 use crate::{proof, sys};
 
 /// The longest that an exchange takes.
@@ -131,8 +131,8 @@ impl Nts {
         Some(self.kept.swap_remove(place).found())
     }
 
-    /// Work for a helper thread: an exchange of keys. `now` is the Unix time in s, if the clock knows it.
-    pub(crate) fn exchange(&self, now: Option<u64>) -> Result<Exchange, String> {
+    /// Work for a helper thread: an exchange of keys, by this route. `now` is the Unix time in s, if the clock knows it.
+    pub(crate) fn exchange(&self, route: Route, now: Option<u64>) -> Result<Exchange, String> {
         let dates = match now {
             Some(now) => Dates::At(now),
             None if self.unset_clock => Dates::From(unix_now().max(self.least)),
@@ -141,7 +141,7 @@ impl Nts {
         match &self.client {
             Some(client) => {
                 let ca = self.ca.clone();
-                client.clone().map(|client| Exchange { client, ca, dates })
+                client.clone().map(|client| Exchange { client, ca, dates, route })
             }
             None => Err("NTS: not configured".into()),
         }
@@ -273,6 +273,7 @@ pub(crate) struct Exchange {
     client: Client,
     ca: Option<PathBuf>,
     dates: Dates,
+    route: Route,
 }
 
 impl Exchange {
@@ -280,7 +281,7 @@ impl Exchange {
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
         let (agreement, keys, peer) = self
             .client
-            .exchange(host, port, LIMIT, self.dates)
+            .exchange(host, port, LIMIT, self.dates, &|to, within| self.route.connect(to, within))
             .map_err(|why| format!("NTS: {why}"))?;
         // RFC 8915 §4.1.8: where it names none.
         let ntp = agreement.port.unwrap_or(NTP_PORT);

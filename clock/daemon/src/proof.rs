@@ -10,7 +10,7 @@ use truechimer_keys::{HEADER_LEN as HEADER, Key, Keys};
 
 use crate::config::Settings;
 use crate::nts::{self, Nts};
-use crate::resolve::{Found, look_up};
+use crate::resolve::{Found, Route, look_up};
 
 /// Keys that a server and this daemon share.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Proofs {
     }
 
     /// Prepares a look-up of the source's server. From now on the source is sent nothing, and nothing of it is used,
-    /// without this proof. `now` is the Unix time in s, if the clock knows it.
+    /// without this proof. Keys of an exchange are fetched by `route`. `now` is the Unix time in s, if the clock knows it.
     ///
     /// # Errors
     /// Why there can be no keys.
@@ -99,6 +99,7 @@ impl Proofs {
         source: SourceId,
         (host, port): (&str, u16),
         authentication: Authentication,
+        route: Route,
         now: Option<u64>,
     ) -> Result<Prepared, String> {
         if authentication.is_none() {
@@ -116,7 +117,7 @@ impl Proofs {
             }
             Authentication::Nts => match self.nts.kept(host, port) {
                 Some(kept) => Prepared::Known(Box::new(kept)),
-                None => Prepared::Ask(Some(Exchange::Nts(self.nts.exchange(now)?))),
+                None => Prepared::Ask(Some(Exchange::Nts(self.nts.exchange(route, now)?))),
             },
         })
     }
@@ -260,7 +261,7 @@ mod tests {
         let (plain, proven) = (SourceId(1), SourceId(2));
         let place = ("192.0.2.1", 123);
         let authentication = Authentication::Key(5);
-        let prepared = proofs.prepare(proven, place, authentication, None);
+        let prepared = proofs.prepare(proven, place, authentication, Route::default(), None);
         let Ok(Prepared::Ask(Some(exchange))) = prepared else { panic!("a key is to be read") };
         assert_eq!(proofs.protect(plain, &HEAD), Ok(HEAD.to_vec()));
         assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));

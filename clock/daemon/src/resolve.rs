@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use truechimer_engine::SourceId;
+use truechimer_engine::{Family, SourceId};
 
 use crate::proof::{Exchange, Session};
 
@@ -19,6 +19,65 @@ pub(crate) struct Found {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Keys, if they were asked for.
     pub(crate) session: Option<Session>,
+}
+
+/// Way by which the keys of a server are fetched.
+#[derive(Clone, Default, Debug)]
+#[cfg_attr(not(feature = "nts"), expect(dead_code, reason = "nobody fetches any"))]
+pub(crate) struct Route {
+    /// Network interface; `None`: whichever the system chooses.
+    pub(crate) interface: Option<String>,
+    /// Family of the server's addresses; `None`: either.
+    pub(crate) family: Option<Family>,
+}
+
+#[cfg(feature = "nts")]
+impl Route {
+    /// A connection to that address, within that time.
+    pub(crate) fn connect(
+        &self,
+        to: &SocketAddr,
+        within: std::time::Duration,
+    ) -> std::io::Result<std::net::TcpStream> {
+        use std::io;
+        use std::net::TcpStream;
+        use std::os::fd::{AsFd, AsRawFd};
+
+        use rustix::io::Errno;
+        use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+
+        use crate::sys::{self, pollfd};
+
+        if self.family.is_some_and(|family| !family.has(*to)) {
+            let why = format!("{} is of the family that is not wanted", to.ip());
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
+        }
+        let Some(interface) = &self.interface else {
+            return TcpStream::connect_timeout(to, within);
+        };
+        let named =
+            |why: io::Error| io::Error::new(why.kind(), format!("interface {interface}: {why}"));
+        let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        truechimer_stamp::bind_to_device(socket.as_fd(), interface).map_err(named)?;
+        match net::connect(&socket, to) {
+            Ok(()) => {}
+            Err(Errno::INPROGRESS) => {
+                let mut fds = [pollfd { fd: socket.as_raw_fd(), events: sys::POLLOUT, revents: 0 }];
+                let ms = i32::try_from(within.as_millis()).unwrap_or(i32::MAX);
+                if !sys::poll(&mut fds, ms)? {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(why) => return Err(named(why.into())),
+        }
+        let stream = TcpStream::from(socket);
+        match stream.take_error()? {
+            Some(why) => Err(why),
+            None => stream.set_nonblocking(false).map(|()| stream),
+        }
+    }
 }
 
 type Answer = (SourceId, Result<Found, String>);
@@ -105,6 +164,30 @@ mod tests {
     use super::*;
 
     const SOURCE: SourceId = SourceId(7);
+
+    #[cfg(feature = "nts")]
+    #[test]
+    fn keys_are_fetched_by_the_interface_and_the_family_that_is_wanted() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let limit = std::time::Duration::from_secs(20);
+        let connect = |interface: Option<&str>, family| {
+            Route { interface: interface.map(str::to_owned), family }.connect(&to, limit)
+        };
+        for interface in [None, Some("lo")] {
+            let stream = connect(interface, Some(Family::Ipv4)).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), to);
+            assert_eq!(listener.accept().unwrap().1, stream.local_addr().unwrap());
+        }
+        let why = connect(Some("nowhere"), None).unwrap_err().to_string();
+        assert!(why.starts_with("interface nowhere: "), "{why}");
+        let why = connect(None, Some(Family::Ipv6)).unwrap_err().to_string();
+        assert!(why.contains("127.0.0.1 is of the family that is not wanted"), "{why}");
+        let closed = to;
+        drop(listener);
+        let why = Route { interface: Some("lo".into()), family: None }.connect(&closed, limit);
+        assert_eq!(why.unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    }
 
     #[test]
     fn addresses_take_no_thread() {

@@ -205,6 +205,20 @@ pub(crate) fn resident() -> u64 {
 }
 
 /// The result of a system call: negative means errno.
+/// Locks all memory of the process, and what it will take, where no limit can make it fail to get more later.
+///
+/// # Errors
+/// `EPERM` where there is such a limit that may not be lifted, or a filter of system calls.
+pub(crate) fn lock_memory() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limited = || getrlimit(Resource::Memlock).current.is_some();
+    if limited() {
+        setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
+    }
+    // SAFETY: it takes no pointers, and changes nothing that memory holds.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map(drop)
+}
+
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

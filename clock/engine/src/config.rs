@@ -186,7 +186,8 @@ pub enum Family {
 
 impl Family {
     /// True for addresses of this family.
-    pub(crate) fn has(self, address: SocketAddr) -> bool {
+    #[must_use]
+    pub fn has(self, address: SocketAddr) -> bool {
         address.ip().to_canonical().is_ipv4() == (self == Family::Ipv4)
     }
 

@@ -13,7 +13,7 @@ use truechimer_time::{Count, CountSpan, CounterId, Leaps, Period, Rate, Span, St
 use truechimer_timehands::Hand;
 
 use crate::authentication::Authentication;
-use crate::config::{Config, RefClockKind, Scale};
+use crate::config::{Config, Family, RefClockKind, Scale};
 use crate::hold_off::{Agreed, Held};
 use crate::ptp::{PtpAction, PtpEvent};
 
@@ -289,8 +289,15 @@ pub enum Action {
         /// kept. What is sent to it from then on is to be protected, and what comes is to be proven.
         #[serde(default, skip_serializing_if = "Authentication::is_none")]
         authentication: Authentication,
+        /// Network interface that the exchange goes by; `None`: whichever the system chooses.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interface: Option<String>,
+        /// Family of the addresses that may be asked for keys; `None`: either.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        family: Option<Family>,
     },
-    /// Send `packet` from a fresh socket (random port), replacing the source's socket.
+    /// Send `packet` from a fresh socket (random port). Those of its requests before it stay open until a
+    /// later one is answered, [`WAITING`](truechimer_ntp::WAITING) in all.
     Send {
         /// For which source.
         source: SourceId,

@@ -19,7 +19,7 @@ use alloc::string::String;
 use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
-use truechimer_ntp::{Association, LeapIndicator, Reply};
+use truechimer_ntp::{Association, LeapIndicator, Reply, WAITING};
 use truechimer_time::{Count, Instant, Leaps, Span};
 
 use crate::config::SourceConfig;
@@ -68,6 +68,8 @@ pub(crate) struct Source {
     resolver: Resolver,
     schedule: Schedule,
     association: Option<Association>,
+    /// When its last requests were made, the newest first.
+    requested: [Option<Count>; WAITING],
     path: Path,
     /// The last exchange, in interleaved mode.
     before: Option<Before>,
@@ -126,6 +128,7 @@ impl Source {
             resolver: Resolver::new(),
             schedule,
             association: None,
+            requested: [None; WAITING],
             path: Path::new(config.asymmetry),
             before: None,
             smear: LeapSmear::default(),

@@ -16,6 +16,10 @@ use crate::{
 /// source for a day or so, and the bound that could be given for its time is of no use.
 pub const MAX_ROOT_DISTANCE: Span = Span::from_millis(1500);
 
+/// Requests whose replies are waited for at the same time. A client that asks every 2 s, as at a start, so
+/// hears a server whose replies take up to 8 s.
+pub const WAITING: usize = 4;
+
 /// The precision of a request, 2³² s: nothing is said (see [`Association::request`]).
 const NO_PRECISION: Log2 = Log2(32);
 
@@ -27,14 +31,13 @@ const NO_PRECISION: Log2 = Log2(32);
 /// socket's business) that is what keeps out everybody who cannot see the packets. Nothing in a
 /// datagram that fails there has any effect but a count.
 ///
-/// Exactly one reply to a request is accepted, the first that is valid.
+/// Exactly one reply to a request is accepted, the first that is valid, and none to a request that is
+/// older than one that was answered, or than the [`WAITING`] newest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Association {
     server: SocketAddr,
-    /// The newest request.
-    current: Option<Request>,
-    /// The one before: its replies may still be on their way.
-    previous: Option<Request>,
+    /// The last requests, the newest first.
+    requests: [Option<Request>; WAITING],
     /// Receive timestamp of the last reply that was accepted.
     heard: Option<Timestamp>,
     refused: Tally,
@@ -89,6 +92,18 @@ pub struct Reply {
     pub interleaved: Option<Timestamp>,
     /// How many bytes came after the header (extension fields and the like) and were passed over.
     pub unread: usize,
+    /// How many requests were made after the one that it answers, below [`WAITING`]. The moment at which
+    /// that one left is before the next was made: who takes another one's is misled.
+    pub later_requests: usize,
+}
+
+/// A datagram that answers a request.
+struct Answer {
+    packet: Packet,
+    unread: usize,
+    /// Place of the request among the last ones.
+    place: usize,
+    interleaved: Option<Timestamp>,
 }
 
 impl Reply {
@@ -111,7 +126,7 @@ impl Association {
     /// An association with the server at that address and port.
     #[must_use]
     pub const fn new(server: SocketAddr) -> Association {
-        Association { server, current: None, previous: None, heard: None, refused: Tally::NONE }
+        Association { server, requests: [None; WAITING], heard: None, refused: Tally::NONE }
     }
 
     /// The server.
@@ -126,10 +141,10 @@ impl Association {
         *self = Association { refused: self.refused, ..Association::new(server) };
     }
 
-    /// Whether a request waits for its reply.
+    /// Whether the newest request waits for its reply.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.current.is_some_and(|request| request.fate == Fate::Waiting)
+        self.requests[0].is_some_and(|request| request.fate == Fate::Waiting)
     }
 
     /// Replies refused so far.
@@ -138,7 +153,7 @@ impl Association {
         &self.refused
     }
 
-    /// Makes a request to send to the server; a request that still waits is given up.
+    /// Makes a request to send to the server. Those before it go on waiting, as far as they do.
     ///
     /// `random` becomes the transmit timestamp. It must be fresh for every request and nobody
     /// else may be able to guess it: it is the secret that a reply must know. (Zero would mean "no
@@ -164,7 +179,6 @@ impl Association {
     }
 
     fn make(&mut self, random: u64, other: Option<Timestamp>) -> [u8; HEADER_LEN] {
-        self.give_up();
         let id = Timestamp(if random == 0 { u64::MAX } else { random });
         // One that is like the other asks for basic mode, and zero is none.
         let fit = |other: Timestamp| !other.is_unknown() && other != id;
@@ -172,7 +186,8 @@ impl Association {
         let other = other.map(|other| if fit(other) { other } else { Timestamp(1) });
         let interleaved = other.zip(self.heard);
         let request = Request { id, interleaved, fate: Fate::Waiting };
-        self.previous = self.current.replace(request);
+        self.requests.rotate_right(1);
+        self.requests[0] = Some(request);
         let (other, named) = interleaved.unwrap_or_default();
         Packet {
             version: VERSION,
@@ -189,10 +204,15 @@ impl Association {
     /// Stops waiting: a reply that still comes is refused as [`Refusal::Late`]. For when a reply
     /// would be of no use any more, as after a suspend.
     pub fn give_up(&mut self) {
-        if let Some(request) = &mut self.current
-            && request.fate == Fate::Waiting
-        {
-            request.fate = Fate::GivenUp;
+        self.give_up_from(0);
+    }
+
+    /// Gives up the request at this place among the last ones, and all before it.
+    fn give_up_from(&mut self, place: usize) {
+        for request in self.requests.iter_mut().skip(place).flatten() {
+            if request.fate == Fate::Waiting {
+                request.fate = Fate::GivenUp;
+            }
         }
     }
 
@@ -203,34 +223,38 @@ impl Association {
     /// with one exception: a reply that makes a [`Demand`](crate::Demand) is the answer to its
     /// request, so that a copy of it does not demand again.
     pub fn accept(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
-        let result = self.check(datagram, from);
-        match result {
-            Ok(reply) => {
-                self.heard = Some(reply.receive);
-                self.answered();
-            }
-            Err(refusal) => {
-                self.refused.add(refusal);
-                if refusal.demand().is_some() {
-                    self.answered();
-                }
-            }
+        let answer = self.answer(datagram, from);
+        let result = answer.as_ref().map_err(|refusal| *refusal).and_then(Answer::reply);
+        if let Ok(reply) = &result {
+            self.heard = Some(reply.receive);
+        }
+        if let Err(refusal) = result {
+            self.refused.add(refusal);
+        }
+        let is_answered = |refusal: Refusal| refusal.demand().is_some();
+        if let Ok(answer) = answer
+            && result.err().is_none_or(is_answered)
+        {
+            self.answered(answer.place);
         }
         result
     }
 
-    fn answered(&mut self) {
-        if let Some(request) = &mut self.current {
+    /// The request at this place is answered: what comes to those before it would be late.
+    fn answered(&mut self, place: usize) {
+        if let Some(Some(request)) = self.requests.get_mut(place) {
             request.fate = Fate::Answered;
         }
+        self.give_up_from(place);
     }
 
-    /// First whether this is the answer to our question at all, then whether it is a good one.
-    fn check(&self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
+    /// The datagram, if it answers a request that waits.
+    fn answer(&self, datagram: &[u8], from: SocketAddr) -> Result<Answer, Refusal> {
         if !same_peer(from, self.server) {
             return Err(Refusal::WrongAddress(from));
         }
-        let (packet, rest) = Packet::decode(datagram).ok_or(Refusal::TooShort(datagram.len()))?;
+        let short = Refusal::TooShort(datagram.len());
+        let (packet, rest) = Packet::decode(datagram).ok_or(short)?;
         if packet.mode != Mode::Server {
             return Err(Refusal::WrongMode(packet.mode));
         }
@@ -238,7 +262,36 @@ impl Association {
         if !matches!(packet.version, 3 | VERSION) {
             return Err(Refusal::BadVersion(packet.version));
         }
-        let interleaved = self.check_origin(packet.origin_timestamp)?;
+        let (place, interleaved) = self.check_origin(packet.origin_timestamp)?;
+        Ok(Answer { packet, unread: rest.len(), place, interleaved })
+    }
+
+    /// RFC 5905 §8: "bogus" is a wrong origin here, and "duplicate" goes by the request rather
+    /// than by the server's transmit timestamp, so that it holds for any second reply.
+    /// Returns the place of the request, and the receive timestamp that an answer in interleaved mode is
+    /// about.
+    fn check_origin(&self, origin: Timestamp) -> Result<(usize, Option<Timestamp>), Refusal> {
+        let named = |(place, request): (usize, &Option<Request>)| {
+            let request = (*request)?;
+            let named = request.interleaved.filter(|(other, _)| *other == origin);
+            let named = named.map(|(_, named)| Some(named));
+            let named = named.or((request.id == origin).then_some(None))?;
+            Some((request.fate, (place, named)))
+        };
+        let requests = self.requests.iter().enumerate();
+        let (fate, asked) = requests.filter_map(named).next().ok_or(Refusal::WrongOrigin)?;
+        match fate {
+            Fate::Waiting => Ok(asked),
+            Fate::Answered => Err(Refusal::Duplicate),
+            Fate::GivenUp => Err(Refusal::Late),
+        }
+    }
+}
+
+impl Answer {
+    /// The reply, if it is a good one.
+    fn reply(&self) -> Result<Reply, Refusal> {
+        let Answer { packet, unread, place, interleaved } = *self;
         check_kiss(&packet)?;
         if packet.leap == LeapIndicator::Unsynchronised {
             return Err(Refusal::Unsynchronised);
@@ -262,7 +315,8 @@ impl Association {
             reference_timestamp: packet.reference_timestamp,
             version: packet.version,
             interleaved,
-            unread: rest.len(),
+            unread,
+            later_requests: place,
         };
         // Servers fill the bits below their precision with random ones (RFC 5905 §6), in either
         // timestamp by itself: a quick answer then seems to leave before the question came.
@@ -278,27 +332,6 @@ impl Association {
             return Err(Refusal::RootDistance(distance));
         }
         Ok(reply)
-    }
-
-    /// RFC 5905 §8: "bogus" is a wrong origin here, and "duplicate" goes by the request rather
-    /// than by the server's transmit timestamp, so that it holds for any second reply.
-    /// Returns the receive timestamp that an answer in interleaved mode is about.
-    fn check_origin(&self, origin: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-        let named = |request: Request| {
-            let named = request.interleaved.filter(|(other, _)| *other == origin);
-            let named = named.map(|(_, named)| Some(named));
-            named.or((request.id == origin).then_some(None)).map(|named| (request, named))
-        };
-        let (asked, named) = [self.current, self.previous]
-            .into_iter()
-            .flatten()
-            .find_map(named)
-            .ok_or(Refusal::WrongOrigin)?;
-        match asked.fate {
-            Fate::Waiting => Ok(named),
-            Fate::Answered => Err(Refusal::Duplicate),
-            Fate::GivenUp => Err(Refusal::Late),
-        }
     }
 }
 

@@ -55,7 +55,7 @@ pub mod server;
 mod short;
 mod timestamp;
 
-pub use client::{Association, MAX_ROOT_DISTANCE, Reply};
+pub use client::{Association, MAX_ROOT_DISTANCE, Reply, WAITING};
 pub use packet::{HEADER_LEN, LeapIndicator, Mode, Packet, VERSION};
 pub use reference_id::{RefId, RefIdText};
 pub use refusal::{Demand, Refusal, Tally};

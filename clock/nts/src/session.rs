@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use truechimer_ntp::WAITING;
+
 use crate::aead::{Keys, TAG};
 use crate::field::{self, AUTHENTICATOR, COOKIE, Field, Fields, PLACEHOLDER, UNIQUE};
 use crate::{HEADER, LONGEST, Refusal, Unprotected};
@@ -20,8 +22,8 @@ pub struct Session {
     keys: Keys,
     /// The oldest first. None is used twice.
     cookies: VecDeque<Vec<u8>>,
-    /// The unique identifier of the request that waits for its reply.
-    waiting: Option<[u8; UNIQUE_LEN]>,
+    /// Unique identifiers of the requests that wait for their replies, the oldest first.
+    waiting: VecDeque<[u8; UNIQUE_LEN]>,
     /// A word without proof said that the server does not know the cookies.
     nak: bool,
 }
@@ -30,7 +32,8 @@ impl Session {
     /// Begins with what the key exchange gave. Of the cookies, those that can be used are kept.
     #[must_use]
     pub fn new(keys: Keys, cookies: Vec<Vec<u8>>) -> Session {
-        let mut session = Session { keys, cookies: VecDeque::new(), waiting: None, nak: false };
+        let mut session =
+            Session { keys, cookies: VecDeque::new(), waiting: VecDeque::new(), nak: false };
         cookies.into_iter().for_each(|cookie| session.keep(cookie));
         session
     }
@@ -52,7 +55,8 @@ impl Session {
         }
     }
 
-    /// The request with this header, protected; the one before waits no more. It asks for as many
+    /// The request with this header, protected; of those before it the newest go on waiting, [`WAITING`]
+    /// in all. It asks for as many
     /// cookies as are missing. `random` fills in bytes that nobody can guess.
     ///
     /// # Errors
@@ -62,14 +66,16 @@ impl Session {
         header: &[u8; HEADER],
         random: &mut dyn FnMut(&mut [u8]),
     ) -> Result<Vec<u8>, Unprotected> {
-        self.waiting = None;
         if self.nak {
             return Err(Unprotected::Nak);
         }
         let cookie = self.cookies.pop_front().ok_or(Unprotected::NoCookies)?;
         let mut unique = [0; UNIQUE_LEN];
         random(&mut unique);
-        self.waiting = Some(unique);
+        if self.waiting.len() == WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(unique);
         let mut packet = header.to_vec();
         field::push(&mut packet, UNIQUE, &unique);
         field::push(&mut packet, COOKIE, &cookie);
@@ -88,31 +94,35 @@ impl Session {
         Ok(packet)
     }
 
-    /// Header of an authentic reply to the request that waits; nothing of the packet has been
+    /// Header of an authentic reply to a request that waits; nothing of the packet has been
     /// checked. Its cookies are kept.
     ///
     /// # Errors
-    /// Why it is not used. The request goes on waiting: anybody can send packets.
+    /// Why it is not used. The requests go on waiting: anybody can send packets.
     pub fn accept(&mut self, packet: &[u8]) -> Result<[u8; HEADER], Refusal> {
         let header = packet.first_chunk::<HEADER>().ok_or(Refusal::Malformed)?;
-        let waiting = self.waiting.ok_or(Refusal::Unasked)?;
-        let mut unique = false;
+        if self.waiting.is_empty() {
+            return Err(Refusal::Unasked);
+        }
+        let mut asked = None;
         for field in Fields::of_packet(packet) {
             let Field { kind, body, start } = field.ok_or(Refusal::Malformed)?;
             match kind {
-                UNIQUE if body == waiting => unique = true,
-                UNIQUE => return Err(Refusal::NotOurs),
-                AUTHENTICATOR if unique => {
+                UNIQUE => {
+                    let own = self.waiting.iter().position(|unique| body == unique.as_slice());
+                    asked = Some(own.ok_or(Refusal::NotOurs)?);
+                }
+                AUTHENTICATOR => {
+                    let asked = asked.ok_or(Refusal::NotOurs)?;
                     let about = packet.get(..start).ok_or(Refusal::Malformed)?;
-                    self.take_in(about, body)?;
+                    self.take_in(asked, about, body)?;
                     return Ok(*header);
                 }
-                AUTHENTICATOR => return Err(Refusal::NotOurs),
                 // Nothing before the authenticator is for us, and nothing behind it is proven.
                 _ => {}
             }
         }
-        match (unique, is_nak(header)) {
+        match (asked.is_some(), is_nak(header)) {
             (true, true) => {
                 self.nak = true;
                 Err(Refusal::Nak)
@@ -122,10 +132,12 @@ impl Session {
         }
     }
 
-    fn take_in(&mut self, about: &[u8], authenticator: &[u8]) -> Result<(), Refusal> {
-        let (nonce, sealed) = field::sealed(authenticator).ok_or(Refusal::Malformed)?;
+    /// Takes in what is proven of a reply to the request of this place. Those before it wait no more.
+    fn take_in(&mut self, asked: usize, about: &[u8], proof: &[u8]) -> Result<(), Refusal> {
+        let (nonce, sealed) = field::sealed(proof).ok_or(Refusal::Malformed)?;
         let text = self.keys.to_client.open(nonce, about, sealed).ok_or(Refusal::Forged)?;
-        (self.waiting, self.nak) = (None, false);
+        self.waiting.drain(..=asked);
+        self.nak = false;
         // Of the server's own making; the rest of what is malformed is passed over.
         for field in Fields::of_text(&text).map_while(|field| field) {
             if field.kind == COOKIE {

@@ -105,6 +105,9 @@ fn tls_error(why: &rustls::Error) -> Failed {
     })
 }
 
+/// Connection to an address within a time.
+pub type Connect<'c> = dyn Fn(&SocketAddr, Duration) -> io::Result<TcpStream> + 'c;
+
 /// Settings of a client for all its exchanges.
 #[derive(Clone)]
 pub struct Client {
@@ -155,7 +158,8 @@ impl Client {
     }
 
     /// Asks a server for keys and cookies, within `limit` once its name is looked up; the address that answered
-    /// comes with them. Its certificate is judged by these `dates`.
+    /// comes with them. Its certificate is judged by these `dates`. `connect` makes a connection to an address
+    /// within some time, as [`TcpStream::connect_timeout`] does.
     ///
     /// # Errors
     /// If there are none.
@@ -165,6 +169,7 @@ impl Client {
         port: u16,
         limit: Duration,
         dates: Dates,
+        connect: &Connect<'_>,
     ) -> Result<(Agreement, Keys, SocketAddr), Failed> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Failed::Name(format!("'{host}' is no name of a server")))?;
@@ -181,7 +186,7 @@ impl Client {
         for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
             // One that does not answer leaves time for the others.
             let until = Instant::now() + deadline.saturating_duration_since(Instant::now()) / left;
-            match with(&config, *address, name.clone(), until) {
+            match with(&config, *address, name.clone(), until, connect) {
                 Ok((agreement, keys)) => return Ok((agreement, keys, *address)),
                 Err(why) => failed = why,
             }
@@ -196,8 +201,11 @@ fn with(
     address: SocketAddr,
     name: ServerName<'static>,
     deadline: Instant,
+    connect: &Connect<'_>,
 ) -> Result<(Agreement, Keys), Failed> {
-    let mut stream = Timed::connect(address, deadline)?;
+    let stream = connect(&address, left(deadline)?)?;
+    stream.set_nodelay(true)?;
+    let mut stream = Timed { stream, deadline };
     let mut connection =
         ClientConnection::new(Arc::clone(config), name).map_err(|why| tls_error(&why))?;
     let mut tls = rustls::Stream::new(&mut connection, &mut stream);
@@ -342,14 +350,6 @@ fn file(path: &Path, why: impl fmt::Display) -> Failed {
 struct Timed {
     stream: TcpStream,
     deadline: Instant,
-}
-
-impl Timed {
-    fn connect(address: SocketAddr, deadline: Instant) -> io::Result<Timed> {
-        let stream = TcpStream::connect_timeout(&address, left(deadline)?)?;
-        stream.set_nodelay(true)?;
-        Ok(Timed { stream, deadline })
-    }
 }
 
 fn left(deadline: Instant) -> io::Result<Duration> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use proptest::prelude::*;
+use truechimer_ntp::WAITING;
 use truechimer_nts::{
     Aead, COOKIES, Closed, Cookies, Keys, LONGEST, Refusal, Session, Unprotected, nak,
 };
@@ -68,6 +69,26 @@ fn without_replies_the_cookies_run_out() {
         client.protect(&ASK, &mut random).unwrap();
     }
     assert_eq!(client.protect(&ASK, &mut random), Err(Unprotected::NoCookies));
+}
+
+/// Replies that take longer than until the next request.
+#[test]
+fn a_late_reply_is_taken_until_a_later_one_was() {
+    let (mut client, server) = both(Aead::SivCmac256, COOKIES);
+    let mut random = dice(5);
+    let mut ask = |client: &mut Session| client.protect(&ASK, &mut random).unwrap();
+    let requests: Vec<Vec<u8>> = (0..=WAITING).map(|_| ask(&mut client)).collect();
+    let mut random = dice(6);
+    let replies: Vec<Vec<u8>> = requests
+        .iter()
+        .map(|request| server.protect(&TELL, &server.open(request).unwrap(), &mut random))
+        .collect();
+    assert_eq!(client.accept(&replies[0]), Err(Refusal::NotOurs), "too old");
+    assert_eq!(client.accept(&replies[2]), Ok(TELL));
+    assert_eq!(client.accept(&replies[1]), Err(Refusal::NotOurs), "older than the one before");
+    assert_eq!(client.accept(&replies[2]), Err(Refusal::NotOurs), "a copy");
+    assert_eq!(client.accept(&replies[WAITING]), Ok(TELL));
+    assert_eq!(client.accept(&replies[3]), Err(Refusal::Unasked));
 }
 
 /// Whatever a NAK says counts only until somebody proves who he is.

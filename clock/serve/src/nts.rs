@@ -40,7 +40,9 @@ const MAX_FILE: u64 = 4096;
 
 /// Keys and certificate of a server that proves who it is.
 pub struct Nts {
-    server: tls::Server,
+    chain: PathBuf,
+    key: PathBuf,
+    server: RwLock<tls::Server>,
     cookies: RwLock<Cookies>,
     kept: Option<PathBuf>,
     port: u16,
@@ -69,11 +71,13 @@ impl Nts {
     /// # Errors
     /// If they cannot be used, in words for the user.
     pub fn new(settings: &NtsSettings) -> Result<Nts, String> {
-        let server = tls::Server::new(&settings.chain, &settings.key)
-            .map_err(|why| format!("NTS: {why}"))?;
+        let NtsSettings { chain, key, .. } = settings.clone();
+        let server = RwLock::new(read(&chain, &key)?);
         let kept = settings.kept.as_deref().map(load).transpose()?.flatten();
         let cookies = kept.unwrap_or_else(|| Cookies::new(&mut random));
         let nts = Nts {
+            chain,
+            key,
             server,
             cookies: RwLock::new(cookies),
             kept: settings.kept.clone(),
@@ -87,6 +91,16 @@ impl Nts {
             format!("NTS: keys cannot be kept in {path}: {why}")
         })?;
         Ok(nts)
+    }
+
+    /// Reads certificate and key again, for exchanges from now on. Keys and cookies that clients have stay good.
+    ///
+    /// # Errors
+    /// Why they cannot be used, in words for the user.
+    pub(crate) fn renew(&self) -> Result<(), String> {
+        let new = read(&self.chain, &self.key)?;
+        *self.server.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
     }
 
     /// Keeps the keys of cookies for the next start, where nobody else reads them.
@@ -178,6 +192,7 @@ impl Nts {
 
     fn take(self: &Arc<Nts>, stream: TcpStream, from: IpAddr, ntp: u16, access: &Access) {
         let nts = Arc::clone(self);
+        let server = self.server.read().unwrap_or_else(PoisonError::into_inner).clone();
         let answer = move || {
             let bake = |keys: &_| {
                 let cookies = nts.cookies.read().unwrap_or_else(PoisonError::into_inner);
@@ -186,7 +201,7 @@ impl Nts {
             let answered = stream
                 .set_nonblocking(false)
                 .map_err(Failed::from)
-                .and_then(|()| nts.server.answer(stream, LIMIT, ntp, &bake));
+                .and_then(|()| server.answer(stream, LIMIT, ntp, &bake));
             let counter = if matches!(answered, Ok(true)) { &nts.exchanges } else { &nts.refused };
             counter.fetch_add(1, Ordering::Relaxed);
             nts.ends(from);
@@ -222,6 +237,11 @@ impl Nts {
         tally.nts_exchanges += self.exchanges.load(Ordering::Relaxed);
         tally.nts_exchanges_refused += self.refused.load(Ordering::Relaxed);
     }
+}
+
+/// Certificate and key of a server.
+fn read(chain: &Path, key: &Path) -> Result<tls::Server, String> {
+    tls::Server::new(chain, key).map_err(|why| format!("NTS: {why}"))
 }
 
 /// A socket for connections to `address`, without waiting for them.

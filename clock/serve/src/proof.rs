@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use truechimer_keys::{Keys, Refusal};
+use truechimer_keys::{Key, Keys, Refusal};
 use truechimer_ntp::server;
 use truechimer_ntp::{HEADER_LEN, Log2, Packet, RefId, Timestamp};
 
@@ -26,11 +26,11 @@ pub struct NtsSettings {
     pub port: u16,
 }
 
-/// Keys of the server, each kind once and for all.
+/// Keys of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Proofs {
     pub nts: OnceLock<Arc<Nts>>,
-    pub keys: OnceLock<Keys>,
+    keys: RwLock<Option<Arc<Keys>>>,
     /// Whether those are answered alone that ask for proof.
     pub required: AtomicBool,
 }
@@ -40,8 +40,8 @@ pub(crate) struct Proofs {
 pub(crate) enum Proof {
     #[cfg_attr(not(feature = "nts"), expect(dead_code, reason = "nobody opens one"))]
     Nts(Opened),
-    /// The key of this number.
-    Key(u32),
+    /// The key of this number, of those that the request was opened with.
+    Key(Arc<Keys>, u32),
 }
 
 /// Treatment of a request by what stands behind its header.
@@ -60,12 +60,24 @@ pub(crate) enum Protected {
 }
 
 impl Proofs {
+    /// Uses these symmetric keys from now on, and no others.
+    pub fn share(&self, keys: Keys) {
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(keys));
+    }
+
+    fn keys(&self) -> Option<Arc<Keys>> {
+        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.
     pub fn look(&self, request: &[u8], receive: Timestamp) -> Protected {
         let by_nts = self.nts.get().map_or(Protected::Plain, |nts| nts.look(request, receive));
-        let by_either = match (by_nts, self.keys.get()) {
-            (Protected::Plain, Some(keys)) => by_key(keys, request, receive),
-            (other, _) => other,
+        let by_either = match by_nts {
+            Protected::Plain => match self.keys() {
+                Some(keys) => by_key(keys, request, receive),
+                None => Protected::Plain,
+            },
+            other => other,
         };
         match by_either {
             Protected::Plain if self.required.load(Ordering::Relaxed) => Protected::Lacking,
@@ -77,18 +89,16 @@ impl Proofs {
     pub fn protect(&self, header: &[u8; HEADER_LEN], to: &Proof) -> Vec<u8> {
         let packet = match to {
             Proof::Nts(opened) => self.nts.get().map(|nts| nts.protect(header, opened)),
-            Proof::Key(number) => {
-                self.keys.get().and_then(|keys| keys.get(*number)).map(|key| key.protect(header))
-            }
+            Proof::Key(keys, number) => keys.get(*number).map(|key| key.protect(header)),
         };
         // By what has opened the request it is always made.
         packet.unwrap_or_default()
     }
 }
 
-fn by_key(keys: &Keys, request: &[u8], receive: Timestamp) -> Protected {
-    match keys.open(request) {
-        Ok(key) => Protected::By(Proof::Key(key.number())),
+fn by_key(keys: Arc<Keys>, request: &[u8], receive: Timestamp) -> Protected {
+    match keys.open(request).map(Key::number) {
+        Ok(number) => Protected::By(Proof::Key(keys, number)),
         Err(Refusal::Unprotected) => Protected::Plain,
         Err(_) => match Packet::decode(request) {
             Some((header, _)) => {
@@ -104,7 +114,7 @@ fn by_key(keys: &Keys, request: &[u8], receive: Timestamp) -> Protected {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use truechimer_keys::{Algorithm, Key};
+    use truechimer_keys::Algorithm;
     use truechimer_ntp::Mode;
 
     const AT: Timestamp = Timestamp(77);
@@ -112,7 +122,7 @@ mod tests {
     fn proofs() -> Proofs {
         let text = "1 AES128 ASCII:0123456789abcdef\n2 SHA512 ASCII:0123456789";
         let proofs = Proofs::default();
-        proofs.keys.set(Keys::parse(text, "keys").unwrap()).unwrap();
+        proofs.share(Keys::parse(text, "keys").unwrap());
         proofs
     }
 
@@ -125,10 +135,14 @@ mod tests {
         #[test]
         fn a_reply_is_by_the_request_s_key_and_no_longer(version in 1u8..5, number in 1u32..3, id: u64) {
             let proofs = proofs();
-            let key = proofs.keys.get().unwrap().get(number).unwrap();
+            let key = proofs.keys().unwrap().get(number).unwrap().clone();
             let asked = key.protect(&request(version, id));
             let by = proofs.look(&asked, AT);
             let Protected::By(proof) = by else { panic!("{by:?}") };
+            // Others that are read meanwhile make no difference to a request that was opened.
+            proofs.share(Keys::default());
+            let is_refused = matches!(proofs.look(&asked, AT), Protected::Nak { .. });
+            prop_assert!(is_refused);
             let header = Packet { mode: Mode::Server, ..Packet::decode(&asked).unwrap().0 };
             let reply = proofs.protect(&header.encode(), &proof);
             prop_assert_eq!(reply.len(), asked.len());
@@ -156,6 +170,6 @@ mod tests {
         assert!(matches!(Proofs::default().look(&key.protect(&asked), AT), Protected::Plain));
         let strict = Proofs { required: true.into(), ..proofs() };
         assert!(matches!(strict.look(&asked, AT), Protected::Lacking));
-        assert!(matches!(strict.look(&key.protect(&asked), AT), Protected::By(Proof::Key(1))));
+        assert!(matches!(strict.look(&key.protect(&asked), AT), Protected::By(Proof::Key(_, 1))));
     }
 }

@@ -149,7 +149,7 @@ impl PageServer {
     /// Answers requests with a message authentication code by the same key, if it is one of these.
     #[must_use]
     pub fn share(self, keys: Keys) -> PageServer {
-        let _ = self.shared.proofs.keys.set(keys);
+        self.shared.proofs.share(keys);
         self
     }
 
@@ -206,6 +206,19 @@ impl Serving {
     /// before.
     pub fn set_clock(&self, clock: Clock) -> bool {
         self.shared.clock.set(clock).is_ok()
+    }
+
+    /// Uses these symmetric keys from now on, and no others.
+    pub fn share(&self, keys: Keys) {
+        self.shared.proofs.share(keys);
+    }
+
+    /// Reads certificate and key of the exchange (NTS) again, if there is one.
+    ///
+    /// # Errors
+    /// Why the files cannot be used, in words for the user: those of before stay in use.
+    pub fn renew(&self) -> Result<(), String> {
+        self.shared.proofs.nts.get().map_or(Ok(()), |nts| nts.renew())
     }
 
     /// The clock that it serves.

@@ -43,13 +43,11 @@ pub(crate) struct Worker {
     kind: CounterKind,
     received: Received,
     outgoing: Outgoing,
-    /// Replies that prove who made them, each with its receive timestamp, whether it is of basic mode,
-    /// and the proof.
+    /// Replies that prove who made them, and what goes into each.
     proven: Outgoing,
-    proofs: Vec<(Timestamp, bool, Proof)>,
-    /// Of each packet to be sent: its receive timestamp, whether it is of basic mode, and to whom
-    /// it may have to be told again.
-    answers: Vec<(Timestamp, bool, Option<Sent>)>,
+    proofs: Vec<(Reply, Proof)>,
+    /// Of each packet to be sent what goes into it.
+    answers: Vec<Reply>,
     awaited: Vec<Awaited>,
     lag: Lag,
     sampled: u64,
@@ -64,10 +62,22 @@ struct Place {
     lost: u32,
 }
 
+/// A reply that is to leave.
+#[derive(Clone, Copy)]
+struct Reply {
+    receive: Timestamp,
+    /// Of basic mode: it says itself when it leaves.
+    basic: bool,
+    /// To whom that may have to be told again.
+    remember: Option<Sent>,
+}
+
 /// A departure whose stamp is to come.
 #[derive(Clone, Copy)]
 struct Awaited {
     receive: Timestamp,
+    /// Length of the packet, bytes.
+    len: usize,
     sent: Option<Sent>,
     /// The count for which its transmit time was read.
     read: Count,
@@ -188,7 +198,7 @@ impl Worker {
         let now = self.shared.now();
         self.decide(i, &face, &state, latest, now);
         self.send(i, &face, now);
-        self.send_proven(i, &face);
+        self.send_proven(i, &face, now);
         got
     }
 
@@ -241,13 +251,15 @@ impl Worker {
             // A socket of one address has no other to send from.
             let via = datagram.said.via.filter(|_| place.wildcard);
             let packet = answer.packet.encode();
+            let receive = answer.packet.receive_timestamp;
+            let basic = answer.kind == Kind::Basic;
+            let reply = Reply { receive, basic, remember: answer.remember };
             match protected {
                 Protected::Plain => {}
                 Protected::By(proof) => {
                     count(if matches!(proof, Proof::Nts(_)) { &tally.nts } else { &tally.keyed });
-                    self.proven.push(packet, &from, via, false);
-                    let basic = answer.kind == Kind::Basic;
-                    self.proofs.push((answer.packet.receive_timestamp, basic, proof));
+                    self.proven.push(packet, &from, via, reply.remember.is_some());
+                    self.proofs.push((reply, proof));
                     continue;
                 }
                 Protected::Nak { packet, of_key } => {
@@ -255,7 +267,7 @@ impl Worker {
                     let i = self.outgoing.len();
                     self.outgoing.push(answer.packet.encode(), &from, via, false);
                     self.outgoing.replace(i, &packet);
-                    self.answers.push((answer.packet.receive_timestamp, false, None));
+                    self.answers.push(Reply { basic: false, remember: None, ..reply });
                     continue;
                 }
                 Protected::Refused => {
@@ -273,15 +285,14 @@ impl Worker {
                 self.sampled = now;
             }
             self.outgoing.push(packet, &from, via, stamp);
-            let receive = answer.packet.receive_timestamp;
-            self.answers.push((receive, answer.kind == Kind::Basic, answer.remember));
+            self.answers.push(reply);
             if stamp {
-                if self.awaited.len() >= AWAITED {
-                    self.awaited.drain(..AWAITED / 2);
-                }
                 let first = self.outgoing.len() == 1;
-                let sent = answer.remember;
-                self.awaited.push(Awaited { receive, sent, read: latest, first });
+                let (len, sent) = (HEADER_LEN, reply.remember);
+                await_departure(
+                    &mut self.awaited,
+                    Awaited { receive, len, sent, read: latest, first },
+                );
             }
         }
     }
@@ -294,12 +305,12 @@ impl Worker {
         }
         let read = self.arrivals.counter().read();
         let mut stamped = false;
-        for (i, (receive, basic, sent)) in self.answers.iter().enumerate() {
-            let at = transmit(face.timestamp(read + self.lag.of(i)), *receive);
-            if *basic {
+        for (i, Reply { receive, basic, remember }) in self.answers.iter().copied().enumerate() {
+            let at = transmit(face.timestamp(read + self.lag.of(i)), receive);
+            if basic {
                 self.outgoing.set_transmit(i, at);
             }
-            if let Some(sent) = *sent {
+            if let Some(sent) = remember {
                 self.shared.responder.departs(sent, at, now);
                 stamped = true;
             }
@@ -309,7 +320,7 @@ impl Worker {
         self.lag.sent(self.outgoing.len(), self.arrivals.counter().read() - entered);
         add(&self.counters.unsent, failed as u64);
         for awaited in self.awaited.iter_mut().rev().take(self.answers.len()) {
-            if self.answers.iter().any(|(receive, ..)| *receive == awaited.receive) {
+            if self.answers.iter().any(|reply| reply.receive == awaited.receive) {
                 awaited.read = read;
                 stamped = true;
             }
@@ -321,21 +332,32 @@ impl Worker {
     }
 
     /// Reads the clock for each reply that is to be proven, puts that into it, proves it and sends it.
-    fn send_proven(&mut self, i: usize, face: &Face) {
+    fn send_proven(&mut self, i: usize, face: &Face, now: u64) {
         let Some(place) = self.sockets.get(i) else { return };
-        for (i, (receive, basic, proof)) in self.proofs.iter().enumerate() {
+        let mut stamped = false;
+        for (i, (reply, proof)) in self.proofs.iter().enumerate() {
+            let Reply { receive, basic, remember } = *reply;
             let counter = self.arrivals.counter();
             let read = counter.read();
-            let by_key = matches!(proof, Proof::Key(_));
+            let by_key = matches!(proof, Proof::Key(..));
             let ready = read + self.lag.of_proof(by_key);
-            if *basic {
-                let at = face.timestamp(ready + self.lag.of(0));
-                self.proven.set_transmit(i, transmit(at, *receive));
+            let at = transmit(face.timestamp(ready + self.lag.of(0)), receive);
+            if basic {
+                self.proven.set_transmit(i, at);
             }
             let Some(header) = self.proven.header(i) else { return };
             let packet = self.shared.proofs.protect(header, proof);
             self.proven.replace(i, &packet);
             self.lag.proven(by_key, counter.read() - read);
+            if let Some(sent) = remember {
+                self.shared.responder.departs(sent, at, now);
+                let (len, sent) = (packet.len(), Some(sent));
+                await_departure(
+                    &mut self.awaited,
+                    Awaited { receive, len, sent, read, first: false },
+                );
+                stamped = true;
+            }
             // It must not leave before it says so: that was the least of late, and no promise.
             // Nor need it wait for a counter that went back.
             let early = |now: Count| now.at_or_after(read) && !now.at_or_after(ready);
@@ -344,6 +366,9 @@ impl Worker {
             }
             let failed = self.proven.send_only(i, &place.socket);
             add(&self.counters.unsent, failed as u64);
+        }
+        if stamped {
+            self.departures(i, face);
         }
     }
 
@@ -359,12 +384,12 @@ impl Worker {
         self.arrivals.pair();
         for message in self.received.iter() {
             // The packet itself stands at its end, behind frames of the network.
-            let packet = message.bytes.last_chunk::<HEADER_LEN>();
-            let receive = packet.and_then(|packet| packet.get(RECEIVE)?.try_into().ok());
-            let Some(receive) = receive.map(|bytes| Timestamp(u64::from_be_bytes(bytes))) else {
-                continue;
+            let is_of = |awaited: &Awaited| {
+                let begin = message.bytes.len().checked_sub(awaited.len)?;
+                let receive = message.bytes.get(begin..)?.get(RECEIVE)?;
+                Some(receive == awaited.receive.0.to_be_bytes())
             };
-            let Some(at) = self.awaited.iter().position(|awaited| awaited.receive == receive)
+            let Some(at) = self.awaited.iter().position(|awaited| is_of(awaited) == Some(true))
             else {
                 continue;
             };
@@ -376,10 +401,19 @@ impl Worker {
                 self.lag.left(awaited.read, left);
             }
             if let Some(sent) = awaited.sent {
-                self.shared.responder.departed(sent, transmit(face.timestamp(left), receive));
+                let left = transmit(face.timestamp(left), awaited.receive);
+                self.shared.responder.departed(sent, left);
             }
         }
     }
+}
+
+/// Waits for the stamp of another departure; where there are too many the oldest are forgotten.
+fn await_departure(all: &mut Vec<Awaited>, departure: Awaited) {
+    if all.len() >= AWAITED {
+        all.drain(..AWAITED / 2);
+    }
+    all.push(departure);
 }
 
 fn count_answer(tally: &Counters, answer: &Answer, state: &ServerState) {

@@ -103,7 +103,10 @@ fn member(interface: &str, group: Ipv4Addr) -> io::Result<[u8; 12]> {
 }
 
 /// Has a socket send and hear by this interface alone.
-pub(crate) fn bind_to_device(fd: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
+///
+/// # Errors
+/// `ENODEV` if there is none, `EPERM` on Linux before 5.7 without `CAP_NET_RAW`.
+pub fn bind_to_device(fd: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
     sys::set_option_bytes(fd, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, interface.as_bytes())
 }
 

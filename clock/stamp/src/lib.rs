@@ -35,7 +35,7 @@ mod sys;
 mod undelivered;
 mod wait;
 
-pub use group::Group;
+pub use group::{Group, bind_to_device};
 pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};
 pub use name::Name;

@@ -57,6 +57,7 @@ const TOP: &[&str] = &[
     "likely-confidence",
     "sandbox",
     "seccomp",
+    "lock-memory",
     "vmclock",
     "source",
     "system-clock",
@@ -179,6 +180,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "seccomp" => {
                 if let Some(fate) = reader.text_of("seccomp", value, str::parse) {
                     settings.seccomp = fate;
+                }
+            }
+            "lock-memory" => {
+                if let Some(on) = reader.boolean("lock-memory", value) {
+                    settings.lock_memory = on;
                 }
             }
             "vmclock" => {

@@ -68,6 +68,7 @@ fn everything_can_be_set() {
             vmclock = "/v"
             max-wander-ppm = "0.25 ppm"
             accept-step-after = "90min"
+            lock-memory = true
             max-step = "2h"
             min-sources = 1
             authentication = "ignore"
@@ -110,6 +111,7 @@ fn everything_can_be_set() {
             key_file: None,
             sandbox: true,
             seccomp: Unlisted::Pass,
+            lock_memory: true,
             engine: Config {
                 sources: vec![first, xleave, pool, watched],
                 max_wander: ppm("0.25"),

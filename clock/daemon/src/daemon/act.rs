@@ -8,7 +8,7 @@ use super::{CHORES, Daemon, has_counts};
 use crate::clockbound::ClockBound;
 use crate::proof::Prepared;
 use crate::replay;
-use crate::resolve::Found;
+use crate::resolve::{Found, Route};
 
 impl Daemon<'_> {
     pub(super) fn act(&mut self, actions: Vec<Action>) {
@@ -26,8 +26,9 @@ impl Daemon<'_> {
 
     pub(super) fn carry_out(&mut self, action: Action) {
         match action {
-            Action::Resolve { source, host, port, authentication } => {
-                self.resolve(source, (&host, port), authentication);
+            Action::Resolve { source, host, port, authentication, interface, family } => {
+                let route = Route { interface, family };
+                self.resolve(source, (&host, port), authentication, route);
             }
             Action::Send { source, to, interface, packet } => {
                 let event = match self.proofs.protect(source, &packet) {
@@ -77,8 +78,10 @@ impl Daemon<'_> {
         source: SourceId,
         place: (&str, u16),
         authentication: Authentication,
+        route: Route,
     ) {
-        let answer = match self.proofs.prepare(source, place, authentication, self.unix_now()) {
+        let now = self.unix_now();
+        let answer = match self.proofs.prepare(source, place, authentication, route, now) {
             Ok(Prepared::Ask(exchange)) => self.resolver.begin(source, place, exchange),
             Ok(Prepared::Known(found)) => Some((source, Ok(*found))),
             Err(why) => Some((source, Err(why))),

@@ -200,6 +200,7 @@ impl<'n> Daemon<'n> {
         daemon.note_leaps(leap_note);
         // It makes the record's directory, if need be, whose parent is not written any more.
         daemon.flush_audit();
+        daemon.lock_memory();
         // Everything is open, and what follows starts threads, which inherit it.
         daemon.sandbox = Sandbox::enter(daemon.wanted());
         if let Some(text) = daemon.sandbox.note() {
@@ -207,6 +208,23 @@ impl<'n> Daemon<'n> {
         }
         daemon.act(actions);
         Ok(daemon)
+    }
+
+    /// Keeps all memory from being paged out, if that is wanted. Where it cannot be done the clock goes on without.
+    fn lock_memory(&mut self) {
+        if !self.settings.lock_memory {
+            return;
+        }
+        match sys::lock_memory() {
+            Ok(()) => self.note(Level::Info, "memory is locked"),
+            Err(why) => {
+                let text = format!(
+                    "memory is not locked: {why}; it takes LimitMEMLOCK=infinity and SystemCallFilter=@memlock in the unit, \
+                     or root with CAP_IPC_LOCK and CAP_SYS_RESOURCE"
+                );
+                self.note(Level::Warning, &text);
+            }
+        }
     }
 
     /// Rights that the daemon needs from now on, unless it is to keep all that it has.

@@ -68,6 +68,7 @@ impl Daemon<'_> {
             ("audit", old.audit != new.audit),
             ("sandbox", old.sandbox != new.sandbox),
             ("seccomp", old.seccomp != new.seccomp),
+            ("lock-memory", old.lock_memory != new.lock_memory),
             ("vmclock", old.vmclock != new.vmclock),
         ]
         .into_iter()

@@ -6,7 +6,7 @@ use std::path::Path;
 use truechimer_keys::HEADER_LEN;
 
 use crate::config::Settings;
-use crate::resolve::Found;
+use crate::resolve::{Found, Route};
 
 const WITHOUT: &str = "this program was built without NTS";
 
@@ -59,7 +59,7 @@ impl Nts {
         None
     }
 
-    pub(crate) fn exchange(&self, _: Option<u64>) -> Result<Exchange, String> {
+    pub(crate) fn exchange(&self, _: Route, _: Option<u64>) -> Result<Exchange, String> {
         Err(WITHOUT.into())
     }
 

@@ -152,6 +152,7 @@ mod tests {
             reference_timestamp: Timestamp(at),
             version: 4,
             unread: 0,
+            later_requests: 0,
         }
     }
 

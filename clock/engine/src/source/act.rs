@@ -30,9 +30,17 @@ impl Source {
         match self.schedule.due(at) {
             Some(Due::LookUp) => {
                 self.schedule.plan = Plan::Resolving;
-                let SourceConfig { host, port, authentication, .. } = self.config.clone();
+                let SourceConfig { host, port, authentication, interface, family, .. } =
+                    self.config.clone();
                 let source = self.peer.id;
-                actions.push(Action::Resolve { source, host, port, authentication });
+                actions.push(Action::Resolve {
+                    source,
+                    host,
+                    port,
+                    authentication,
+                    interface,
+                    family,
+                });
             }
             Some(Due::Poll) => self.poll(at, random, actions),
             Some(Due::Leave) => self.turned_away(at, random),
@@ -75,6 +83,8 @@ impl Source {
         let to = association.server();
         self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
         self.peer.tally.poll();
+        self.requested.rotate_right(1);
+        self.requested[0] = Some(at);
         self.schedule.sent(at, random);
         let interface = self.config.interface.clone();
         actions.push(Action::Send { source: self.peer.id, to, interface, packet });

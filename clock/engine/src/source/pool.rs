@@ -146,8 +146,9 @@ impl Pool {
         self.deadline().filter(|due| at.at_or_after(*due))?;
         self.plan = Plan::LookingUp;
         let SourceConfig { host, port, .. } = self.config.clone();
-        let authentication = crate::Authentication::None;
-        Some(Action::Resolve { source: self.id, host, port, authentication })
+        let (authentication, interface, family) = (crate::Authentication::None, None, None);
+        let source = self.id;
+        Some(Action::Resolve { source, host, port, authentication, interface, family })
     }
 
     /// The look-up's answer. Returns why it failed, if that is new.

@@ -37,6 +37,10 @@ impl Source {
             Err(refusal) => return Heard::Refused(self.refused(&refusal, received.count)),
         };
         let arrived = received.count;
+        if self.is_of_later(sent, reply.later_requests) {
+            self.peer.tally.refuse("wrong-port");
+            return Heard::Refused(None);
+        }
         self.recognise(from, arrived, clock.others);
         let Some(complete) = self.complete(Complete { sent, received, reply, clock: *clock })
         else {
@@ -81,6 +85,14 @@ impl Source {
                 Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
             }
         }
+    }
+
+    /// Whether a request left at `sent` that was made later than the one that was answered, and of which
+    /// so many were. A reply that was redirected to another request's port would otherwise seem to have
+    /// come sooner than it did, and put the time where it is not.
+    fn is_of_later(&self, sent: Stamp, later: usize) -> bool {
+        let next = later.checked_sub(1).and_then(|place| *self.requested.get(place)?);
+        next.is_some_and(|next| (sent.count + sent.error).at_or_after(next))
     }
 
     /// The protocol refused a datagram. Returns the trouble if it is new and worth telling.

@@ -3,6 +3,7 @@
 
 use core::net::SocketAddr;
 
+use truechimer_ntp::WAITING;
 use truechimer_time::{Count, CountSpan, Period, Span};
 
 use super::courtesy::{self, Courtesy};
@@ -22,8 +23,9 @@ const REPLIES_EACH: u32 = 8;
 /// path leaves open anyway.
 const LITTLE: i128 = 8;
 /// Requests in a row without a reply after which the user is told; a source that never answered has
-/// then had its chance.
-pub(super) const CHANCE: u32 = 4;
+/// then had its chance. As many are waited for at the same time: whoever answers within its chance is
+/// heard, however long its packets take.
+pub(super) const CHANCE: u32 = WAITING as u32;
 
 /// Next thing that a source does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

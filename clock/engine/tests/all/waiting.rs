@@ -4,7 +4,7 @@ use crate::world::{HONEST, ORIGIN, Server, World, address, config, start, truth}
 use truechimer_engine::Start;
 use truechimer_engine::{Event, SourceConfig};
 use truechimer_ntp::LeapIndicator;
-use truechimer_time::{Count, Leap, Rate, Span};
+use truechimer_time::{Count, CountSpan, Leap, Rate, Span, Stamp, StampMethod};
 use truechimer_timehands::{Hand, Status};
 
 #[test]
@@ -126,4 +126,31 @@ fn the_others_go_on_as_soon_as_a_dead_source_had_its_chance() {
     assert_eq!(world.hand().status, Status::Unknown);
     world.run(9);
     world.assert_true();
+}
+
+/// A server whose reply to the first request comes after the second left, with the stamps of the `left`th.
+/// Returns how many replies were used, and those that came by the wrong port.
+fn late_reply(left: usize) -> (u64, u64) {
+    let mut world = World::new(&[], start());
+    world.servers.insert(address("s1"), Server { up: false, ..HONEST });
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(3);
+    assert_eq!(world.sent.len(), 2, "the second after 2 s");
+    let (first, source) = world.sent[0];
+    let stamp = |count| Stamp { count, error: CountSpan(50), method: StampMethod::Kernel };
+    world.server("s1").up = true;
+    // It reaches the server before the second leaves.
+    (world.server("s1").delay, world.server("s1").back) = (1_500_000_000, 1_600_000_000);
+    let arrives = first + CountSpan(3_100_000_000);
+    world.stamps = Some((stamp(world.sent[left].0), stamp(arrives)));
+    world.now = first;
+    world.exchange(source, address("s1"), &world.packets[0].clone());
+    let report = &world.engine.report(world.now).sources[0];
+    (report.accepted, report.refused.get("wrong-port").copied().unwrap_or(0))
+}
+
+#[test]
+fn a_late_reply_is_heard_and_one_that_came_by_another_requests_port_is_not_used() {
+    assert_eq!(late_reply(0), (1, 0));
+    assert_eq!(late_reply(1), (0, 1));
 }

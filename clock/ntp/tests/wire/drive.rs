@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use truechimer_ntp::server::{self, ServerState, respond};
 use truechimer_ntp::{
     Association, HEADER_LEN, LeapIndicator, Log2, MAX_ROOT_DISTANCE, Mode, Packet, RefId, Refusal,
-    Reply, Short, Timestamp,
+    Reply, Short, Timestamp, WAITING,
 };
 
 /// The server that the association asks.
@@ -45,9 +45,8 @@ pub fn good_reply(id: Timestamp) -> Packet {
 /// An association, and what a reader of its documentation knows about it.
 struct Model {
     association: Association,
-    /// The newest request, if there was one.
-    current: Option<Timestamp>,
-    waiting: bool,
+    /// The last requests, and whether each waits for its reply; the newest first.
+    requests: Vec<(Timestamp, bool)>,
     refused: u64,
 }
 
@@ -68,8 +67,32 @@ impl Model {
                 ..Packet::default()
             }
         );
-        self.current = Some(packet.transmit_timestamp);
-        self.waiting = true;
+        self.requests.insert(0, (packet.transmit_timestamp, true));
+        self.requests.truncate(WAITING);
+    }
+
+    /// Timestamp of a request so far back, or none.
+    fn named(&self, back: u8) -> Timestamp {
+        self.requests.get(usize::from(back & 3)).map(|(id, _)| *id).unwrap_or_default()
+    }
+
+    /// Whether a reply to the request of this timestamp is waited for.
+    fn waits_for(&self, id: Timestamp) -> bool {
+        self.requests.iter().find(|(of, _)| *of == id).is_some_and(|(_, waits)| *waits)
+    }
+
+    fn give_up(&mut self, from: usize) {
+        self.requests.iter_mut().skip(from).for_each(|(_, waits)| *waits = false);
+    }
+
+    /// The datagram was the answer to its request: nothing older is waited for.
+    fn answered(&mut self, datagram: &[u8], from: SocketAddr) -> usize {
+        let (packet, _) = Packet::decode(datagram).expect("a header");
+        let id = packet.origin_timestamp;
+        assert!(self.waits_for(id) && from == SERVER);
+        let place = self.requests.iter().position(|(of, _)| *of == id).expect("it waits");
+        self.give_up(place);
+        place
     }
 
     fn deliver(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Reply, Refusal> {
@@ -78,8 +101,6 @@ impl Model {
         match &result {
             Ok(reply) => {
                 let (packet, rest) = Packet::decode(datagram).expect("a header");
-                assert!(self.waiting && from == SERVER);
-                assert_eq!(Some(packet.origin_timestamp), self.current);
                 assert_eq!(packet.mode, Mode::Server);
                 assert!((3..=4).contains(&reply.version) && (1..=15).contains(&reply.stratum));
                 assert_ne!(reply.leap, LeapIndicator::Unsynchronised);
@@ -89,22 +110,20 @@ impl Model {
                 assert!(reply.root_distance() <= MAX_ROOT_DISTANCE);
                 assert_eq!(reply.unread, rest.len());
                 assert!(!reply.reference_id.text(reply.stratum).to_string().is_empty());
-                self.waiting = false;
+                assert_eq!(reply.later_requests, self.answered(datagram, from));
             }
             Err(refusal) => {
                 self.refused += 1;
                 assert!(refusal.to_string().bytes().all(|b| b == b' ' || b.is_ascii_graphic()));
                 if refusal.demand().is_some() {
-                    let (packet, _) = Packet::decode(datagram).expect("a header");
-                    assert!(self.waiting && from == SERVER);
-                    assert_eq!(Some(packet.origin_timestamp), self.current);
-                    self.waiting = false;
+                    self.answered(datagram, from);
                 } else {
                     self.same_answer_as(&before);
                 }
             }
         }
-        assert_eq!(self.association.is_waiting(), self.waiting);
+        let newest = self.requests.first();
+        assert_eq!(self.association.is_waiting(), newest.is_some_and(|(_, waits)| *waits));
         assert_eq!(self.association.refused().total(), self.refused);
         assert_eq!(self.association.refused().iter().map(|(_, n)| n).sum::<u64>(), self.refused);
         result
@@ -112,11 +131,11 @@ impl Model {
 
     /// A refused datagram changed nothing that a later good one could notice.
     fn same_answer_as(&self, before: &Association) {
-        if let Some(id) = self.current {
-            let good = good_reply(id).encode();
+        for (id, _) in &self.requests {
+            let good = good_reply(*id).encode();
             let now = self.association.clone().accept(&good, SERVER);
             assert_eq!(before.clone().accept(&good, SERVER), now);
-            assert_eq!(now.is_ok(), self.waiting);
+            assert_eq!(now.is_ok(), self.waits_for(*id));
         }
     }
 }
@@ -125,7 +144,7 @@ impl Model {
 /// replies, from right and wrong addresses.
 pub fn reply(mut script: &[u8]) {
     let mut model =
-        Model { association: Association::new(SERVER), current: None, waiting: false, refused: 0 };
+        Model { association: Association::new(SERVER), requests: Vec::new(), refused: 0 };
     let mut last = Vec::new();
     while let Some((&step, rest)) = script.split_first() {
         script = rest;
@@ -138,7 +157,7 @@ pub fn reply(mut script: &[u8]) {
             0 => model.request(number(&mut script)),
             1 => {
                 model.association.give_up();
-                model.waiting = false;
+                model.give_up(0);
             }
             // Any bytes at all.
             2 => {
@@ -150,9 +169,7 @@ pub fn reply(mut script: &[u8]) {
             3 | 4 => {
                 last = take(&mut script, HEADER_LEN).to_vec();
                 last.resize(HEADER_LEN, 0);
-                if let Some(id) = model.current {
-                    last[24..32].copy_from_slice(&id.0.to_be_bytes());
-                }
+                last[24..32].copy_from_slice(&model.named(step >> 4).0.to_be_bytes());
                 if step & 7 == 4 {
                     last[0] = last[0] & 0o300 | 0o44;
                 }
@@ -160,7 +177,7 @@ pub fn reply(mut script: &[u8]) {
             }
             // A good reply with one byte replaced and some appended.
             5 => {
-                last = good_reply(model.current.unwrap_or_default()).encode().to_vec();
+                last = good_reply(model.named(step >> 4)).encode().to_vec();
                 let [at, value] = take(&mut script, 2) else { return };
                 last[usize::from(*at) % HEADER_LEN] = *value;
                 last.resize(HEADER_LEN + usize::from(step >> 3 & 7) * 4, 0);
@@ -168,15 +185,18 @@ pub fn reply(mut script: &[u8]) {
             }
             // A good reply: taken if and only if it is waited for and comes from the right place.
             6 => {
-                last = good_reply(model.current.unwrap_or_default()).encode().to_vec();
-                let due = model.waiting && from == SERVER;
+                let id = model.named(step >> 4);
+                last = good_reply(id).encode().to_vec();
+                let due = model.waits_for(id) && from == SERVER;
                 assert_eq!(model.deliver(&last, from).is_ok(), due);
             }
             // The last datagram once more: nothing is taken twice.
             _ => {
-                let was_waiting = model.waiting;
+                let packet = Packet::decode(&last);
+                let due =
+                    packet.is_some_and(|(packet, _)| model.waits_for(packet.origin_timestamp));
                 let taken = model.deliver(&last, from).is_ok();
-                assert!(was_waiting || !taken);
+                assert!(due || !taken);
             }
         }
     }

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{
     Association, Demand, LeapIndicator, Log2, Mode, Packet, RefId, Refusal, Short, Timestamp,
+    WAITING,
 };
 use truechimer_time::Span;
 
@@ -215,18 +216,25 @@ fn of_a_flood_the_first_is_taken_and_the_rest_counted() {
 }
 
 #[test]
-fn replies_to_earlier_requests_are_late_or_duplicate_then_unknown() {
+fn replies_to_earlier_requests_are_taken_until_a_later_one_is_answered() {
     let reply = |id| good_reply(Timestamp(id)).encode();
     let mut association = Association::new(SERVER);
-    let _ = association.request(1);
-    let _ = association.request(2);
+    let ask = |association: &mut Association, ids: std::ops::Range<u64>| {
+        ids.for_each(|id| _ = association.request(id));
+    };
+    ask(&mut association, 1..4);
+    let older = association.accept(&reply(2), SERVER).unwrap();
+    assert_eq!(older.later_requests, 1);
     assert_eq!(association.accept(&reply(1), SERVER), Err(Refusal::Late));
-    assert!(association.accept(&reply(2), SERVER).is_ok());
-    let _ = association.request(3);
-    assert_eq!(association.accept(&reply(1), SERVER), Err(Refusal::WrongOrigin));
     assert_eq!(association.accept(&reply(2), SERVER), Err(Refusal::Duplicate));
+    assert!(association.is_waiting(), "the newest still may come");
+    assert_eq!(association.accept(&reply(3), SERVER).unwrap().later_requests, 0);
+    ask(&mut association, 4..4 + WAITING as u64);
+    assert_eq!(association.accept(&reply(3), SERVER), Err(Refusal::WrongOrigin));
+    let oldest = association.accept(&reply(4), SERVER).unwrap();
+    assert_eq!(oldest.later_requests, WAITING - 1);
     association.give_up();
-    assert_eq!(association.accept(&reply(3), SERVER), Err(Refusal::Late));
+    assert_eq!(association.accept(&reply(5), SERVER), Err(Refusal::Late));
     assert!(!association.is_waiting());
 }
 

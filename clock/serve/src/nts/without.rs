@@ -27,6 +27,10 @@ impl Nts {
         Err("this program was built without NTS".into())
     }
 
+    pub(crate) fn renew(&self) -> Result<(), String> {
+        match *self {}
+    }
+
     pub(crate) fn look(&self, _: &[u8], _: Timestamp) -> Protected {
         match *self {}
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use truechimer_ntp::WAITING;
+
 use crate::soak::ledger::Ledger;
 use crate::soak::world::SERVERS;
 
@@ -17,8 +19,8 @@ const MOST_GROWTH: f64 = 1.05;
 /// Room for what is allocated once, late: a thread's first use of memory is 2 MiB of the allocator's.
 const SLACK_KIB: u64 = 4096;
 /// Open files may have grown by so many: the daemon has a socket for each request that waits for its
-/// reply, and none while it cannot send; and one connection that is being answered.
-const SLACK_FILES: u64 = SERVERS as u64 + 1;
+/// reply, some for each server, and none while it cannot send; and one connection that is being answered.
+const SLACK_FILES: u64 = (SERVERS * WAITING) as u64 + 1;
 
 const MEMORY: &str = "resources: memory does not grow";
 const FILES: &str = "resources: open files do not grow";

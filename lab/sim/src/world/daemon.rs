@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use truechimer_engine::{Action, Engine, Event, Level, Shown, SourceId, Start, Steer};
-use truechimer_ntp::{HEADER_LEN, Packet};
+use truechimer_ntp::{HEADER_LEN, Packet, WAITING};
 use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
 
@@ -45,7 +45,8 @@ pub(super) struct Daemon {
     /// Which of them it is.
     life: u64,
     /// The socket of each source's newest request.
-    links: Vec<Option<Link>>,
+    /// Of each source those of the requests that are waited for, the oldest first.
+    links: Vec<VecDeque<Link>>,
     events: VecDeque<Event>,
     checked: Option<Count>,
     /// Which pulses are open.
@@ -66,6 +67,25 @@ struct Link {
     heard: u32,
     /// Whether one of them answered the request.
     answered: bool,
+}
+
+impl Daemon {
+    /// The socket of that request of the source's, if it is open.
+    fn link(&mut self, source: usize, request: u64) -> Option<&mut Link> {
+        self.links.get_mut(source)?.iter_mut().find(|link| link.request == request)
+    }
+
+    /// Opens the socket of the source's newest request, and closes those whose replies would be too late.
+    fn open(&mut self, source: SourceId, link: Link) {
+        let Some(links) = self.links.get_mut(source.0 as usize) else { return };
+        if let Some(last) = links.iter().rposition(|link| link.heard > 0) {
+            links.drain(..=last);
+        }
+        if links.len() == WAITING {
+            links.pop_front();
+        }
+        links.push_back(link);
+    }
 }
 
 /// A reply on its way, with all that is known of its request.
@@ -153,7 +173,7 @@ impl World<'_> {
         self.daemon = Some(Daemon {
             engine,
             life: self.lives,
-            links: (0..sources).map(|_| None).collect(),
+            links: (0..sources).map(|_| VecDeque::new()).collect(),
             events: VecDeque::new(),
             checked: None,
             alarm: 0,
@@ -224,9 +244,8 @@ impl World<'_> {
     /// A reply arrives at the host.
     pub(super) fn receive(&mut self, t: f64, datagram: Datagram) {
         let Some(daemon) = &mut self.daemon else { return };
-        let link = daemon.links.get_mut(datagram.source).and_then(Option::as_mut);
         // The socket of an older request is closed.
-        let Some(link) = link.filter(|link| link.request == datagram.number) else { return };
+        let Some(link) = daemon.link(datagram.source, datagram.number) else { return };
         let arrival = self.host.receive(datagram.number, link.heard > 0, t);
         link.heard += 1;
         link.inbox.push_back((datagram, arrival));
@@ -383,8 +402,8 @@ impl World<'_> {
                 Action::Close { source } => {
                     self.watch(source, false);
                     let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
-                    if let Some(link) = links.and_then(|links| links.get_mut(source.0 as usize)) {
-                        *link = None;
+                    if let Some(links) = links.and_then(|links| links.get_mut(source.0 as usize)) {
+                        links.clear();
                     }
                 }
                 Action::Publish(hand) => {
@@ -437,7 +456,7 @@ impl World<'_> {
         }
     }
 
-    /// Sends a request from a socket of its own, which replaces the source's socket.
+    /// Sends a request from a socket of its own.
     fn send(&mut self, t: f64, source: SourceId, to: &SocketAddr, packet: &[u8]) {
         let number = self.requests;
         self.requests += 1;
@@ -445,9 +464,8 @@ impl World<'_> {
         self.first_request.get_or_insert(departure.wire);
         let link =
             Link { request: number, departure, inbox: VecDeque::new(), heard: 0, answered: false };
-        let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
-        if let Some(place) = links.and_then(|links| links.get_mut(source.0 as usize)) {
-            *place = Some(link);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.open(source, link);
         }
         let (source, machine) = (source.0 as usize, machine_at(to));
         let Some(packet) = packet.first_chunk::<HEADER_LEN>().copied() else { return };
@@ -463,11 +481,8 @@ impl World<'_> {
     fn hear(&mut self, t: f64, datagram: Datagram, arrival: Arrival) {
         let source = datagram.source;
         let daemon = self.daemon.as_mut();
-        let Some(link) = daemon.and_then(|d| d.links.get_mut(source)?.as_mut()) else { return };
-        // It may have been replaced by what the engine did about another reply.
-        if link.request != datagram.number {
-            return;
-        }
+        // It may have been closed by what the engine did about another reply.
+        let Some(link) = daemon.and_then(|d| d.link(source, datagram.number)) else { return };
         let departure = link.departure;
         let proof = self.scenario.servers.get(source).is_some_and(|server| server.proof);
         let by = datagram.answered.by;

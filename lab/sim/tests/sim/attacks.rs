@@ -28,6 +28,14 @@ fn an_honest_majority_keeps_the_clock_within_its_bound() {
     }
 }
 
+/// Two of five servers with proof are bought, and three are held up by 3.2 s from before the start, longer than until the next
+/// request: two of these are honest.
+#[test]
+fn servers_that_are_held_up_at_the_start_are_heard_all_the_same() {
+    let row = judge(&Attack::new(1, 44_247)).unwrap();
+    assert!(row.must_hold && row.outside_s == 0, "{row:?}");
+}
+
 /// A delay in one direction moves the clock by half of it at most, and the bound has room for it.
 #[test]
 fn a_delay_that_is_hidden_is_in_the_bound() {

@@ -1,5 +1,7 @@
 //! Servers that prove who they are (NTS, RFC 8915): chronyd and ntpd (ntpsec) at the other end.
 
+use std::io::Write;
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -128,6 +130,62 @@ fn who_cannot_prove_itself_is_never_believed() {
     }
 }
 
+/// Answers that are no TLS, or end in the middle of it: no keys, and so nothing is sent.
+#[test]
+fn who_answers_with_rubbish_gives_no_keys() {
+    let dir = temp::Dir::new();
+    // An HTTP server, records of TLS without sense, one that promises more than comes, and nothing.
+    let rubbish: [(&str, &[u8]); 4] = [
+        ("http", b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+        ("records", &[22; 300]),
+        ("short", &[22, 3, 3, 0x40, 0, 2]),
+        ("nothing", &[]),
+    ];
+    for (name, bytes) in rubbish {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let _ = stream.and_then(|mut stream| stream.write_all(bytes));
+            }
+        });
+        let sections = format!("[[source]]\nhost = {place:?}\nnts = true\npoll = 1\n");
+        let setup =
+            Setup { name, servers: Vec::new(), sections: &sections, ..Setup::new(&dir, "") };
+        let mut daemon = setup.start();
+        let source = daemon.source_when(|source| {
+            source["trouble"].as_str().is_some_and(|trouble| trouble.contains("no keys from"))
+        });
+        assert_eq!(number(&source, "requests"), 0, "{source:#}");
+        ends(&mut daemon);
+    }
+}
+
+/// Requests and replies that are longer than the path takes at once are sent in pieces.
+#[test]
+fn a_narrow_path_carries_what_nts_adds() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    for end in [&net.server, &net.client] {
+        let mut ip = end.command(binary::system("ip"));
+        assert!(ip.args(["link", "set", "wire", "mtu", "600"]).status().unwrap().success());
+    }
+    let lines = served(&by, &dir.join("keys"), "");
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    let sections = proven("192.0.2.1", &by.authority);
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let source = daemon.source_when(|source| number(source, "accepted") >= 5);
+    assert_eq!(source["authentication"], "nts", "{source:#}");
+    ends(&mut daemon);
+}
+
 /// A machine without a battery: its system clock, years behind, calls the certificate not valid yet. It may be taken if
 /// the user says so, and is judged anew once the clock is set; one that has expired by a clock that is ahead is not.
 #[test]
@@ -216,8 +274,23 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     let refused = &source["refused"];
     assert!(refused["unauthentic"].is_null() && refused["unprotected"].is_null(), "{source:#}");
     chrony.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    // A certificate that cannot be used changes nothing; one by another authority is used from then on, by
+    // those who have no keys yet.
+    let Some(renewed) = or_skip(Certificates::make(&dir, "renewed", "192.0.2.1")) else { return };
+    std::fs::copy(&renewed.certificate, &by.certificate).unwrap();
+    chain.renew("those of before stay in use");
+    std::fs::copy(&renewed.key, &by.key).unwrap();
+    chain.renew("certificate and keys were read again");
+    let sections = proven("192.0.2.1", &renewed.authority);
+    let setup = Setup { name: "newcomer", sections: &sections, ..setup };
+    let mut newcomer = setup.start();
+    follows(&mut newcomer, 3);
+    let source = follows(&mut daemon, 5);
+    assert!(source["refused"]["unauthentic"].is_null(), "{source:#}");
     let tally = chain.ends();
     assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
+    // To ours, which asks for it, each reply with proof says when the one before left.
+    assert!(tally.contains("interleaved "), "{tally}");
 }
 
 /// ntpd follows our server with proof, and proves itself to a daemon of ours.

@@ -57,6 +57,12 @@ impl Chain {
         said
     }
 
+    /// Tells the server to read certificate and keys again, and waits until it says this.
+    pub fn renew(&mut self, said: &str) {
+        self.server.signal(Signal::Hangup);
+        self.server.expect_output(said, SOON);
+    }
+
     /// Ends the server; what it said.
     pub fn ends(&mut self) -> String {
         self.server.signal(Signal::Term);

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use truechimer_engine::{
     Action, Config, Engine, Event, HostCheck, SourceConfig, SourceId, Start, Steer,
 };
-use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp, server};
+use truechimer_ntp::{HEADER_LEN, LeapIndicator, Log2, RefId, Short, Timestamp, server};
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
     Stamp, StampMethod,
@@ -97,6 +97,8 @@ pub struct World {
     pub sent: Vec<(Count, SourceId)>,
     /// To whom, in the same order.
     pub sent_to: Vec<SocketAddr>,
+    /// The requests, in the same order.
+    pub packets: Vec<[u8; HEADER_LEN]>,
     /// Leap seconds as they really are.
     pub leaps: Leaps,
     pub steers: Vec<Steer>,
@@ -127,6 +129,7 @@ impl World {
             hands: Vec::new(),
             sent: Vec::new(),
             sent_to: Vec::new(),
+            packets: Vec::new(),
             leaps: Leaps::default(),
             steers: Vec::new(),
             notes: Vec::new(),
@@ -174,6 +177,7 @@ impl World {
                 Action::Send { source, to, packet, .. } => {
                     self.sent.push((self.now, source));
                     self.sent_to.push(to);
+                    self.packets.push(packet);
                     self.exchange(source, to, &packet);
                 }
                 Action::Publish(hand) => self.hands.push(hand),
