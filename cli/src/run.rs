@@ -166,8 +166,10 @@ fn what_is_followed(config: &Config) -> String {
     let refclocks = &config.refclocks;
     let pulses = refclocks.iter().filter(|r| r.kind == RefClockKind::Pulse).count();
     let pools = config.sources.iter().filter(|source| source.pool.is_some()).count();
+    let ports = config.sources.iter().filter(|source| source.ptp.is_some()).count();
     let kinds = [
-        (config.sources.len() - pools, "server"),
+        (config.sources.len() - pools - ports, "server"),
+        (ports, "PTP port"),
         (pools, "pool"),
         (pulses, "pulse"),
         (refclocks.len() - pulses, "other reference clock"),
@@ -175,4 +177,18 @@ fn what_is_followed(config: &Config) -> String {
     let kinds = kinds.into_iter().filter(|(n, _)| *n > 0);
     let kinds: Vec<String> = kinds.map(|(n, what)| some(n, what)).collect();
     kinds.join(" and ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_engine::{PtpConfig, SourceConfig};
+
+    #[test]
+    fn each_kind_of_source_is_counted_as_what_it_is() {
+        let mut config = Config { sources: vec![SourceConfig::new("a"); 2], ..Config::default() };
+        assert_eq!(what_is_followed(&config), "2 servers");
+        config.sources[1].ptp = Some(PtpConfig::default());
+        assert_eq!(what_is_followed(&config), "1 server and 1 PTP port");
+    }
 }

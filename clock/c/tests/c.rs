@@ -211,6 +211,44 @@ fn the_examples_are_c89_and_run() {
     }
 }
 
+/// What docs/use/node.md shows, where `$TRUECHIMER_NODE` names a folder with koffi in its node_modules.
+#[test]
+fn the_example_in_node_runs() {
+    let Some(modules) = std::env::var_os("TRUECHIMER_NODE").filter(|path| !path.is_empty()) else {
+        println!("SKIPPED the_example_in_node_runs: $TRUECHIMER_NODE names no folder with koffi");
+        return;
+    };
+    let mut daemon = Daemon::new(Choice::Auto);
+    let text = std::fs::read_to_string(here("../../docs/use/node.md")).unwrap();
+    let example = text.split("```js\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let folder = daemon.directory.clone();
+    std::fs::write(folder.join("example.js"), example).unwrap();
+    std::fs::copy(target().join("libtruechimer_c.so"), folder.join("libtruechimer.so.0")).unwrap();
+    let node = || {
+        let mut node = Command::new("node");
+        node.arg(folder.join("example.js")).env("LD_LIBRARY_PATH", &folder);
+        node.env("NODE_PATH", Path::new(&modules).join("node_modules"));
+        node
+    };
+    let early = node().env("TRUECHIMER_PAGE", daemon.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert!(!early.status.success() && said.contains("Error: the clock is not set yet"), "{said}");
+    let hand = daemon.publish(|_, _| ());
+    let said = run(node().env("TRUECHIMER_PAGE", daemon.path()));
+    let times: Vec<i128> = said
+        .split_whitespace()
+        .map(|time| {
+            time.split_once('.').map(|(s, ns)| format!("{s}{ns}").parse().unwrap()).unwrap()
+        })
+        .collect();
+    let (clock, now) = (daemon.clock(), daemon.clock().now().unwrap());
+    assert_eq!((times.len(), clock.status().unwrap()), (3, Status::Synchronised), "{said}");
+    assert!(times[0] <= times[1] && times[1] <= times[2], "{said}");
+    // Between the hand and a reading that comes later.
+    let latest = nanos(now.latest, &hand.leaps);
+    assert!(nanos(hand.time, &hand.leaps) < times[1] && times[1] < latest, "{said}");
+}
+
 #[test]
 fn every_standard_takes_the_header_without_a_warning() {
     let mut daemon = Daemon::new(Choice::Auto);
@@ -239,6 +277,40 @@ fn every_standard_takes_the_header_without_a_warning() {
         let mut command = Command::new("gcc");
         command.args(WARNINGS).arg(format!("-std={standard}")).arg("-I").arg(here("include"));
         run(command.arg("-fsyntax-only").arg(&source));
+    }
+}
+
+/// No lock that a thread could wait for, and no word to the kernel, once the clock is open.
+#[test]
+fn threads_read_without_a_system_call() {
+    // Where the kernel's own clocks are no counter, its page of them (vDSO) calls it.
+    let clocks = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = std::fs::read_to_string(clocks).unwrap_or_default();
+    if !["tsc", "arch_sys_counter", "kvm-clock"].contains(&source.trim()) {
+        println!("SKIPPED threads_read_without_a_system_call: the clocksource is {source}");
+        return;
+    }
+    let mut daemon = Daemon::new(Choice::Auto);
+    let program = daemon.directory.join("silent");
+    compiled_of(&here("tests/c/silent.c"), "gcc", &["-std=gnu99"], &program);
+    daemon.publish(|_, _| ());
+    let said = run(Command::new(&program).arg(daemon.path()));
+    assert_eq!(said, "4 of 4 read in silence\n");
+}
+
+/// Of what the library keeps for each thread one word is ours, whether the kernel lets that thread
+/// read the port of an ACPI timer; the standard library has a few, for panics.
+#[test]
+fn nothing_but_the_right_to_a_port_is_kept_for_each_thread() {
+    let library = target().join("libtruechimer_c.so");
+    let symbols = run(Command::new("readelf").args(["--syms", "--wide"]).arg(&library));
+    let all = symbols.lines().filter(|line| line.contains("truechimer")).count();
+    assert!(all > 20, "it has its names: {all}");
+    let of_threads: Vec<&str> = symbols.lines().filter(|line| line.contains(" TLS ")).collect();
+    assert!(!of_threads.is_empty(), "what is looked for is found where there is one");
+    for line in of_threads {
+        let is_port = line.contains("truechimer_counter") && line.contains("PERMISSION");
+        assert!(is_port || !line.contains("truechimer"), "{line}");
     }
 }
 

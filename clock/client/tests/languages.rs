@@ -43,7 +43,10 @@ fn run(command: &mut Command) -> String {
 #[derive(Clone, Copy, Debug)]
 enum Language {
     Go,
+    /// By JNI.
     Java,
+    /// By the Foreign Function & Memory API.
+    JavaForeign,
     Python,
 }
 
@@ -53,6 +56,7 @@ impl Language {
         match self {
             Language::Go => answer_in_go().map(Command::new),
             Language::Java => java("Answer"),
+            Language::JavaForeign => java_foreign("Answer"),
             Language::Python => {
                 let mut command = Command::new(python()?);
                 command.arg(root().join("clock/python/tests/answer.py"));
@@ -114,6 +118,21 @@ fn java(class: &str) -> Option<Command> {
     command.args((class != "Bench").then_some("-Xcheck:jni"));
     command.args(["-cp", &format!("{folder}/truechimer.jar:{folder}/tests")]);
     command.args([&format!("-Djava.library.path={folder}"), class]);
+    Some(command)
+}
+
+/// A class of the tests' in Java 22 or later, where the library for JNI is missing.
+fn java_foreign(class: &str) -> Option<Command> {
+    let folder = env::var("TRUECHIMER_JAVA").ok().filter(|path| !path.is_empty())?;
+    let foreign = format!("{folder}/foreign");
+    if !Path::new(&foreign).exists() {
+        println!("SKIPPED the reader in Java 22: no JDK of that version or later is installed");
+        return None;
+    }
+    let mut command = Command::new(format!("{foreign}/java"));
+    command.arg("--enable-native-access=ALL-UNNAMED");
+    command.args(["-cp", &format!("{foreign}/truechimer.jar:{folder}/tests")]);
+    command.args([&format!("-Djava.library.path={foreign}"), class]);
     Some(command)
 }
 
@@ -754,10 +773,12 @@ fn go_finds_nothing_wrong() {
 
 #[test]
 fn java_finds_nothing_wrong() {
-    let (mut daemon, Some(mut check)) = (Daemon::synchronised(), java("Check")) else { return };
-    let path = daemon.path();
-    let said = tended(&mut daemon, || run(check.env("TRUECHIMER_PAGE", path)));
-    assert_eq!(said, "all\n");
+    for check in [java("Check"), java_foreign("Check")] {
+        let (mut daemon, Some(mut check)) = (Daemon::synchronised(), check) else { return };
+        let path = daemon.path();
+        let said = tended(&mut daemon, || run(check.env("TRUECHIMER_PAGE", path)));
+        assert_eq!(said, "all\n");
+    }
 }
 
 #[test]
@@ -765,12 +786,14 @@ fn the_example_in_java_runs() {
     let mut daemon = Daemon::synchronised();
     let (folder, path) = (daemon.directory.clone(), daemon.path());
     for example in examples("java") {
-        let Some(mut program) = java("Example.java") else { return };
         fs::write(folder.join("Example.java"), example).unwrap();
-        program.current_dir(&folder).env("TRUECHIMER_PAGE", &path);
-        let said = tended(&mut daemon, || run(&mut program));
-        assert!(said.starts_with("2026-09-21T"), "{said}");
-        assert!(said.contains(" SYNCHRONISED within "), "{said}");
+        for program in [java("Example.java"), java_foreign("Example.java")] {
+            let Some(mut program) = program else { return };
+            program.current_dir(&folder).env("TRUECHIMER_PAGE", &path);
+            let said = tended(&mut daemon, || run(&mut program));
+            assert!(said.starts_with("2026-09-21T"), "{said}");
+            assert!(said.contains(" SYNCHRONISED within "), "{said}");
+        }
     }
 }
 
@@ -785,7 +808,7 @@ fn figures() {
         command.arg(root().join("clock/python/tests/bench.py"));
         command
     });
-    for mut bench in [java("Bench"), python].into_iter().flatten() {
+    for mut bench in [java("Bench"), java_foreign("Bench"), python].into_iter().flatten() {
         println!("{}", tended(&mut daemon, || run(bench.env("TRUECHIMER_PAGE", &path))));
     }
 }
@@ -848,4 +871,5 @@ macro_rules! tried_in {
 
 tried_in!(in_go, Go);
 tried_in!(in_java, Java);
+tried_in!(in_java_by_foreign_functions, JavaForeign);
 tried_in!(in_python, Python);

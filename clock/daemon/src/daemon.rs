@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use truechimer_audit::Kind;
 use truechimer_counter::Counter;
 use truechimer_engine::{Config, Engine, Event, Level};
-use truechimer_time::{Count, CountSpan, Epoch, Leaps, Period, Span};
-use truechimer_timehands::{Hand, Kept, PageWriter};
+use truechimer_time::{Count, CountSpan, Epoch, Leaps, Period, Rate, Span};
+use truechimer_timehands::{Hand, Kept, Mended, PageWriter};
 
 use crate::audit::Audit;
 use crate::changes::{Change, Changes};
@@ -31,6 +31,7 @@ use crate::sock_out::SockOut;
 use crate::state::{Keeping, Retry};
 use crate::sys;
 use crate::system_clock::{self, SystemClock};
+use crate::wander::{self, Wander};
 
 mod act;
 mod begin;
@@ -93,6 +94,9 @@ pub(crate) struct Daemon<'n> {
     retry: Retry,
     /// The last thing said about leap seconds, so that it is said once.
     leap_note: Option<String>,
+    /// Fault of the page that was said last, likewise.
+    page_note: Option<String>,
+    wander: Wander,
     events: VecDeque<Event>,
     fds: Vec<sys::pollfd>,
     reload: bool,
@@ -130,6 +134,7 @@ impl<'n> Daemon<'n> {
             Err(why) if why.kind() == ErrorKind::Interrupted => return Ok(()),
             Err(why) => return Err(DaemonError::System { what: "poll", why }),
         };
+        self.look_after_page();
         let clock_set = fds.get(watched).is_some_and(|fd| fd.revents != 0);
         if clock_set {
             self.clock_set = self.clock_set.take().and_then(ClockSet::again);
@@ -246,7 +251,23 @@ impl<'n> Daemon<'n> {
         self.tell_clockbound();
         self.send_sample();
         self.look_for_audit(count);
+        self.look_for_wander(count);
         Ok(())
+    }
+
+    /// Keeps the rate of the counter now and then, once it is known so well that how it changes is
+    /// the oscillator's doing.
+    fn look_for_wander(&mut self, at: Count) {
+        let is_of_use = !self.host.has_lapsed() && !self.host.is_still();
+        if !is_of_use || !self.wander.is_due(at, self.nominal) {
+            return;
+        }
+        let most = Rate(self.settings.engine.max_wander.0 / wander::MARGIN);
+        if self.engine.difference_deviation().is_some_and(|deviation| deviation <= most)
+            && let Some(rate) = self.engine.report(at).skew
+        {
+            self.wander.keep(at, rate, self.nominal);
+        }
     }
 
     /// Sends a sample of the clock, if somebody wants any.
@@ -286,6 +307,31 @@ impl<'n> Daemon<'n> {
     fn flush_audit(&mut self) {
         if let Some((level, text)) = self.audit.as_mut().and_then(Audit::flush) {
             self.note(level, &text);
+        }
+    }
+
+    /// Sees to it that what is written next goes into a page that readers find.
+    fn look_after_page(&mut self) {
+        let tended = self.page.tend();
+        let path = self.page.path().display();
+        let text = match tended {
+            Ok(None) => {
+                self.page_note = None;
+                return;
+            }
+            Ok(Some(Mended::Length)) => format!(
+                "somebody had shortened the clock page {path}: it is whole again; programs that read \
+                 it meanwhile ended by SIGBUS"
+            ),
+            Ok(Some(Mended::Name)) => format!(
+                "the clock page {path} was removed, and is there again; the one of before is written \
+                 on for programs that have it open"
+            ),
+            Err(why) => why.to_string(),
+        };
+        if self.page_note.as_ref() != Some(&text) {
+            self.note(Level::Warning, &text);
+            self.page_note = Some(text);
         }
     }
 
@@ -371,6 +417,7 @@ impl<'n> Daemon<'n> {
             hand_age: made.map(|made| hand.period.span(answer.report.at - made)),
             heartbeat_age: made.map(|_| hand.period.span(answer.report.at - heartbeat)),
             max_wander: self.settings.engine.max_wander,
+            wander: self.wander.measured(),
             difference_deviation: self.engine.difference_deviation(),
             system_offset: hand.status.bound_holds().then_some(offset),
             is_steered: self.system_clock.is_steered(),

@@ -54,6 +54,7 @@ mod source_dir;
 mod state;
 mod sys;
 mod system_clock;
+mod wander;
 
 pub use audit::Wanted as AuditRecord;
 pub use clockbound::Wanted as ClockBoundPages;

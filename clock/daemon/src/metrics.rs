@@ -22,6 +22,8 @@ pub(crate) struct Snapshot {
     /// Age of the page's heartbeat.
     pub(crate) heartbeat_age: Option<Span>,
     pub(crate) max_wander: Rate,
+    /// As measured over the recent past.
+    pub(crate) wander: Option<Rate>,
     pub(crate) difference_deviation: Option<Rate>,
     /// System clock − published clock; positive: the system clock is ahead.
     pub(crate) system_offset: Option<Span>,
@@ -112,6 +114,12 @@ fn of_clock(snapshot: &Snapshot) -> Vec<Family> {
             "ratio",
             "How far the oscillator's rate may stray from its mean, as configured",
             fraction(snapshot.max_wander),
+        ),
+        Family::gauge(
+            "wander",
+            "ratio",
+            "How far the oscillator's rate has strayed from its mean over the last 10000 s, measured",
+            snapshot.wander.map(fraction),
         ),
         Family::gauge(
             "difference_error",
@@ -463,6 +471,7 @@ mod tests {
             hand_age: Some(Span::from_secs(1)),
             heartbeat_age: Some(Span::from_millis(500)),
             max_wander: Rate::from_ppb(500),
+            wander: Some(Rate::from_ppb(20)),
             difference_deviation: Some(Rate::from_ppb(3)),
             system_offset: Some(Span::from_millis(-2)),
             is_steered: true,
@@ -491,6 +500,7 @@ mod tests {
             ("truechimer_growth_ratio", 1e-6),
             ("truechimer_skew_ratio", 1.5e-6),
             ("truechimer_max_wander_ratio", 0.5e-6),
+            ("truechimer_wander_ratio", 0.02e-6),
             ("truechimer_hand_age_seconds", 1.0),
             ("truechimer_heartbeat_age_seconds", 0.5),
             ("truechimer_epoch", 3.0),

@@ -16,31 +16,33 @@ const MAX_FILE: u64 = 1 << 16;
 /// Adds the sources of all files `*.toml` in the directory, in the order of their names; one that is
 /// there already is the same wish. A file that is wrong is left out: returns what is wrong.
 pub(crate) fn read(directory: &Path, config: &mut Config, has_key_file: bool) -> Vec<String> {
-    let (mut files, mut wrong) = match files(directory) {
+    let (files, mut wrong) = match files(directory) {
         Ok(files) => (files, Vec::new()),
         // Whoever has sources to add makes it.
         Err(why) if why.kind() == ErrorKind::NotFound => return Vec::new(),
         Err(why) => return vec![format!("`source-dir` {}: {why}", directory.display())],
     };
-    if files.len() > MOST {
-        let text = format!(
-            "`source-dir` {}: {} files, of which the first {MOST} are read",
-            directory.display(),
-            files.len()
-        );
-        wrong.push(text);
-        files.truncate(MOST);
-    }
+    let mut read = 0;
     for path in files {
         let name = path.display().to_string();
         let text = match truechimer_config::read_own(&path, MAX_FILE) {
             Ok(text) => text,
             Err(why) if why.kind() == ErrorKind::NotFound => continue,
+            // Others' files take nobody's place, nor do they fill the log.
+            Err(_) if wrong.len() >= MOST => continue,
             Err(why) => {
                 wrong.push(format!("{name} is left out: {why}"));
                 continue;
             }
         };
+        read += 1;
+        if read > MOST {
+            let directory = directory.display();
+            wrong.push(format!(
+                "`source-dir` {directory}: more than {MOST} files, of which the first are read"
+            ));
+            break;
+        }
         match config::added(&text, &name, Origin::SourceDir, has_key_file) {
             Ok(sources) => {
                 for source in sources {
@@ -96,5 +98,29 @@ mod tests {
         for (text, file) in wrong.iter().zip(["c", "d", "e", "g", "h"]) {
             assert!(text.contains(&format!("/{file}.toml")), "{text}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_takes_the_place_of_nothing_that_can() {
+        let name = format!("truechimer-dir-most-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir(&directory).unwrap();
+        for n in 0..MOST + 6 {
+            fs::create_dir(directory.join(format!("a{n}.toml"))).unwrap();
+        }
+        let look = || {
+            let mut config = Config::default();
+            let wrong = read(&directory, &mut config, false);
+            (config.sources.len(), wrong)
+        };
+        let write = |n| fs::write(directory.join(format!("b{n}.toml")), "[[source]]\nhost = \"b\"");
+        write(0).unwrap();
+        let (sources, wrong) = look();
+        assert_eq!((sources, wrong.len()), (1, MOST));
+        (1..=MOST).for_each(|n| write(n).unwrap());
+        let (sources, wrong) = look();
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!((sources, wrong.len()), (1, MOST + 1));
+        assert!(wrong[MOST].contains("more than 64 files"), "{}", wrong[MOST]);
     }
 }

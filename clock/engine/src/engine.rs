@@ -523,7 +523,10 @@ impl Engine {
         let unix_ns = i128::from(reading.unix_ns);
         let (secs, ns) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
         let frac = Instant::from_nanos(ns).frac();
-        let system = self.leaps.instant(i64::try_from(secs).unwrap_or(0), frac);
+        // A step is one of Unix time: a system clock that is set beyond a leap second, or before the
+        // last, differs from ours by what it shows, not by the second that lies between them too.
+        let secs = i64::try_from(secs).unwrap_or(0);
+        let system = Instant::new(secs.saturating_add(self.leaps.offset_at(ours).into()), frac);
         let seen = steer::Reading {
             count: reading.count,
             system,

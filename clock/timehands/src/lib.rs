@@ -49,7 +49,7 @@ pub use packed::{
     unpack, unpack_beside,
 };
 #[cfg(feature = "page")]
-pub use page::{Kept, Newest, PageError, PageReader, PageWriter, layout, places};
+pub use page::{Kept, Mended, Newest, PageError, PageReader, PageWriter, layout, places};
 pub use passed::{Allowed, Break, Passed};
 pub use reference::Reference;
 pub use ring::{HandRing, Look, Ring, SLOTS, TRIES, Unreadable, Writer};

@@ -11,7 +11,7 @@ use std::path::Path;
 use common::{Scratch, derived, skipped};
 use truechimer_time::{Count, CountSpan, CounterKind, Epoch};
 use truechimer_timehands::{
-    Glance, Hand, Kept, Made, PageError, PageReader, PageWriter, Status, layout,
+    Glance, Hand, Kept, Made, Mended, PageError, PageReader, PageWriter, Status, layout,
 };
 
 /// A page with one hand in it, and no writer.
@@ -525,4 +525,164 @@ fn the_pages_of_strangers_are_not_trusted() {
     std::os::unix::fs::chown(scratch.path(), Some(4321), None).unwrap();
     assert_eq!(PageReader::open(&path).unwrap().read(), Some(derived(1)));
     assert_eq!(PageWriter::create(&path).unwrap_err().to_string(), stranger);
+}
+
+/// Newest hand of a page, as a reader finds it.
+fn read(reader: &PageReader) -> Option<(u64, Hand, Made)> {
+    reader.newest().unwrap()
+}
+
+#[test]
+fn a_page_that_was_shortened_is_made_whole_under_its_readers() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let reader = PageReader::open(&path).unwrap();
+    let (hand, made) = derived(1);
+    writer.publish(&hand, &made);
+    assert_eq!(writer.tend().unwrap(), None);
+    let mut generation = 1;
+    // As `: > clock`, `echo no > clock` and the like do.
+    for content in [&b""[..], b"no\n", &[0xff; 200], &[0; layout::SIZE - 1]] {
+        fs::write(&path, content).unwrap();
+        assert_eq!(writer.tend().unwrap(), Some(Mended::Length));
+        generation += 1;
+        assert_eq!(read(&reader), Some((generation, hand, made)));
+        assert_eq!(reader.heartbeat(), Count(0), "nobody has looked at the world since");
+        assert_eq!(writer.tend().unwrap(), None);
+        // It is a page as one that was never touched.
+        let (bytes, other) = (fs::read(&path).unwrap(), scratch.join("other"));
+        let mut fresh = PageWriter::create(&other).unwrap();
+        for _ in 0..generation {
+            fresh.publish(&hand, &made);
+        }
+        fresh.heartbeat(Count(0));
+        let fresh_bytes = fs::read(&other).unwrap();
+        let tail = layout::BESIDE_OFFSET + 8 * layout::BESIDE_SIZE;
+        assert!(bytes[..128] == fresh_bytes[..128] && bytes[tail..] == fresh_bytes[tail..]);
+        drop(fresh);
+        fs::remove_file(&other).unwrap();
+        assert_eq!(read(&PageReader::open(&path).unwrap()), Some((generation, hand, made)));
+        writer.publish(&hand, &made);
+        generation += 1;
+        assert_eq!(
+            (read(&reader), reader.heartbeat()),
+            (Some((generation, hand, made)), made.count)
+        );
+    }
+    // Its end writes, too.
+    fs::write(&path, "").unwrap();
+    drop(writer);
+    assert_eq!(reader.read().unwrap().0.status, Status::Holdover);
+}
+
+#[test]
+fn a_page_that_was_removed_is_made_anew_and_the_old_one_written_on() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let mut readers = vec![PageReader::open(&path).unwrap()];
+    let (hand, made) = derived(2);
+    writer.publish(&hand, &made);
+    let moved = scratch.join("moved");
+    for round in 0..7 {
+        match round % 2 {
+            0 => fs::remove_file(&path).unwrap(),
+            _ => fs::rename(&path, &moved).unwrap(),
+        }
+        assert_eq!(writer.tend().unwrap(), Some(Mended::Name));
+        assert_eq!((writer.tend().unwrap(), mode(&path)), (None, 0o644));
+        readers.push(PageReader::open(&path).unwrap());
+        assert!(readers.last().unwrap().tended());
+        let generation = writer.publish(&hand, &made);
+        // Not for ever: the oldest hear that nobody tends their page any more.
+        let (old, new) = readers.split_at(readers.len().saturating_sub(5));
+        for reader in new {
+            assert_eq!(read(reader), Some((generation, hand, made)), "{round}");
+            assert_eq!(reader.heartbeat(), made.count);
+        }
+        for reader in old {
+            assert_eq!(reader.read().unwrap().0.status, Status::Holdover, "{round}");
+            assert!(!reader.tended());
+        }
+    }
+    assert!(!scratch.join("clock.new").exists());
+    // One that was moved away and shortened there ends nobody.
+    fs::rename(&path, &moved).unwrap();
+    assert_eq!(writer.tend().unwrap(), Some(Mended::Name));
+    fs::write(&moved, "").unwrap();
+    assert_eq!(writer.tend().unwrap(), None);
+    writer.publish(&hand, &made);
+    drop(writer);
+    assert_eq!(PageReader::open(&path).unwrap().read().unwrap().0.status, Status::Holdover);
+}
+
+#[test]
+fn what_takes_the_pages_place_is_named_and_left_alone() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let reader = PageReader::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "mine").unwrap();
+    for _ in 0..2 {
+        let why = writer.tend().unwrap_err();
+        assert!(matches!(why, PageError::Replaced { .. }), "{why:?}");
+        assert!(why.to_string().contains("remove it"), "{why}");
+    }
+    assert_eq!(fs::read(&path).unwrap(), b"mine");
+    let (hand, made) = derived(1);
+    writer.publish(&hand, &made);
+    assert_eq!(read(&reader), Some((1, hand, made)));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(writer.tend().unwrap(), Some(Mended::Name));
+}
+
+/// Where [`a_full_disk_leaves_nothing_behind`] starts this program again: a small tmpfs.
+const FULL: &str = "TIMEHANDS_TEST_FULL";
+
+/// Plays the part of a daemon on a full disk. As an ordinary test it does nothing.
+#[test]
+fn on_a_full_disk() {
+    let Some(disk) = std::env::var_os(FULL) else { return };
+    let disk = Path::new(&disk);
+    let path = disk.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let (hand, made) = derived(1);
+    writer.publish(&hand, &made);
+    let reader = PageReader::open(&path).unwrap();
+    // One memory page is all there is room for.
+    let second = disk.join("second");
+    let why = PageWriter::create(&second).unwrap_err();
+    assert!(why.to_string().contains("No space left"), "{why}");
+    // Somebody removes the page, which goes on taking up the room.
+    fs::remove_file(&path).unwrap();
+    assert!(writer.tend().unwrap_err().to_string().contains("No space left"));
+    writer.publish(&hand, &made);
+    assert_eq!(read(&reader), Some((2, hand, made)));
+    // No page, no half of one: the locks alone, which take no room.
+    let mut left: Vec<_> = fs::read_dir(disk).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["clock.lock", "second.lock"]);
+    println!("the disk was full");
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_behind() {
+    let scratch = Scratch::new();
+    let script = r#"mount -t tmpfs -o size=4k none "$0" || exit 77; exec "$@""#;
+    let done = std::process::Command::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script])
+        .arg(scratch.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "on_a_full_disk", "--nocapture"])
+        .env(FULL, scratch.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    if done.status.code() == Some(77) || String::from_utf8_lossy(&done.stderr).contains("unshare") {
+        skipped("a_full_disk_leaves_nothing_behind: no tmpfs may be mounted in a namespace");
+        return;
+    }
+    assert!(done.status.success() && said.contains("the disk was full"), "{done:?}");
 }

@@ -294,6 +294,11 @@ int main(int argc, char **argv) {
     read_on(clock);
     waits(clock);
     null_pointers(clock);
+    CHECK(truechimer_count(clock, &from) == 0 && truechimer_time_of(clock, &from, &reading) == 0);
+    CHECK(truechimer_elapsed(clock, &from, &from, &none) == 0);
+    CHECK(truechimer_status(clock) == TRUECHIMER_SYNCHRONISED);
+    CHECK(truechimer_reading_bound(&reading) >= 0 && truechimer_page(clock) != NULL);
+    CHECK(truechimer_version() != NULL && truechimer_status_name(status) != NULL);
     CHECK(truechimer_uptime(clock, &up) == 0 && truechimer_bound_sources(clock, &bound) == 0);
     CHECK(allocated == opened);
     for (i = 0; i < 4; i++) {

@@ -124,6 +124,7 @@ impl Daemon<'_> {
             self.net.forget();
             self.ptp.forget();
             self.refclocks.forget();
+            self.wander.forget();
             if let Some(out) = &mut self.sock_out {
                 out.forget();
             }

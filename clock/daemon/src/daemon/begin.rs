@@ -31,6 +31,7 @@ use crate::sandbox::Sandbox;
 use crate::sock_out::SockOut;
 use crate::state::{Keeping, Retry};
 use crate::system_clock::SystemClock;
+use crate::wander::Wander;
 use crate::{audit, clockbound, control, host, leaps, replay, sandbox, state, sys};
 
 impl<'n> Daemon<'n> {
@@ -154,6 +155,8 @@ impl<'n> Daemon<'n> {
             told: (false, Vec::new()),
             retry: Retry::None,
             leap_note: None,
+            page_note: None,
+            wander: Wander::default(),
             events: VecDeque::new(),
             fds: Vec::new(),
             reload: false,

@@ -244,6 +244,40 @@ fn the_system_clock_is_steered_only_if_asked() {
 }
 
 #[test]
+fn a_system_clock_beyond_a_leap_second_is_stepped_by_what_it_shows() {
+    let day = 86_400;
+    // The one to come is a day away, the last was a day ago.
+    let known = Leaps {
+        tai_offset: 37,
+        known: true,
+        last: Some(Leap { at: ORIGIN - day + 37, step: 1 }),
+        next: Some(Leap { at: ORIGIN + day + 38, step: 1 }),
+    };
+    for wrong_by in [-2 * day, 2 * day, 5] {
+        let mut world = World::new(&["s1"], Start { leaps: known, ..start() });
+        world.leaps = known;
+        world.event(Event::Configure(Config { discipline: true, ..config(&["s1"]) }));
+        world.run(60);
+        let right_ns = {
+            let hand = world.hand();
+            hand.leaps.utc(hand.time_at(world.now)).unix_nanos() as i64
+        };
+        let unix_ns = right_ns + wrong_by * 1_000_000_000;
+        let raw_ns = world.now.0 as i64;
+        world.steers.clear();
+        let reading = SystemReading { count: world.now, unix_ns, raw_ns, frequency: None };
+        world.event(Event::SystemClock(reading));
+        let step = world.steers.iter().find_map(|steer| match steer {
+            Steer::Step(by) => Some(by.as_nanos_i64()),
+            _ => None,
+        });
+        // To the nanosecond, which the system clock is read in.
+        let off = step.map(|step| step + wrong_by * 1_000_000_000);
+        assert!(off.is_some_and(|off| off.abs() <= 1), "set by {wrong_by} s: {step:?}");
+    }
+}
+
+#[test]
 fn the_log_replays_to_the_last_bit() {
     let mut world = World::new(&["s1", "s2"], start());
     world.run(300);

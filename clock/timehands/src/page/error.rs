@@ -39,6 +39,11 @@ pub enum PageError {
         /// Where.
         path: PathBuf,
     },
+    /// Something else has the name of the page that this daemon writes.
+    Replaced {
+        /// Where.
+        path: PathBuf,
+    },
     /// Another daemon writes this page.
     Locked {
         /// Where.
@@ -134,6 +139,12 @@ impl fmt::Display for PageError {
             PageError::NotAFile { path } => {
                 write!(f, "{} is not a regular file; name another page", path.display())
             }
+            PageError::Replaced { path } => write!(
+                f,
+                "something else is in the place of the clock page {}, and programs that open it now \
+                 get no time: remove it, and the page is made anew",
+                path.display()
+            ),
             PageError::Locked { path, pid } => {
                 write!(f, "another daemon writes the clock page {}", path.display())?;
                 if let Some(pid) = pid {

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -20,6 +21,18 @@ impl Mapping {
         options.len(SIZE);
         let map = if writable { options.map_raw(file) } else { options.map_raw_read_only(file) };
         map.map(Mapping)
+    }
+
+    /// Empties a writable mapping, the magic first: nobody who opens it meanwhile takes it for a
+    /// page.
+    pub fn clear(&self) {
+        let words = self.0.as_ptr().cast::<AtomicU64>();
+        for at in 0..SIZE / size_of::<AtomicU64>() {
+            // SAFETY: it lies within the SIZE bytes of the mapping, aligned as the whole is, and
+            // every word there is an atomic or padding that nobody reads. The mapping is writable:
+            // its only caller is the writer.
+            unsafe { (*words.add(at)).store(0, SeqCst) };
+        }
     }
 }
 

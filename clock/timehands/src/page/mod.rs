@@ -13,7 +13,7 @@ use truechimer_time::Count;
 
 pub use error::PageError;
 pub use reader::PageReader;
-pub use writer::PageWriter;
+pub use writer::{Mended, PageWriter};
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!(

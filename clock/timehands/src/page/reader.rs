@@ -17,8 +17,8 @@ use crate::{Corrupt, Hand, HandRing, Made, Reference};
 /// A page to read from.
 ///
 /// Once open it stays readable whatever becomes of the daemon; a restarted one goes on in the same
-/// file. (Should someone shorten the file by hand, the next read dies of `SIGBUS`: no daemon ever
-/// does.)
+/// file. (Should its owner or root shorten the file by hand, a read dies of `SIGBUS` until the daemon
+/// has made it whole, within a second. No daemon ever shortens it.)
 pub struct PageReader {
     mapping: Mapping,
     file: File,

@@ -23,22 +23,114 @@ use crate::{Hand, Made, Marker, Reference, Status, pack, pack_beside};
 /// It never waits for readers, and none of its steps leaves the page unreadable: it may be killed
 /// at any of them.
 pub struct PageWriter {
-    mapping: Mapping,
+    /// Page that has the name.
+    sheet: Sheet,
+    /// Pages that have lost it, for those who have them mapped; the oldest first.
+    nameless: Vec<Sheet>,
     /// Of the newest hand.
     generation: u64,
+    /// Newest hand, and how it was made.
+    last: Option<(Hand, Made)>,
     /// Counter of the newest hand's counts, and so of the count that was kept.
     counter: Option<CounterId>,
     /// Disruption marker of the hands that are published.
     marker: Option<Marker>,
     path: PathBuf,
-    /// The page.
-    file: File,
-    /// Whether it is locked, for readers to see.
-    shown: AtomicBool,
     /// Lock that keeps other writers out.
     lock: File,
     /// Whose locks they are: not that of a process that was forked off with all of this.
     process: u32,
+}
+
+/// Mend of a page, see [`PageWriter::tend`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mended {
+    /// Somebody had shortened the file: it has its length and its hand again.
+    Length,
+    /// Somebody had removed the file or given it another name: there is a new one.
+    Name,
+}
+
+/// How many pages without a name are written on: somebody who removes the page again and again
+/// does not make for more work than this.
+const MOST_NAMELESS: usize = 4;
+
+/// File of a page, mapped.
+struct Sheet {
+    mapping: Mapping,
+    file: File,
+    /// Device and inode.
+    inode: (u64, u64),
+    /// Whether it is locked, for readers to see.
+    shown: AtomicBool,
+}
+
+impl Sheet {
+    /// Maps the file, and fills in the header if it is new.
+    fn of(file: File, path: &Path) -> Result<Sheet, PageError> {
+        let system = |action, error| PageError::refused(action, path.into(), error);
+        map::allocate(&file).map_err(|e| system("find space for", e))?;
+        let mapping = Mapping::of(&file, true).map_err(|e| system("map", e))?;
+        let path = || path.to_path_buf();
+        match mapping.kind() {
+            Kind::Right => {}
+            Kind::Unfinished if mapping.is_blank() => mapping.initialise(),
+            Kind::Unfinished | Kind::Foreign => return Err(PageError::Foreign { path: path() }),
+            Kind::Version(found) => return Err(PageError::Version { path: path(), found }),
+            Kind::Damaged => return Err(PageError::Damaged { path: path() }),
+        }
+        mapping.set_writer(std::process::id());
+        // Whatever the umask or an earlier owner of this name wanted.
+        file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
+        let meta = file.metadata().map_err(|e| system("examine", e))?;
+        let inode = (meta.dev(), meta.ino());
+        Ok(Sheet { mapping, file, inode, shown: AtomicBool::new(false) })
+    }
+
+    /// Makes a new one at `path`, whole before it has that name: where there is no space for it,
+    /// nothing is left. To be called under the writer's lock.
+    fn make(path: &Path) -> Result<Sheet, PageError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".new");
+        let new = PathBuf::from(name);
+        // One that was killed half-way may have left it.
+        let _ = std::fs::remove_file(&new);
+        let file = options()
+            .create_new(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(|e| PageError::refused("make", new.clone(), e))?;
+        let made = Sheet::of(file, path).and_then(|sheet| match std::fs::rename(&new, path) {
+            Ok(()) => Ok(sheet),
+            Err(error) => Err(PageError::refused("make", path.into(), error)),
+        });
+        if made.is_err() {
+            let _ = std::fs::remove_file(&new);
+        }
+        made
+    }
+
+    /// Whether the file is as long as it should be.
+    fn is_whole(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.len() >= SIZE as u64)
+    }
+
+    /// Makes it as long again as it was, with nothing in it.
+    fn lengthen(&self) -> io::Result<()> {
+        map::allocate(&self.file)?;
+        self.mapping.clear();
+        self.mapping.initialise();
+        self.mapping.set_writer(std::process::id());
+        Ok(())
+    }
+
+    /// Locks the page itself, for readers to see that somebody writes it. Whoever can read the page
+    /// can take a read lock on it first: then it is tried again with each heartbeat.
+    fn show(&self) {
+        if !self.shown.load(Relaxed) {
+            self.shown.store(map::lock(&self.file).unwrap_or(false), Relaxed);
+        }
+    }
 }
 
 impl PageWriter {
@@ -55,61 +147,93 @@ impl PageWriter {
             make_directory(directory(&path)).map_err(|e| system("make the directory of", e))?;
         }
         // What is no page is left alone before anything is put beside it.
-        open(&path, false)?;
+        open(&path)?;
         let Some(lock) = lock::take(&path)? else { return Err(locked(path)) };
         // Looked at again under the lock: another writer may just have finished making it.
-        let Some(file) = open(&path, true)? else {
-            return Err(PageError::Missing { path });
+        let sheet = match open(&path)? {
+            // A daemon of before there was such a lock holds the page's own.
+            Some(file) if map::locked_by(&file, Lock::Read) == Some(Lock::Write) => {
+                map::unlock(&lock);
+                return Err(locked(path));
+            }
+            Some(file) => Sheet::of(file, &path)?,
+            None => Sheet::make(&path)?,
         };
-        // A daemon of before there was such a lock holds the page's own.
-        if map::locked_by(&file, Lock::Read) == Some(Lock::Write) {
-            map::unlock(&lock);
-            return Err(locked(path));
-        }
-        map::allocate(&file).map_err(|e| system("find space for", e))?;
-        let mapping = Mapping::of(&file, true).map_err(|e| system("map", e))?;
-        match mapping.kind() {
-            Kind::Right => {}
-            Kind::Unfinished if mapping.is_blank() => mapping.initialise(),
-            Kind::Unfinished | Kind::Foreign => return Err(PageError::Foreign { path }),
-            Kind::Version(found) => return Err(PageError::Version { path, found }),
-            Kind::Damaged => return Err(PageError::Damaged { path }),
-        }
-        let process = std::process::id();
-        mapping.set_writer(process);
-        // Whatever the umask or an earlier owner of this name wanted.
-        file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
-        let generation = mapping.ring.generation();
-        let newest = super::newest(&mapping.ring).ok().flatten();
-        let counter = newest.map(|newest| newest.hand.counter);
+        let generation = sheet.mapping.ring.generation();
+        let newest = super::newest(&sheet.mapping.ring).ok().flatten();
+        let last = newest.map(|newest| (newest.hand, newest.made));
+        let counter = last.map(|(hand, _)| hand.counter);
         let marker = newest.and_then(|newest| newest.marker);
-        let shown = AtomicBool::new(false);
-        let writer =
-            PageWriter { mapping, generation, counter, marker, path, file, shown, lock, process };
-        writer.show();
-        Ok(writer)
+        let (nameless, process) = (Vec::new(), std::process::id());
+        sheet.show();
+        Ok(PageWriter { sheet, nameless, generation, last, counter, marker, path, lock, process })
     }
 
-    /// Locks the page itself, for readers to see that somebody writes it. Whoever can read the page
-    /// can take a read lock on it first: then it is tried again with each heartbeat.
-    fn show(&self) {
-        if !self.shown.load(Relaxed) {
-            self.shown.store(map::lock(&self.file).unwrap_or(false), Relaxed);
+    /// Looks after the file: to be called before the page is written, at least once a second. If
+    /// somebody has shortened it, it gets its length and the newest hand back: readers who have it
+    /// mapped and did not read meanwhile go on (those who did have died of `SIGBUS`). If it was
+    /// removed or given another name, a new one is made, and the old one is written on for those
+    /// who have it mapped.
+    ///
+    /// # Errors
+    /// If something else has taken its place (it stays untouched), or the system refuses. The next
+    /// call tries again.
+    pub fn tend(&mut self) -> Result<Option<Mended>, PageError> {
+        // By another name they can be shortened as well.
+        self.nameless.retain(Sheet::is_whole);
+        let meta = match std::fs::symlink_metadata(&self.path) {
+            Ok(meta) => meta,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.name_anew(),
+            Err(error) => return Err(PageError::refused("examine", self.path.clone(), error)),
+        };
+        if (meta.dev(), meta.ino()) != self.sheet.inode {
+            return Err(PageError::Replaced { path: self.path.clone() });
         }
+        if meta.len() >= SIZE as u64 {
+            return Ok(None);
+        }
+        let lengthened = self.sheet.lengthen();
+        lengthened.map_err(|e| PageError::refused("find space for", self.path.clone(), e))?;
+        self.publish_again();
+        Ok(Some(Mended::Length))
+    }
+
+    /// Makes a new page in place of the one that has lost its name.
+    fn name_anew(&mut self) -> Result<Option<Mended>, PageError> {
+        let sheet = Sheet::make(&self.path)?;
+        sheet.show();
+        self.nameless.push(std::mem::replace(&mut self.sheet, sheet));
+        if self.nameless.len() > MOST_NAMELESS {
+            let oldest = self.nameless.remove(0);
+            self.end(&oldest);
+        }
+        self.publish_again();
+        Ok(Some(Mended::Name))
+    }
+
+    /// Publishes the newest hand once more, as what is in the page now is not it. Its heartbeat and
+    /// what was kept come with the next look at the world.
+    fn publish_again(&mut self) {
+        if let Some((hand, made)) = self.last {
+            self.publish_words(&hand, &made);
+        }
+    }
+
+    fn sheets(&self) -> impl Iterator<Item = &Sheet> {
+        self.nameless.iter().chain([&self.sheet])
     }
 
     /// The newest hand in the page and how it was made: at the start, what the daemon before left.
     #[must_use]
     pub fn last_hand(&self) -> Option<(Hand, Made)> {
-        let newest = super::newest(&self.mapping.ring).ok().flatten();
-        newest.map(|newest| (newest.hand, newest.made))
+        self.last
     }
 
     /// The count that was kept last: at the start, by the daemon before. It goes with
     /// [`PageWriter::last_hand`].
     #[must_use]
     pub fn last_kept(&self) -> Option<Kept> {
-        Kept::of(&self.mapping.ring)
+        Kept::of(&self.sheet.mapping.ring)
     }
 
     /// Disruption marker of the hands that are published from now on: at the start, that of
@@ -131,7 +255,7 @@ impl PageWriter {
     /// was kept so far, and nothing is until the next [`PageWriter::keep`].
     pub fn publish(&mut self, hand: &Hand, made: &Made) -> u64 {
         if self.counter != Some(hand.counter) {
-            self.mapping.ring.unkeep();
+            self.sheets().for_each(|sheet| sheet.mapping.ring.unkeep());
             self.counter = Some(hand.counter);
         }
         self.publish_words(hand, made);
@@ -141,53 +265,68 @@ impl PageWriter {
     }
 
     fn publish_words(&mut self, hand: &Hand, made: &Made) {
+        self.last = Some((*hand, *made));
+        let before = self.generation;
+        for sheet in self.sheets() {
+            self.put(sheet, before, hand, made);
+        }
+        self.generation = self.sheet.mapping.ring.generation();
+    }
+
+    /// Writes a hand into one page, as the one after generation `before`.
+    fn put(&self, sheet: &Sheet, before: u64, hand: &Hand, made: &Made) {
         let (words, mut beside) = (pack(hand, made), pack_beside(hand));
         Marker::put(self.marker, &mut beside);
-        self.generation = self.mapping.ring.publish(self.generation, &words, &beside);
+        sheet.mapping.ring.publish(before, &words, &beside);
     }
 
     /// Says that the daemon looked at the world at `count`: the host's clocks are in order, the
     /// newest hand still stands. To be called at least once a second.
     pub fn heartbeat(&self, count: Count) {
-        self.mapping.ring.beat(count.0);
-        self.show();
+        for sheet in self.sheets() {
+            sheet.mapping.ring.beat(count.0);
+            sheet.show();
+        }
     }
 
     /// Count of the last heartbeat, as readers see it.
     #[must_use]
     pub fn last_heartbeat(&self) -> Count {
-        Count(self.mapping.ring.heartbeat())
+        Count(self.sheet.mapping.ring.heartbeat())
     }
 
     /// Beats likewise, with the count of a counter that rolls over, for others to continue from: it
     /// must be of the newest hand's counter and epoch.
     pub fn keep(&self, kept: Kept) {
-        self.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
-        self.show();
+        for sheet in self.sheets() {
+            sheet.mapping.ring.keep(kept.wide.0, kept.at_ns as u64);
+            sheet.show();
+        }
     }
 
     /// Says how uncertain the rate of the newest hand's difference clock is, statistically.
     pub fn deviate(&self, deviation: Option<Rate>) {
-        self.mapping.set_deviation(deviation);
+        self.sheets().for_each(|sheet| sheet.mapping.set_deviation(deviation));
     }
 
     /// Says what the clock follows, for servers of it.
     pub fn follow(&self, reference: Option<Reference>) {
-        self.mapping.set_reference(reference);
+        self.sheets().for_each(|sheet| sheet.mapping.set_reference(reference));
     }
 
-    /// Says in the page that nobody tends it from now on: the newest hand once more, as a holdover,
+    /// Says in a page that nobody tends it from now on: the newest hand once more, as a holdover,
     /// and a heartbeat that nobody relies on.
-    fn end(&mut self) {
-        let Some((hand, made)) = self.last_hand() else { return };
+    fn end(&self, sheet: &Sheet) {
+        map::unlock(&sheet.file);
+        let Some((hand, made)) = self.last else { return };
         if made.device.is_none() {
             // As far from any count to come as counts can be. That of a device stays: the next
             // daemon goes on counting from it.
-            self.heartbeat(made.count + CountSpan(i64::MIN));
+            sheet.mapping.ring.beat((made.count + CountSpan(i64::MIN)).0);
         }
         if hand.status == Status::Synchronised {
             let hand = Hand { status: Status::Holdover, ..hand };
-            self.publish_words(&hand, &made);
+            self.put(sheet, self.generation, &hand, &made);
         }
     }
 
@@ -203,8 +342,9 @@ impl Drop for PageWriter {
     /// though this process may just be starting others.
     fn drop(&mut self) {
         if self.process == std::process::id() {
-            self.end();
-            map::unlock(&self.file);
+            // A shortened page ends its writer by SIGBUS, too; one without space for it is left.
+            let _ = self.tend();
+            self.sheets().filter(|sheet| sheet.is_whole()).for_each(|sheet| self.end(sheet));
             map::unlock(&self.lock);
         }
     }
@@ -216,23 +356,25 @@ impl fmt::Debug for PageWriter {
     }
 }
 
-/// The page at `path`, or nothing if there is none and none is to be made; an error if it is
-/// something else, or another user's.
-fn open(path: &Path, make: bool) -> Result<Option<File>, PageError> {
-    let path = path.to_path_buf();
-    let system = |action, error| PageError::refused(action, path.clone(), error);
-    let opened = OpenOptions::new()
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options
         .read(true)
         .write(true)
-        .create(make)
-        .truncate(false)
-        .mode(0o644)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(&path);
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY);
+    options
+}
+
+/// The page at `path`, or nothing if there is none; an error if it is something else, or another
+/// user's.
+fn open(path: &Path) -> Result<Option<File>, PageError> {
+    let path = path.to_path_buf();
+    let system = |action, error| PageError::refused(action, path.clone(), error);
+    let opened = options().open(&path);
     let file = match opened {
         Ok(file) => file,
         Err(error) => match error.raw_os_error() {
-            Some(libc::ENOENT) if !make => return Ok(None),
+            Some(libc::ENOENT) => return Ok(None),
             Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => {
                 return Err(PageError::NotAFile { path });
             }
@@ -258,7 +400,7 @@ fn open(path: &Path, make: bool) -> Result<Option<File>, PageError> {
 
 /// Another daemon writes the page: which one, if the page says so.
 fn locked(path: PathBuf) -> PageError {
-    let pid = open(&path, false)
+    let pid = open(&path)
         .ok()
         .flatten()
         .filter(|file| file.metadata().is_ok_and(|m| m.len() == SIZE as u64))

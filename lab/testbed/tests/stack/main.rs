@@ -24,6 +24,7 @@ mod metrics;
 mod microcontroller;
 mod moved;
 mod nts;
+mod page;
 mod pods;
 mod pool;
 mod pps;
