@@ -20,10 +20,10 @@ fi
 if [ "$1" = remove ]; then
     units='truechimer-wait.service truechimer-serve.service truechimer-probe.service truechimer.service'
     if [ -d /run/systemd/system ]; then
-        systemctl stop 'truechimer-group@*.service' $units || true
+        systemctl stop 'truechimer-front@*.service' 'truechimer-replica@*.service' 'truechimer-group@*.service' $units || true
     fi
     if command -v systemctl >/dev/null; then
-        systemctl --quiet --no-reload disable truechimer-group@.service $units || true
+        systemctl --quiet --no-reload disable truechimer-group@.service truechimer-front@.service truechimer-replica@.service $units || true
     fi
 fi
 

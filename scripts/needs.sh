@@ -191,6 +191,21 @@ need_postgresql() {
     echo "no postgresql (package postgresql-15): what needs it will be skipped"
 }
 
+# The tester of resource agents, with what they are written with. Its package would bring much of a cluster.
+need_ocf_tester() {
+    local folder=$target/test/resource-agents
+    export TRUECHIMER_OCF=$folder
+    [ -x "$folder/ocf-tester" ] && return
+    echo "unpacking resource-agents into $folder"
+    apt_install libxml2-utils
+    unpack "$folder" resource-agents
+    # Where it looks for the grammar of meta-data.
+    [ ! -f "$folder/usr/sbin/ocf-tester" ] ||
+        sed "s,^DATADIR=.*,DATADIR=$folder/usr/share," "$folder/usr/sbin/ocf-tester" >"$folder/ocf-tester"
+    [ ! -f "$folder/ocf-tester" ] || chmod +x "$folder/ocf-tester"
+    [ -x "$folder/ocf-tester" ] || echo "no ocf-tester (package resource-agents): what needs it will be skipped"
+}
+
 # What other people capture with, and what reads captures: the tests compare with it. Debian asks
 # who may use dumpcap; nobody but root, is the answer that it takes without asking.
 need_capture_tools() {

@@ -83,6 +83,9 @@ for unit in truechimer.service truechimer-wait.service truechimer-serve.service 
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
     ok "$unit is exposed by less than 1.5" exposure "$unit"
 done
+for unit in truechimer-front@.service truechimer-replica@.service; do
+    ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
+done
 
 ok "without a server in its configuration the daemon does not start" refused systemctl start truechimer
 ok "and says what to do" grep -F '/etc/truechimer.toml: no server to follow: add a [[source]]' /opt/work/log/truechimer

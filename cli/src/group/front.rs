@@ -118,7 +118,7 @@ pub enum Requests {
     Auto,
     /// Lines
     Line,
-    /// RESP commands (Redis) and lines
+    /// RESP commands (Redis) and lines; those that come at once (a pipeline) are one request
     Resp,
     /// What comes at once
     Bytes,

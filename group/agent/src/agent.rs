@@ -277,6 +277,9 @@ impl Agent {
             place: place.and_then(|place| u8::try_from(place).ok()).unwrap_or_default(),
             mode: membership.group.mode,
             order: membership.group.order,
+            permissions: membership.link.permissions(),
+            owner: membership.link.owner,
+            access_group: membership.link.group,
             ..DoorSettings::new(self.directory.clone(), name, member)
         };
         let door =

@@ -28,11 +28,13 @@
 //! buffer = 1048576                            # values kept for what is behind
 //! checkpoints = false                         # whether programs here give and take checkpoints
 //! without-utc = false                         # whether programs get times before those are tied to UTC
+//! # link = { owner = "redis", group = "redis", mode = "0660" }  # who may attach; else the agent's user
 //! ```
 //!
 //! Only `[[group]]` with a `name` is needed. `members` to `causal-horizon` must be the same at
 //! every member, or they do not let each other in.
 
+mod names;
 mod options;
 mod reader;
 mod values;
@@ -90,6 +92,27 @@ pub struct Membership {
     /// Whether programs here get times even while neither the group's clock nor this member's is
     /// tied to UTC: such a clock begins anywhere, in 1970 for one.
     pub without_utc: bool,
+    /// Who may attach.
+    pub link: Link,
+}
+
+/// Whose the socket of a group is that programs attach by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Link {
+    /// User; none: the agent's.
+    pub owner: Option<u32>,
+    /// Group; none: the agent's.
+    pub group: Option<u32>,
+    /// Permissions; none: 0660 where a group is named, else 0600.
+    pub mode: Option<u32>,
+}
+
+impl Link {
+    /// Permissions, as said or by default.
+    #[must_use]
+    pub fn permissions(&self) -> u32 {
+        self.mode.unwrap_or(if self.group.is_some() { 0o660 } else { 0o600 })
+    }
 }
 
 /// Carriers of a group's messages.
@@ -115,6 +138,7 @@ impl Membership {
             buffer: 1 << 20,
             checkpoints: false,
             without_utc: false,
+            link: Link::default(),
         }
     }
 

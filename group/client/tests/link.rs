@@ -460,6 +460,37 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
     assert!(matches!(error(settings), DoorError::TooLong(_)));
 }
 
+/// Only root may give files away to users that it is not, so elsewhere only that it is refused.
+#[test]
+fn sockets_are_given_to_whom_the_settings_name() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new();
+    let mut settings = scratch.settings();
+    (settings.owner, settings.access_group) = (Some(65_533), Some(65_532));
+    settings.permissions = 0o660;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        let why = Door::open(settings).err().unwrap().to_string();
+        assert!(why.contains("cannot give away") && why.contains("only root may"), "{why}");
+        return;
+    }
+    let (place, path) = (scratch.0.join("g"), scratch.0.join("g/3.sock"));
+    for _ in 0..2 {
+        let door = Door::open(settings.clone()).unwrap();
+        let of = |path: &std::path::Path| {
+            let there = std::fs::metadata(path).unwrap();
+            (there.uid(), there.gid(), there.mode() & 0o7777)
+        };
+        assert_eq!(of(&path), (65_533, 65_532, 0o660));
+        // The group may put a front's page there, and take nothing of others away.
+        assert_eq!(of(&place), (0, 65_532, 0o1775));
+        // As an agent leaves it that is killed.
+        let again = scratch.0.join("aside");
+        std::fs::rename(&path, &again).unwrap();
+        drop(door);
+        std::fs::rename(&again, &path).unwrap();
+    }
+}
+
 /// Cost of a read through the link, for people: `cargo test … -- --ignored --nocapture`. The agent
 /// answers at once; it sleeps whenever there is nothing to do, or never. The agent answers who has
 /// rung before it silences the bell; silent it is before the agent sleeps.

@@ -160,6 +160,7 @@ impl Engine {
     /// The program here has taken a checkpoint over: what waited for that goes on.
     pub(crate) fn installed(&mut self) {
         self.installing = false;
+        self.start.take_over();
         // What was decided before is in the state of another, or was read beside it.
         self.likeness.begin(self.point());
         while let Some((thread, pending, (round, call, value))) = self.threads.next_held_back() {

@@ -1,6 +1,6 @@
 //! Output commit: who has delivered how much, by the headers of their messages.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::course::{Course, Way};
 use crate::engine::Engine;
@@ -19,6 +19,9 @@ pub(crate) struct Commits {
     /// Replicas that speak as live members and are none here, or that are not where we are: since
     /// when, and when they last did.
     rivals: BTreeMap<Member, (i64, i64)>,
+    /// Replicas that have gone another way than we since we were let in, and have not been let in
+    /// since; those too that have left.
+    strays: BTreeSet<Member>,
     /// While somebody's stream differs from ours, or may: when a header is due that lets all see
     /// what ours is, and how many there have been.
     doubt: Option<(i64, u32)>,
@@ -78,6 +81,7 @@ impl Commits {
         self.course.begin(state.point, state.history);
         self.doubt = None;
         self.rivals.clear();
+        self.strays.clear();
         self.confirmed = state.point.index;
         self.asked = None;
         self.said = Point::default();
@@ -87,6 +91,18 @@ impl Commits {
     /// Whether this live member has delivered something else than what was delivered here.
     pub(crate) fn differs(&self, member: Member) -> bool {
         self.heard.get(&member).is_some_and(|heard| heard.differs)
+    }
+
+    /// A replica that asks to be let in has come to that place by that history.
+    pub(crate) fn comes_from(&mut self, member: Member, point: Point, history: u64) {
+        if self.course.way(point, history) == Way::Other {
+            self.strays.insert(member);
+        }
+    }
+
+    /// A replica is let in, with the state that is here.
+    pub(crate) fn lets_in(&mut self, member: Member) {
+        self.strays.remove(&member);
     }
 
     /// A replica speaks, from there, as one that is not with us; from nowhere if it is not live.
@@ -210,6 +226,7 @@ impl Engine {
             heard.generation = point.generation;
         } else if from != self.own.member && !heard.differs {
             heard.differs = true;
+            self.commits.strays.insert(from);
             self.commits.doubt = Some((now, 0));
         }
         if established && way == Way::Same {
@@ -244,6 +261,12 @@ impl Engine {
             self.go_outside();
             self.consider_joining();
         }
+    }
+
+    /// Whether more than half of the universe have gone another way than this member, those too
+    /// that have left since.
+    pub(crate) fn is_outnumbered(&self) -> bool {
+        self.group.majority(self.commits.strays.len())
     }
 
     /// Whether more than half of the universe has been heard as live in this generation.

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::engine::Engine;
 use crate::types::Point;
 
 /// The most places that are kept: far more messages than are under way at a time.
@@ -68,6 +69,18 @@ impl Course {
             Some(&(_, here)) if here == history => Way::Same,
             _ => Way::Other,
         }
+    }
+}
+
+impl Engine {
+    /// Whether another member has come the same way as this one, as far as the one that is less
+    /// far: for checkers, which have both before them.
+    pub fn has_come_with(&self, other: &Engine) -> bool {
+        let epoch = |engine: &Engine| engine.state.as_ref().map(|state| state.epoch);
+        let (near, far) = if self.point() <= other.point() { (self, other) } else { (other, self) };
+        let Some(state) = &near.state else { return false };
+        let way = far.commits.course.way(state.point, state.history);
+        epoch(self) == epoch(other) && matches!(way, Way::Same | Way::Before)
     }
 }
 

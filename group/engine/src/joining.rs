@@ -120,6 +120,8 @@ impl Engine {
             established: self.commits.established,
             confirmed: self.commits.confirmed,
             point: state.point,
+            history: state.history,
+            outnumbered: self.is_outnumbered(),
             last: state.last,
             digest: state.digest(),
         });
@@ -131,6 +133,7 @@ impl Engine {
             report,
             checkpoint: self.own.checkpoints,
             drained: self.drained,
+            fence: self.start.unlike(),
         }
     }
 
@@ -145,6 +148,11 @@ impl Engine {
             return;
         }
         state.leave(&self.group, from);
+        if let Some(standing) = join.standing.filter(|it| it.epoch == state.epoch)
+            && self.group.counts(from)
+        {
+            self.commits.comes_from(from, standing.point, standing.history);
+        }
         if let Some(standing) = join.standing
             && self.group.order == Order::Monotone
         {
@@ -235,6 +243,7 @@ impl Engine {
         self.place.joins.remove(&part.joiner);
         self.place.admitted.insert(part.joiner, (peer.incarnation, peer.number));
         self.transfers.ready.remove(&part.joiner);
+        self.commits.lets_in(part.joiner);
         if let Some(state) = self.state.as_mut() {
             state.enter(&self.group, peer);
         }

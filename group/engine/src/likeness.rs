@@ -335,11 +335,18 @@ impl Engine {
         let ours = member == self.own.member
             && self.catching.is_none()
             && serial == Some(self.start.serial());
-        if ours && !leaves {
-            self.start.fence_off(fence);
-            self.counts.gaps += 1;
-            self.withhold();
+        match (ours, leaves) {
+            (true, true) => self.start.leave_for(fence),
+            (true, false) => self.deprive(fence),
+            (false, _) => {}
         }
+    }
+
+    /// The program here, which differs, gets nothing until it begins anew.
+    pub(crate) fn deprive(&mut self, fence: Fence) {
+        self.start.fence_off(fence);
+        self.counts.gaps += 1;
+        self.withhold();
     }
 }
 

@@ -271,6 +271,8 @@ pub(crate) struct Join {
     pub(crate) checkpoint: bool,
     /// Whether an operator has drained it.
     pub(crate) drained: bool,
+    /// Difference for which its program was fenced, of which it has not been rid since.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// Rest of the group's state that a member that is not live still has.
@@ -284,6 +286,11 @@ pub(crate) struct Standing {
     pub(crate) confirmed: u64,
     /// Where its state stands.
     pub(crate) point: Point,
+    /// Digest of what that has come to, step by step, as in [`Message`].
+    pub(crate) history: u64,
+    /// Whether more than half of the universe have gone another way: what it has from there on no
+    /// majority has acknowledged.
+    pub(crate) outnumbered: bool,
     /// The group's last value that it knows, ns.
     pub(crate) last: i64,
     /// Digest of its state.

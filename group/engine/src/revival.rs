@@ -6,7 +6,7 @@ use crate::catching::Catching;
 use crate::engine::Engine;
 use crate::event::Notice;
 use crate::joining::Joined;
-use crate::message::{Peer, Run};
+use crate::message::{Join, Peer, Run, Stage};
 use crate::state::State;
 use crate::types::{Member, Order, Phase, Point};
 use crate::view::View;
@@ -54,6 +54,8 @@ impl Engine {
             .iter()
             .filter_map(|member| {
                 let joined = joined.get(member)?;
+                let fence = joined.join.fence;
+                let stage = if fence.is_some() { Stage::Fenced } else { Stage::None };
                 let peer = Peer {
                     member: *member,
                     incarnation: joined.incarnation,
@@ -64,8 +66,8 @@ impl Engine {
                     gives: joined.join.checkpoint,
                     suspect: false,
                     report: joined.join.report,
-                    run: Run::default(),
-                    fence: None,
+                    run: Run { stage, ..Run::default() },
+                    fence,
                 };
                 Some((*member, peer))
             })
@@ -77,6 +79,11 @@ impl Engine {
         }
         self.transfers.new = self.place.joins.keys().copied().collect();
         self.go_live();
+        if let Some(fence) = self.start.unlike().filter(|_| !self.start.is_fenced()) {
+            // There is no other state for its program to take.
+            self.deprive(fence);
+            self.notice(Notice::Fenced { member: self.own.member, fence });
+        }
         self.serve();
     }
 
@@ -157,11 +164,12 @@ fn choose(joined: &BTreeMap<Member, Joined>) -> Vec<Member> {
         let standings = joined.values().filter_map(|joined| joined.join.standing);
         standings.into_iter().any(|it| it.epoch == epoch && it.established == generation)
     };
+    // What a majority has gone away from goes on last: none has acknowledged what came after that.
     let rank = |joined: &Joined| {
         let it = joined.join.standing?;
         let Point { generation, index } = it.point;
         let established = if known(it.epoch, generation) { generation } else { it.established };
-        Some((it.epoch, established, generation, it.confirmed, index))
+        Some((it.epoch, established, generation, !it.outnumbered, it.confirmed, index))
     };
     let Some(best) = joined.values().filter_map(rank).max() else {
         return joined.keys().copied().collect();
@@ -176,5 +184,10 @@ fn choose(joined: &BTreeMap<Member, Joined>) -> Vec<Member> {
     let most = agreeing.into_values().max_by(|a, b| {
         (a.len(), std::cmp::Reverse(a.first())).cmp(&(b.len(), std::cmp::Reverse(b.first())))
     });
-    most.unwrap_or_default()
+    let most = most.unwrap_or_default();
+    // One whose program differs waits for another's state, if there is one.
+    let waits = |join: &Join| join.checkpoint && join.fence.is_some();
+    let alike = |member: &&Member| joined.get(*member).is_some_and(|it| !waits(&it.join));
+    let alike: Vec<Member> = most.iter().filter(alike).copied().collect();
+    if alike.is_empty() { most } else { alike }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Start {
     begin: Option<i64>,
     /// Difference for which it is fenced.
     fence: Option<Fence>,
+    /// Difference for which its member has left, until it has taken another's state.
+    unlike: Option<Fence>,
 }
 
 impl Start {
@@ -48,7 +50,7 @@ impl Start {
 
     fn turn(&mut self, stage: Stage, together: u8) {
         let serial = self.serial.saturating_add(1);
-        *self = Start { serial, stage, together, told: None, begin: None, fence: None };
+        *self = Start { serial, stage, together, ..Start::default() };
     }
 
     pub(crate) fn serial(&self) -> u64 {
@@ -74,6 +76,22 @@ impl Start {
         (self.stage, self.fence) = (Stage::Fenced, Some(fence));
     }
 
+    /// The program differs, for which this member leaves.
+    pub(crate) fn leave_for(&mut self, fence: Fence) {
+        // Where nobody tells of programs nobody could say that it has begun anew.
+        self.unlike = Some(fence).filter(|_| self.serial > 0);
+    }
+
+    /// Difference of the program here that it has not been rid of.
+    pub(crate) fn unlike(&self) -> Option<Fence> {
+        self.fence.or(self.unlike)
+    }
+
+    /// The program has taken another's state.
+    pub(crate) fn take_over(&mut self) {
+        self.unlike = None;
+    }
+
     /// The program has missed something, which the others are to be told.
     pub(crate) fn miss(&mut self) {
         if self.runs() {
@@ -86,6 +104,7 @@ impl Start {
         if self.is_fenced() {
             self.turn(Stage::Runs, 0);
         }
+        self.unlike = None;
     }
 }
 

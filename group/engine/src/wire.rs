@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 6.
+//! The members' messages as bytes, version 7.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -46,7 +46,7 @@ const MAGIC: &[u8; 4] = b"TCGR";
 pub(crate) const FARTHEST: u64 = 1 << 61;
 
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {
@@ -138,12 +138,12 @@ plain!(
     "a payload longer than can be"
 );
 plain!(
-    Join { number, attempt, standing, floor, report, checkpoint, drained },
+    Join { number, attempt, standing, floor, report, checkpoint, drained, fence },
     |join| join.number > 0,
     "a join without a number"
 );
 plain!(
-    Standing { epoch, established, confirmed, point, last, digest },
+    Standing { epoch, established, confirmed, point, history, outnumbered, last, digest },
     |standing| standing.point.generation.max(standing.point.index) < FARTHEST,
     "a place in the stream that never comes"
 );

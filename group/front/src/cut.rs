@@ -12,7 +12,8 @@ pub enum Protocol {
     Auto,
     /// A request is a line. An unfinished one waits for its end.
     Line,
-    /// A request is a RESP array of bulk strings (Redis), or a line.
+    /// A request is a RESP array of bulk strings (Redis), or a line; those that come at once (a
+    /// pipeline) are one.
     Resp,
     /// A request is what comes at once.
     Bytes,
@@ -64,8 +65,7 @@ impl Cutter {
         let whole = match self.protocol {
             Protocol::Auto | Protocol::Bytes => Some(self.waiting.len()),
             Protocol::Line => line(&self.waiting, 0),
-            Protocol::Resp if first == b'*' => command(&self.waiting),
-            Protocol::Resp => line(&self.waiting, 0),
+            Protocol::Resp => commands(&self.waiting),
         };
         let length = whole.unwrap_or(self.waiting.len()).min(LARGEST_PIECE);
         if whole.is_none() && length < LARGEST_PIECE {
@@ -85,6 +85,22 @@ impl Cutter {
 fn line(bytes: &[u8], from: usize) -> Option<usize> {
     let at = bytes.get(from..)?.iter().position(|byte| *byte == b'\n')?;
     Some(from + at + 1)
+}
+
+/// Where the last whole command ends that is among the first [`LARGEST_PIECE`] bytes; where the
+/// first one ends, if that is longer.
+fn commands(bytes: &[u8]) -> Option<usize> {
+    let mut whole = None;
+    while let Some(rest) = bytes.get(whole.unwrap_or(0)..).filter(|rest| !rest.is_empty()) {
+        let next = if rest.starts_with(b"*") { command(rest) } else { line(rest, 0) };
+        let Some(next) = next else { break };
+        let end = whole.unwrap_or(0) + next;
+        if whole.is_some() && end > LARGEST_PIECE {
+            break;
+        }
+        whole = Some(end);
+    }
+    whole
 }
 
 /// Where the RESP array at the beginning ends; the whole of what is there if it is none (the
@@ -150,13 +166,20 @@ mod tests {
         let get = b"*2\r\n$3\r\nGET\r\n$3\r\na\nb\r\n";
         let two = [&get[..], &get[..], b"PING\r\n"].concat();
         for protocol in [Protocol::Auto, Protocol::Resp] {
-            assert_eq!(cut(protocol, &[&two]), [&get[..], get, b"PING\r\n"]);
+            // What is whole goes at once, and the rest when it is.
+            assert_eq!(cut(protocol, &[&two]), [&two[..]]);
+            assert_eq!(cut(protocol, &[&two[..40], &two[40..]]), [&two[..22], &two[22..]]);
             let bytes: Vec<&[u8]> = two.chunks(1).collect();
             assert_eq!(cut(protocol, &bytes), [&get[..], get, b"PING\r\n"]);
         }
         assert_eq!(cut(Protocol::Resp, &[b"*x\r\nrest"]), [&b"*x\r\nrest"[..]]);
         assert_eq!(cut(Protocol::Resp, &[b"*1\r\n+OK\r\n"]), [&b"*1\r\n+OK\r\n"[..]]);
-        assert_eq!(cut(Protocol::Resp, &[b"*0\r\n*-1\r\n"]), [&b"*0\r\n"[..], b"*-1\r\n"]);
+        assert_eq!(cut(Protocol::Resp, &[b"*0\r\n*-1\r\n"]), [&b"*0\r\n*-1\r\n"[..]]);
+        // No message is longer than it may be, and none ends within a command that could be whole.
+        let many = get.repeat(2 * LARGEST_PIECE / get.len());
+        let lengths: Vec<usize> = cut(Protocol::Resp, &[&many]).iter().map(Vec::len).collect();
+        let most = LARGEST_PIECE / get.len() * get.len();
+        assert_eq!(lengths, [most, many.len() - most]);
     }
 
     #[test]

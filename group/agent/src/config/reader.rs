@@ -2,8 +2,8 @@
 
 use truechimer_config::{ConfigError, DeTable, DeValue, Place, Reader, Table, Value, whole};
 
-use super::values;
-use super::{Listen, Membership, Settings, UtcSource};
+use super::{Link, Listen, Membership, Settings, UtcSource};
+use super::{names, values};
 
 /// Reads a configuration. `name` is what messages call the text: the path of the file.
 ///
@@ -37,10 +37,16 @@ const GROUP: &[&str] = &[
     "buffer",
     "checkpoints",
     "without-utc",
+    "link",
 ];
+const LINK: &[&str] = &["owner", "group", "mode"];
 /// Every table, as it is written, with its keys.
-const TABLES: [Table<'_>; 3] =
-    [("the top of the file", TOP), ("[[group]]", GROUP), ("[metrics]", METRICS)];
+const TABLES: [Table<'_>; 4] = [
+    ("the top of the file", TOP),
+    ("[[group]]", GROUP),
+    ("[metrics]", METRICS),
+    ("`link` of a group", LINK),
+];
 
 fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     let mut page = None;
@@ -153,6 +159,13 @@ fn group(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Memb
             "buffer" => set(&mut made.buffer, buffer(reader, value)),
             "without-utc" => set(&mut made.without_utc, reader.boolean("without-utc", value)),
             "checkpoints" => set(&mut made.checkpoints, reader.boolean("checkpoints", value)),
+            "link" => match value.get_ref().as_table() {
+                Some(table) => made.link = link(reader, table),
+                None => {
+                    let text = "`link` must be a table: write link = { group = \"…\" }";
+                    reader.problem(value.span().start, text);
+                }
+            },
             other => reader.unknown(other, key.span().start, TABLES[1]),
         }
     }
@@ -163,6 +176,36 @@ fn group(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Memb
         made = made.local(count);
     }
     (!made.group.name.is_empty()).then_some(made)
+}
+
+/// Whose a group's socket is.
+fn link(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Link {
+    let mut link = Link::default();
+    for (key, value) in table {
+        match key.get_ref().as_ref() {
+            "owner" => link.owner = number_of(reader, "owner", value, names::user),
+            "group" => link.group = number_of(reader, "group", value, names::group),
+            "mode" => link.mode = reader.text_of("mode", value, values::permissions),
+            other => reader.unknown(other, key.span().start, TABLES[3]),
+        }
+    }
+    link
+}
+
+/// A user or group, by its name or number.
+fn number_of(
+    reader: &mut Reader<'_>,
+    key: &str,
+    value: &Value<'_>,
+    named: fn(&str) -> Result<u32, String>,
+) -> Option<u32> {
+    match whole(value) {
+        Some(number) => {
+            let read = u32::try_from(number).ok().filter(|number| *number < u32::MAX);
+            reader.checked(key, value, read.ok_or_else(|| "must be 0 to 4294967294".to_owned()))
+        }
+        None => reader.text_of(key, value, named),
+    }
 }
 
 fn members(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<Vec<truechimer_group::Member>> {

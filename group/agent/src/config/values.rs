@@ -92,6 +92,17 @@ pub fn order(text: &str) -> Result<Order, String> {
     }
 }
 
+/// Permissions of a socket, in octal.
+///
+/// # Errors
+/// If they are none, or say more than who may read and write.
+pub fn permissions(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| mode & !0o666 == 0 && mode & 0o600 == 0o600)
+        .ok_or_else(|| "must be permissions in octal, 0600 to 0666, as in \"0660\"".to_owned())
+}
+
 /// The steering cap in ppm, as ppb.
 ///
 /// # Errors
@@ -159,5 +170,9 @@ mod tests {
         assert!(report_interval("0.5s").unwrap_err().contains("1s to 3600s"));
         assert!(horizon("-5s").is_err() && horizon("5").is_err());
         assert_eq!(system_clock("10ms"), Ok(10_000_000));
+        assert_eq!((permissions("0660"), permissions("606")), (Ok(0o660), Ok(0o606)));
+        for bad in ["", "rw", "0770", "1660", "0060", "0688"] {
+            assert!(permissions(bad).is_err(), "{bad}");
+        }
     }
 }

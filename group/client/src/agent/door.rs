@@ -69,8 +69,7 @@ impl Door {
     /// # Errors
     /// If another agent listens there, or the system refuses.
     pub fn open(settings: Settings) -> Result<Door, DoorError> {
-        let Settings { directory, group, member, permissions, .. } = &settings;
-        let listener = Listener::open(directory, group, *member, *permissions)?;
+        let listener = Listener::open(&settings)?;
         Ok(Door {
             settings,
             listener,

@@ -1,18 +1,19 @@
 //! The socket that programs connect to.
 
 use std::fmt;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown, lchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
 use rustix::process::geteuid;
 use truechimer_files::{Access, Bound, Entry, make_folder};
-use truechimer_group::Member;
 
+use super::Settings;
 use crate::link::{Address, Refused};
 use crate::place::{socket_in, valid_group};
 use crate::sys;
@@ -81,10 +82,17 @@ impl fmt::Display for DoorError {
             ),
             DoorError::System { action, path, error } => {
                 write!(out, "cannot {action} {}: {error}", path.display())?;
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    out.write_str("; name another --directory")?;
+                match (error.kind(), *action) {
+                    (io::ErrorKind::PermissionDenied, "give away") => out.write_str(
+                        ": only root may give it to another user, and only to a group that it is \
+                         in another user (SupplementaryGroups= and SystemCallFilter=@chown of its \
+                         unit)",
+                    ),
+                    (io::ErrorKind::PermissionDenied, _) => {
+                        out.write_str("; name another --directory")
+                    }
+                    _ => Ok(()),
                 }
-                Ok(())
             }
         }
     }
@@ -110,21 +118,16 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub fn open(
-        directory: &Path,
-        group: &str,
-        member: Member,
-        permissions: u32,
-    ) -> Result<Listener, DoorError> {
+    pub fn open(settings: &Settings) -> Result<Listener, DoorError> {
+        let Settings { directory, group, member, permissions, .. } = settings;
         if !valid_group(group) || member.0 == 0 {
-            return Err(DoorError::Name(group.into()));
+            return Err(DoorError::Name(group.clone()));
         }
-        let path = socket_in(directory, group, member);
+        let path = socket_in(directory, group, *member);
         let address = Address::of(&path).ok_or_else(|| DoorError::TooLong(path.clone()))?;
-        let place = directory.join(group);
-        make_directory(&place, permissions)?;
+        make_directory(&directory.join(group), settings)?;
         let lock = take_lock(&path)?;
-        remove_stale(&path, &address)?;
+        remove_stale(&path, &address, settings.owner)?;
         let fail = |action| {
             let path = path.clone();
             move |error: Errno| DoorError::System { action, path, error: error.into() }
@@ -135,6 +138,10 @@ impl Listener {
         // Whoever connects before it listens is refused.
         let name = Entry::itself(&path).and_then(|name| name.bind(&socket, permissions & 0o777));
         let name = name.map_err(|error| system("make the socket", &path, error))?;
+        if settings.owner.is_some() || settings.access_group.is_some() {
+            lchown(&path, settings.owner, settings.access_group)
+                .map_err(|error| system("give away", &path, error))?;
+        }
         listen(&socket, BACKLOG).map_err(fail("listen at"))?;
         Ok(Listener { socket, path, _name: name, _lock: lock })
     }
@@ -145,7 +152,7 @@ fn system(action: &'static str, path: &Path, error: io::Error) -> DoorError {
 }
 
 /// The group's directory: whoever may use the socket may enter it, and nobody else.
-fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
+fn make_directory(path: &Path, settings: &Settings) -> Result<(), DoorError> {
     if let Some(above) = path.parent() {
         make_folder(above, 0o755).map_err(|error| system("make the directory", above, error))?;
         // Whoever may rename what is in there could put a directory of his own in our place.
@@ -155,16 +162,34 @@ fn make_directory(path: &Path, permissions: u32) -> Result<(), DoorError> {
             return Err(DoorError::Directory { path: above.into(), owner, mode });
         }
     }
-    let enter =
-        |who: u32| if permissions & who != 0 { 0o055 & (who | who >> 1 | who >> 2) } else { 0 };
-    let mode = 0o700 | enter(0o060) | enter(0o006);
-    make_folder(path, mode).map_err(|error| system("make the directory", path, error))?;
+    let mode = directory_mode(settings);
+    make_folder(path, mode & 0o777).map_err(|error| system("make the directory", path, error))?;
     let there = fs::symlink_metadata(path).map_err(|error| system("look at", path, error))?;
-    let (owner, mode) = (there.uid(), there.mode() & 0o7777);
-    if !there.is_dir() || !is_trusted(owner) || mode & 0o022 != 0 {
-        return Err(DoorError::Directory { path: path.into(), owner, mode });
+    let (owner, now) = (there.uid(), there.mode() & 0o7777);
+    // Where others may make files they may at least not take the socket away.
+    if !there.is_dir() || !is_trusted(owner) || (now & 0o022 != 0 && now & 0o1000 == 0) {
+        return Err(DoorError::Directory { path: path.into(), owner, mode: now });
+    }
+    if let Some(group) = settings.access_group
+        && owner == geteuid().as_raw()
+    {
+        let folder = File::open(path).map_err(|error| system("open", path, error))?;
+        fchown(&folder, None, Some(group)).map_err(|error| system("give away", path, error))?;
+        folder
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(|error| system("set the permissions of", path, error))?;
     }
     Ok(())
+}
+
+fn directory_mode(settings: &Settings) -> u32 {
+    let Settings { permissions, owner, access_group, .. } = settings;
+    let enter =
+        |who: u32| if permissions & who != 0 { 0o055 & (who | who >> 1 | who >> 2) } else { 0 };
+    let write = if access_group.is_some() && permissions & 0o020 != 0 { 0o1020 } else { 0 };
+    // Another owner of the socket comes as one of all users: the directory stays the agent's.
+    let others = if owner.is_some() { 0o005 } else { 0 };
+    0o700 | enter(0o060) | enter(0o006) | write | others
 }
 
 fn is_trusted(owner: u32) -> bool {
@@ -183,13 +208,13 @@ fn take_lock(socket: &Path) -> Result<File, DoorError> {
     }
 }
 
-/// Removes a socket that an agent has left behind.
-fn remove_stale(path: &Path, address: &Address) -> Result<(), DoorError> {
+/// Removes a socket that an agent has left behind, and may have given to this user.
+fn remove_stale(path: &Path, address: &Address, owner: Option<u32>) -> Result<(), DoorError> {
     let entry = Entry::itself(path).map_err(|error| system("look at", path, error))?;
-    if entry.status().map_err(|error| system("look at", path, error))?.is_none() {
-        return Ok(());
-    }
-    if !entry.is_socket().map_err(|error| system("look at", path, error))? {
+    let there = entry.status().map_err(|error| system("look at", path, error))?;
+    let Some(there) = there else { return Ok(()) };
+    let given = there.kind == FileType::Socket && Some(there.owner) == owner;
+    if !given && !entry.is_socket().map_err(|error| system("look at", path, error))? {
         return Err(DoorError::NotASocket(path.into()));
     }
     match address.connect() {

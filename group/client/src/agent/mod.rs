@@ -44,6 +44,12 @@ pub struct Settings {
     pub order: Order,
     /// The socket's permissions (default 0o600: this user and root).
     pub permissions: u32,
+    /// Whose the socket is to be; none: this user's. Only root may give it away.
+    pub owner: Option<u32>,
+    /// Which group's the socket and its directory are to be; none: this process's. Others than root
+    /// must be in it. Where the permissions let it write to the socket it may make files of its own
+    /// in the directory: a front's page is there.
+    pub access_group: Option<u32>,
     /// Users that may attach besides this one and root; none: whoever the permissions let.
     pub users: Option<Vec<u32>>,
     /// How many attachments there may be at once (default 256: a shell
@@ -68,6 +74,8 @@ impl Settings {
             mode: Mode::Active,
             order: Order::Monotone,
             permissions: 0o600,
+            owner: None,
+            access_group: None,
             users: None,
             links: 256,
             queue: 16 << 20,

@@ -142,6 +142,8 @@ fn a_standing_that_cannot_be_does_not_stop_those_who_go_on() {
         established: 0,
         confirmed: 0,
         point,
+        history: 0,
+        outnumbered: false,
         last: i64::MAX,
         digest: 0,
     };
@@ -153,6 +155,7 @@ fn a_standing_that_cannot_be_does_not_stop_those_who_go_on() {
         report: None,
         checkpoint: false,
         drained: false,
+        fence: None,
     };
     let entries = vec![Entry::Join(join)];
     let message = Message { point: Point::default(), entries, ..wire::tests::message(0) };

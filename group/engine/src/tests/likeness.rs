@@ -301,6 +301,54 @@ fn one_that_takes_checkpoints_comes_in_anew_with_anothers() {
     assert_eq!(fenced(&net, &ALL), [0; 0]);
 }
 
+/// Members whose programs take checkpoints and have started; the second's has just been fenced.
+fn one_has_left() -> Net {
+    let mut net = Net::new(&ALL);
+    net.checkpoints = true;
+    net.boot(&ALL);
+    start(&mut net, &ALL);
+    for id in ALL {
+        reads(&mut net, id, if id == 2 { Call::Time } else { Call::Group });
+    }
+    assert_ne!(net.phase(2), Phase::Live);
+    assert_eq!(net.engine(2).fence(), None);
+    net
+}
+
+#[test]
+fn where_all_go_on_with_what_they_have_a_fenced_program_does_not() {
+    let mut net = one_has_left();
+    net.split(&[&[1], &[2], &[3]]);
+    net.settle();
+    net.join(&ALL);
+    net.settle();
+    let revived = Notice::Revived { members: 2 };
+    assert!([1, 3].iter().all(|&id| net.notices(id).contains(&revived)));
+    net.all_live(&[1, 3]);
+    assert!(net.nodes[&1].actions.iter().any(|it| matches!(it, Action::TakeCheckpoint { .. })));
+    assert!(!net.notices(2).contains(&revived));
+}
+
+#[test]
+fn a_fenced_program_whose_member_alone_has_the_state_stays_fenced() {
+    let mut net = one_has_left();
+    net.kill(1);
+    net.kill(3);
+    net.settle();
+    let last = net.engine(2).last().unwrap();
+    net.boot(&[1]);
+    net.join(&[1, 2]);
+    net.settle();
+    assert!(net.notices(2).contains(&Notice::Revived { members: 1 }));
+    assert!(net.engine(2).last().unwrap() >= last);
+    assert!(net.engine(2).fence().is_some() && net.engine(2).gaps() == 1);
+    assert_eq!(fenced(&net, &[2]), [2]);
+    net.event(2, Event::Restarted);
+    net.settle();
+    net.pass(2 * MS);
+    assert_eq!((net.engine(2).fence(), fenced(&net, &[2])), (None, vec![]));
+}
+
 /// The vote that fences a program may come with a message of another's, before it. The member goes
 /// then, and as what it keeps may be what goes on, it has all of that place first.
 #[test]

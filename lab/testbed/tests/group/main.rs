@@ -13,6 +13,7 @@ mod passive;
 mod pools;
 mod postgresql;
 mod rounds;
+mod services;
 mod soak;
 mod strangers;
 mod unlike;

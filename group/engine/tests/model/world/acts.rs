@@ -175,14 +175,19 @@ impl World {
     }
 
     /// One that was cut off has let others in before it found out, they are a majority, and it is
-    /// told that they have what it has. So that stands, and whoever goes on without them is astray.
+    /// told that they have what it has. So that stands, and whoever has come another way is astray.
     fn outnumber(&mut self, node: usize) {
-        let generation = |node: &Node| node.engine.as_ref().map(|it| it.point().generation);
-        let here = generation(&self.nodes[node]);
-        let with = |node: &Node| node.live && node.excluded && generation(node) == here;
+        let Some(here) = self.nodes[node].engine.clone() else { return };
+        let with = |other: &Shared<Node>| {
+            other.live
+                && other.excluded
+                && other.engine.as_ref().is_some_and(|there| here.has_come_with(there))
+        };
         let counted = &self.nodes[..self.case.group.universe.len()];
         if counted.iter().filter(|node| with(node)).count() >= self.case.majority() {
-            self.nodes.iter_mut().filter(|node| node.live).for_each(|node| node.excluded = true);
+            for node in self.nodes.iter_mut().filter(|node| node.live && !with(node)) {
+                node.excluded = true;
+            }
         }
     }
 
