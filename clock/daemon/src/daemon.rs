@@ -319,9 +319,9 @@ impl<'n> Daemon<'n> {
                 self.page_note = None;
                 return;
             }
-            Ok(Some(Mended::Length)) => format!(
-                "somebody had shortened the clock page {path}: it is whole again; programs that read \
-                 it meanwhile ended by SIGBUS"
+            Ok(Some(Mended::Content)) => format!(
+                "somebody had shortened or overwritten the clock page {path}: it is whole again; \
+                 programs that read a shortened one ended by SIGBUS"
             ),
             Ok(Some(Mended::Name)) => format!(
                 "the clock page {path} was removed, and is there again; the one of before is written \

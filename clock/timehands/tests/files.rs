@@ -542,10 +542,25 @@ fn a_page_that_was_shortened_is_made_whole_under_its_readers() {
     writer.publish(&hand, &made);
     assert_eq!(writer.tend().unwrap(), None);
     let mut generation = 1;
-    // As `: > clock`, `echo no > clock` and the like do.
-    for content in [&b""[..], b"no\n", &[0xff; 200], &[0; layout::SIZE - 1]] {
+    let mut longer = fs::read(&path).unwrap();
+    longer.push(b'\n');
+    let strange = scratch.join("strange");
+    drop(PageWriter::create(&strange).unwrap());
+    let strange = fs::read(&strange).unwrap();
+    // As `: > clock`, `echo no > clock`, `echo >> clock`, `cp other clock` and the like do.
+    for content in [
+        &b""[..],
+        b"no\n",
+        &[0xff; 200],
+        &[0; layout::SIZE - 1],
+        &[0; layout::SIZE],
+        &[0xff; layout::SIZE + 9],
+        &longer,
+        &strange,
+    ] {
         fs::write(&path, content).unwrap();
-        assert_eq!(writer.tend().unwrap(), Some(Mended::Length));
+        assert_eq!(writer.tend().unwrap(), Some(Mended::Content));
+        assert_eq!(fs::metadata(&path).unwrap().len(), layout::SIZE as u64);
         generation += 1;
         assert_eq!(read(&reader), Some((generation, hand, made)));
         assert_eq!(reader.heartbeat(), Count(0), "nobody has looked at the world since");
@@ -636,6 +651,15 @@ fn what_takes_the_pages_place_is_named_and_left_alone() {
     assert_eq!(read(&reader), Some((1, hand, made)));
     fs::remove_file(&path).unwrap();
     assert_eq!(writer.tend().unwrap(), Some(Mended::Name));
+    // The one that lost its name is made whole all the same.
+    let reader = PageReader::open(&path).unwrap();
+    let moved = scratch.join("moved");
+    fs::rename(&path, &moved).unwrap();
+    fs::write(&path, "mine").unwrap();
+    fs::write(&moved, "").unwrap();
+    assert!(matches!(writer.tend(), Err(PageError::Replaced { .. })));
+    let generation = writer.publish(&hand, &made);
+    assert_eq!(read(&reader), Some((generation, hand, made)));
 }
 
 /// Where [`a_full_disk_leaves_nothing_behind`] starts this program again: a small tmpfs.
@@ -664,6 +688,28 @@ fn on_a_full_disk() {
     let mut left: Vec<_> = fs::read_dir(disk).unwrap().map(|e| e.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["clock.lock", "second.lock"]);
+    drop((writer, reader));
+
+    // Somebody shortens the page, and somebody else takes the room: nothing is written to it.
+    let mut writer = PageWriter::create(&path).unwrap();
+    writer.publish(&hand, &made);
+    fs::write(&path, "").unwrap();
+    let filler = disk.join("filler");
+    fs::write(&filler, [1; layout::SIZE]).unwrap();
+    assert!(writer.tend().unwrap_err().to_string().contains("No space left"));
+    writer.publish(&hand, &made);
+    writer.heartbeat(Count(5));
+    writer.keep(Kept { wide: Count(5), at_ns: 5 });
+    writer.deviate(None);
+    writer.follow(None);
+    assert_eq!((writer.last_heartbeat(), writer.last_kept()), (Count(0), None));
+    fs::remove_file(&filler).unwrap();
+    assert_eq!(writer.tend().unwrap(), Some(Mended::Content));
+    let generation = writer.publish(&hand, &made);
+    assert_eq!(read(&PageReader::open(&path).unwrap()), Some((generation, hand, made)));
+    fs::write(&path, "").unwrap();
+    fs::write(&filler, [1; layout::SIZE]).unwrap();
+    drop(writer);
     println!("the disk was full");
 }
 

@@ -16,7 +16,7 @@ use super::lock;
 use super::map::{self, Lock, Mapping};
 use super::places;
 use super::reader::directory;
-use crate::{Hand, Made, Marker, Reference, Status, pack, pack_beside};
+use crate::{Hand, HandRing, Made, Marker, Reference, Status, pack, pack_beside};
 
 /// The one that may write a page. Nobody else can be while it lives.
 ///
@@ -45,14 +45,14 @@ pub struct PageWriter {
 /// Mend of a page, see [`PageWriter::tend`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mended {
-    /// Somebody had shortened the file: it has its length and its hand again.
-    Length,
+    /// Somebody had shortened, lengthened or overwritten the file: it is a page with its hand again.
+    Content,
     /// Somebody had removed the file or given it another name: there is a new one.
     Name,
 }
 
-/// How many pages without a name are written on: somebody who removes the page again and again
-/// does not make for more work than this.
+/// Most pages without a name that are written on: somebody who removes the page again and again does
+/// not make for more work than this.
 const MOST_NAMELESS: usize = 4;
 
 /// File of a page, mapped.
@@ -61,8 +61,11 @@ struct Sheet {
     file: File,
     /// Device and inode.
     inode: (u64, u64),
-    /// Whether it is locked, for readers to see.
+    /// Locked, for readers to see.
     shown: AtomicBool,
+    /// As long as a page when it was looked at last. Whoever writes to one that is shorter dies of
+    /// `SIGBUS`.
+    whole: bool,
 }
 
 impl Sheet {
@@ -84,7 +87,7 @@ impl Sheet {
         file.set_permissions(Permissions::from_mode(0o644)).map_err(|e| system("publish", e))?;
         let meta = file.metadata().map_err(|e| system("examine", e))?;
         let inode = (meta.dev(), meta.ino());
-        Ok(Sheet { mapping, file, inode, shown: AtomicBool::new(false) })
+        Ok(Sheet { mapping, file, inode, shown: AtomicBool::new(false), whole: true })
     }
 
     /// Makes a new one at `path`, whole before it has that name: where there is no space for it,
@@ -100,8 +103,11 @@ impl Sheet {
             .mode(0o600)
             .open(&new)
             .map_err(|e| PageError::refused("make", new.clone(), e))?;
-        let made = Sheet::of(file, path).and_then(|sheet| match std::fs::rename(&new, path) {
+        let made = Sheet::of(file, path).and_then(|sheet| match map::name(&new, path) {
             Ok(()) => Ok(sheet),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(PageError::Replaced { path: path.into() })
+            }
             Err(error) => Err(PageError::refused("make", path.into(), error)),
         });
         if made.is_err() {
@@ -110,18 +116,33 @@ impl Sheet {
         made
     }
 
-    /// Whether the file is as long as it should be.
-    fn is_whole(&self) -> bool {
-        self.file.metadata().is_ok_and(|meta| meta.len() >= SIZE as u64)
+    /// Looks at the file's length.
+    fn measure(&mut self) -> io::Result<u64> {
+        let length = self.file.metadata().map(|meta| meta.len());
+        self.whole = length.as_ref().is_ok_and(|length| *length >= SIZE as u64);
+        length
     }
 
-    /// Makes it as long again as it was, with nothing in it.
-    fn lengthen(&self) -> io::Result<()> {
-        map::allocate(&self.file)?;
-        self.mapping.clear();
-        self.mapping.initialise();
-        self.mapping.set_writer(std::process::id());
-        Ok(())
+    /// Makes the file a page again, with no hand in it, unless it is one up to that generation.
+    /// Returns `true` if it was not.
+    fn mend(&mut self, generation: u64) -> io::Result<bool> {
+        let length = self.measure()?;
+        let page = &self.mapping;
+        if self.whole && page.kind() == Kind::Right && page.ring.generation() == generation {
+            if length == SIZE as u64 {
+                return Ok(false);
+            }
+        } else {
+            self.whole = false;
+            // Of the right length it may still have holes, for which there need be no space.
+            map::allocate(&self.file)?;
+            page.clear();
+            page.initialise();
+            page.set_writer(std::process::id());
+        }
+        self.file.set_len(SIZE as u64)?;
+        self.whole = true;
+        Ok(true)
     }
 
     /// Locks the page itself, for readers to see that somebody writes it. Whoever can read the page
@@ -170,32 +191,30 @@ impl PageWriter {
     }
 
     /// Looks after the file: to be called before the page is written, at least once a second. If
-    /// somebody has shortened it, it gets its length and the newest hand back: readers who have it
-    /// mapped and did not read meanwhile go on (those who did have died of `SIGBUS`). If it was
-    /// removed or given another name, a new one is made, and the old one is written on for those
-    /// who have it mapped.
+    /// somebody has shortened or overwritten it, it gets its length and the newest hand back: readers
+    /// who have it mapped and did not read meanwhile go on (those who read a shortened one have died
+    /// of `SIGBUS`). If it was removed or given another name, a new one is made, and the old one is
+    /// written on for those who have it mapped.
     ///
     /// # Errors
-    /// If something else has taken its place (it stays untouched), or the system refuses. The next
-    /// call tries again.
+    /// If something else has taken its place (it stays untouched), or the system refuses: then
+    /// nothing is written to a page that is too short. The next call tries again.
     pub fn tend(&mut self) -> Result<Option<Mended>, PageError> {
         // By another name they can be shortened as well.
-        self.nameless.retain(Sheet::is_whole);
-        let meta = match std::fs::symlink_metadata(&self.path) {
-            Ok(meta) => meta,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.name_anew(),
-            Err(error) => return Err(PageError::refused("examine", self.path.clone(), error)),
-        };
-        if (meta.dev(), meta.ino()) != self.sheet.inode {
-            return Err(PageError::Replaced { path: self.path.clone() });
+        self.nameless.retain_mut(|sheet| sheet.measure().is_ok() && sheet.whole);
+        let refused = |action, error| PageError::refused(action, self.path.clone(), error);
+        let mended = self.sheet.mend(self.generation).map_err(|e| refused("find space for", e))?;
+        if mended {
+            self.publish_again();
         }
-        if meta.len() >= SIZE as u64 {
-            return Ok(None);
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(meta) if (meta.dev(), meta.ino()) == self.sheet.inode => {
+                Ok(mended.then_some(Mended::Content))
+            }
+            Ok(_) => Err(PageError::Replaced { path: self.path.clone() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.name_anew(),
+            Err(error) => Err(PageError::refused("examine", self.path.clone(), error)),
         }
-        let lengthened = self.sheet.lengthen();
-        lengthened.map_err(|e| PageError::refused("find space for", self.path.clone(), e))?;
-        self.publish_again();
-        Ok(Some(Mended::Length))
     }
 
     /// Makes a new page in place of the one that has lost its name.
@@ -219,8 +238,9 @@ impl PageWriter {
         }
     }
 
+    /// Pages that can be written, the one with the name last.
     fn sheets(&self) -> impl Iterator<Item = &Sheet> {
-        self.nameless.iter().chain([&self.sheet])
+        self.nameless.iter().chain([&self.sheet]).filter(|sheet| sheet.whole)
     }
 
     /// The newest hand in the page and how it was made: at the start, what the daemon before left.
@@ -233,7 +253,7 @@ impl PageWriter {
     /// [`PageWriter::last_hand`].
     #[must_use]
     pub fn last_kept(&self) -> Option<Kept> {
-        Kept::of(&self.sheet.mapping.ring)
+        self.ring().and_then(Kept::of)
     }
 
     /// Disruption marker of the hands that are published from now on: at the start, that of
@@ -267,17 +287,15 @@ impl PageWriter {
     fn publish_words(&mut self, hand: &Hand, made: &Made) {
         self.last = Some((*hand, *made));
         let before = self.generation;
-        for sheet in self.sheets() {
-            self.put(sheet, before, hand, made);
-        }
-        self.generation = self.sheet.mapping.ring.generation();
+        let put = self.sheets().map(|sheet| self.put(sheet, before, hand, made)).last();
+        self.generation = put.unwrap_or(before);
     }
 
     /// Writes a hand into one page, as the one after generation `before`.
-    fn put(&self, sheet: &Sheet, before: u64, hand: &Hand, made: &Made) {
+    fn put(&self, sheet: &Sheet, before: u64, hand: &Hand, made: &Made) -> u64 {
         let (words, mut beside) = (pack(hand, made), pack_beside(hand));
         Marker::put(self.marker, &mut beside);
-        sheet.mapping.ring.publish(before, &words, &beside);
+        sheet.mapping.ring.publish(before, &words, &beside)
     }
 
     /// Says that the daemon looked at the world at `count`: the host's clocks are in order, the
@@ -289,10 +307,14 @@ impl PageWriter {
         }
     }
 
-    /// Count of the last heartbeat, as readers see it.
+    /// Count of the last heartbeat, as readers see it; 0 while the page is too short to be read.
     #[must_use]
     pub fn last_heartbeat(&self) -> Count {
-        Count(self.sheet.mapping.ring.heartbeat())
+        Count(self.ring().map_or(0, HandRing::heartbeat))
+    }
+
+    fn ring(&self) -> Option<&HandRing> {
+        self.sheet.whole.then_some(&self.sheet.mapping.ring)
     }
 
     /// Beats likewise, with the count of a counter that rolls over, for others to continue from: it
@@ -344,7 +366,7 @@ impl Drop for PageWriter {
         if self.process == std::process::id() {
             // A shortened page ends its writer by SIGBUS, too; one without space for it is left.
             let _ = self.tend();
-            self.sheets().filter(|sheet| sheet.is_whole()).for_each(|sheet| self.end(sheet));
+            self.sheets().for_each(|sheet| self.end(sheet));
             map::unlock(&self.lock);
         }
     }
