@@ -147,6 +147,10 @@ pub(crate) fn rules<'a>(
     if settings.engine.discipline {
         rules.keep(CapabilitySet::SYS_TIME);
     }
+    if settings.lock_memory {
+        // Memory that is taken later is locked as well, beyond the limit of those without it.
+        rules.keep(CapabilitySet::IPC_LOCK);
+    }
     rules
 }
 
@@ -185,6 +189,9 @@ mod tests {
         let source = SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") };
         let raw = of(Config { sources: vec![source], ..Config::default() });
         assert_eq!(plain.lacking(&raw), ["CAP_NET_RAW"]);
+        let locked = Settings { lock_memory: true, ..Settings::default() };
+        let locked = rules(&locked, "/run/truechimer/clock".as_ref(), std::iter::empty());
+        assert_eq!(plain.lacking(&locked), ["CAP_IPC_LOCK"]);
     }
 
     #[test]

@@ -205,15 +205,17 @@ pub(crate) fn resident() -> u64 {
 }
 
 /// The result of a system call: negative means errno.
-/// Locks all memory of the process, and what it will take, where no limit can make it fail to get more later.
+/// Locks all memory of the process, and what it will take. Where a limit could make it fail to get more
+/// later, nothing.
 ///
 /// # Errors
-/// `EPERM` where there is such a limit that may not be lifted, or a filter of system calls.
+/// `EPERM` where there is a limit that holds for this process, or a filter of system calls.
 pub(crate) fn lock_memory() -> io::Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limited = || getrlimit(Resource::Memlock).current.is_some();
-    if limited() {
-        setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None })?;
+    use rustix::process::{Resource, getrlimit};
+    use rustix::thread::{CapabilitySet, capabilities};
+    let limit = getrlimit(Resource::Memlock).current;
+    if limit.is_some() && !capabilities(None)?.effective.contains(CapabilitySet::IPC_LOCK) {
+        return Err(Errno::PERM.into());
     }
     // SAFETY: it takes no pointers, and changes nothing that memory holds.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map(drop)

@@ -223,7 +223,7 @@ impl<'n> Daemon<'n> {
             Err(why) => {
                 let text = format!(
                     "memory is not locked: {why}; it takes LimitMEMLOCK=infinity and SystemCallFilter=@memlock in the unit, \
-                     or root with CAP_IPC_LOCK and CAP_SYS_RESOURCE"
+                     or CAP_IPC_LOCK"
                 );
                 self.note(Level::Warning, &text);
             }
