@@ -3,7 +3,7 @@
  * can be read, and from then on trusts a bound only if there was no error and the status is
  * synchronized; otherwise it goes without.
  *
- *     clockbound-scylla PAGE SECONDS READINGS UNIX_S PPB
+ *     clockbound-scylla PAGE SECONDS READINGS UNIX_S PPB [LEAP_UNIX_S]
  *
  * Prints how many readings there were, how many it trusted, how many of those do not contain the
  * truth, how many it did without because of the status free running and because of an error, and how
@@ -17,17 +17,20 @@
 
 static __int128 nanos(struct timespec t) { return (__int128)t.tv_sec * 1000000000 + t.tv_nsec; }
 
-static __int128 truth(long long unix_s, long long ppb) {
+/* The line of the server; before the Unix second `leap`, unless that is 0, a second is inserted. */
+static __int128 truth(long long unix_s, long long ppb, long long leap) {
     struct timespec raw;
     clock_gettime(CLOCK_MONOTONIC_RAW, &raw);
-    return (__int128)unix_s * 1000000000 + nanos(raw) + nanos(raw) * ppb / 1000000000;
+    __int128 smooth = (__int128)unix_s * 1000000000 + nanos(raw) + nanos(raw) * ppb / 1000000000;
+    int is_over = leap != 0 && smooth >= (__int128)leap * 1000000000;
+    return is_over ? smooth - 1000000000 : smooth;
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) return 64;
+    if (argc != 6 && argc != 7) return 64;
     double seconds = atof(argv[2]);
     long readings = atol(argv[3]);
-    long long unix_s = atoll(argv[4]), ppb = atoll(argv[5]);
+    long long unix_s = atoll(argv[4]), ppb = atoll(argv[5]), leap = argc == 7 ? atoll(argv[6]) : 0;
     clockbound_err err = {0};
     clockbound_now_result now = {0};
     clockbound_ctx *ctx = clockbound_open_with(argv[1], VMCLOCK_SHM_DEFAULT_PATH, &err);
@@ -50,10 +53,10 @@ int main(int argc, char **argv) {
     pause.tv_nsec = (long)((each - (double)pause.tv_sec) * 1e9);
     for (long burst = 0; burst < bursts; burst++) {
         for (int i = 0; i < 100; i++) {
-            __int128 before = truth(unix_s, ppb);
+            __int128 before = truth(unix_s, ppb, leap);
             int is_read = clockbound_now(ctx, &now, &err) == NULL;
             int good = is_read && now.clock_status == CLOCKBOUND_STA_SYNCHRONIZED;
-            __int128 after = truth(unix_s, ppb);
+            __int128 after = truth(unix_s, ppb, leap);
             if (good) {
                 trusted++;
                 broken += nanos(now.earliest) > after || nanos(now.latest) < before;

@@ -121,7 +121,7 @@ fn java(class: &str) -> Option<Command> {
     Some(command)
 }
 
-/// A class of the tests' in Java 22 or later, where the library for JNI is missing.
+/// A class of the tests' in Java 22 or later, with a library that has nothing for JNI.
 fn java_foreign(class: &str) -> Option<Command> {
     let folder = env::var("TRUECHIMER_JAVA").ok().filter(|path| !path.is_empty())?;
     let foreign = format!("{folder}/foreign");
@@ -131,7 +131,7 @@ fn java_foreign(class: &str) -> Option<Command> {
     }
     let mut command = Command::new(format!("{foreign}/java"));
     command.arg("--enable-native-access=ALL-UNNAMED");
-    command.args(["-cp", &format!("{foreign}/truechimer.jar:{folder}/tests")]);
+    command.args(["-cp", &format!("{folder}/truechimer.jar:{folder}/tests")]);
     command.args([&format!("-Djava.library.path={foreign}"), class]);
     Some(command)
 }

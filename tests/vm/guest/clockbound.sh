@@ -3,7 +3,7 @@
 # was killed, until its last word is void; over a leap second; and when the counter breaks. The truth is a
 # line over the raw clock.
 # needs: modules veth sch_netem
-# needs: programs ip tc clockbound-clients
+# needs: programs ip tc clockbound-clients clockbound-scylla
 # shellcheck shell=dash
 . /guest/lib.sh
 . /guest/net.sh
@@ -22,6 +22,12 @@ all_read() {
     reads 2 shm0 "$1" "$2"
     reads 3 shm1 "$1" "$2"
     reads yugabyte shm "$1" "$2"
+}
+# scylla SECONDS [LEAP]: what ScyllaDB does, in the background, into /tmp/scylla.json.
+scylla() {
+    unix=${line%%+*}
+    (exec clockbound-scylla $pages/shm1 "$1" 20000 "$unix" 30000 ${2:+"$2"}) >/tmp/scylla.json 2>&1 &
+    readers="$readers $!"
 }
 await() {
     # shellcheck disable=SC2086  # one word for each
@@ -52,7 +58,7 @@ ok "network" network
 serve
 follow page tsc '"shm", "shm0", "shm1"'
 
-all_read 40 "${readings:-250000}"
+all_read 40 "${readings:-480000}"
 sleep 20
 kill -STOP "$daemon_pid"
 sleep 3
@@ -70,7 +76,7 @@ is "client 3 is never told of free running" "$(changes 3)" Synchronized
 is "YugabyteDB serves" "$(changes yugabyte)" served
 
 # Somebody else sets the system clock.
-all_read 20 20000
+all_read 20 40000
 sleep 5
 date -s "@$(($(date +%s) + 10))" >/dev/null
 await
@@ -84,7 +90,7 @@ holds "set: client 1 was wrong for an instant at most" "$(j 1 broken) <= 100"
 holds "set: client 2 was wrong for an instant at most" "$(j 2 broken) <= 100"
 
 # Nobody tends the pages any more.
-all_read 75 "${readings:-250000}"
+all_read 75 "${readings:-480000}"
 sleep 3
 kill -KILL "$daemon_pid"
 await
@@ -100,7 +106,12 @@ is "killed: YugabyteDB warns" "$(changes yugabyte)" "served warned"
 
 # Nor ever again: 1000 s after the last word nothing is promised.
 all_read 960 20000
+scylla 960
 await
+note "void: ScyllaDB: $(tail -n 1 /tmp/scylla.json)"
+is "void: ScyllaDB goes without from the first to the last" \
+    "$(j scylla trusted) $(j scylla changes) $(j scylla errors)" "0 0 0"
+holds "void: ScyllaDB sees that it is no longer free running" "$(j scylla free_running) < 20000"
 for client in 1 2 3 yugabyte; do
     note "void: $client: $(tail -n 1 /tmp/$client.json)"
     is "void: $client: no bound broken" "$(j $client broken)" 0
@@ -117,7 +128,10 @@ serve
 follow leap tsc '"shm", "shm0", "shm1"'
 sleep $((midnight - 20 - $(date +%s)))
 all_read 40 20000
+scylla 40 $midnight
 await
+note "leap second: ScyllaDB: $(tail -n 1 /tmp/scylla.json)"
+is "leap second: ScyllaDB goes without, and on" "$(j scylla changes) $(j scylla broken) $(j scylla errors)" "2 0 0"
 for client in 1 2 3 yugabyte; do
     note "leap second: $client: $(tail -n 1 /tmp/$client.json)"
     is "leap second: $client: no bound broken" "$(j $client broken)" 0

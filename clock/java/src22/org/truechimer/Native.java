@@ -17,15 +17,17 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 
 /**
- * Functions of libtruechimer.so.0 by the Foreign Function and Memory API, final from Java 22 on: in place of the
- * class that calls them by JNI. Pointers are numbers here as there; the layouts that native/truechimer_java.c
- * asserts are those of the library's interface 0.
+ * Functions of libtruechimer by the Foreign Function and Memory API, final from Java 22 on: in place of the class
+ * that calls them by JNI. The library truechimer_java has them for both. Pointers are numbers here as there, and
+ * the layouts are those that native/truechimer_java.c asserts.
  */
 final class Native {
     static final int E_ARGUMENT = -1;
     static final int FENCED = 1;
 
-    private static final String NAME = "libtruechimer.so.0";
+    private static final String NAME = System.mapLibraryName("truechimer_java");
+    /** The library for C, which has the same functions, where that for Java is not. */
+    private static final String PLAIN = "libtruechimer.so.0";
     private static final SymbolLookup LIBRARY = library();
 
     private static final MethodHandle OPEN =
@@ -69,17 +71,17 @@ final class Native {
                     return SymbolLookup.libraryLookup(there.toAbsolutePath(), Arena.global());
                 }
             }
-            return SymbolLookup.libraryLookup(NAME, Arena.global());
+            return SymbolLookup.libraryLookup(PLAIN, Arena.global());
         } catch (IllegalArgumentException why) {
-            throw new UnsatisfiedLinkError((file == null ? NAME : file) + ": " + why.getMessage()
-                    + "; install libtruechimer, or name its file by -Dtruechimer.library=FILE");
+            throw new UnsatisfiedLinkError((file == null ? "no " + NAME + " in java.library.path, no " + PLAIN : file)
+                    + ": " + why.getMessage() + "; name the file by -Dtruechimer.library=FILE");
         }
     }
 
     private static MethodHandle handle(String name, MemoryLayout result, MemoryLayout... arguments) {
         MemorySegment function = LIBRARY.find("truechimer_" + name).orElseThrow(() ->
-                new UnsatisfiedLinkError("no function truechimer_" + name + ": from Java 22 on truechimer.library"
-                        + " has to name " + NAME));
+                new UnsatisfiedLinkError("no function truechimer_" + name + " in the library: it is of another"
+                        + " release than the jar"));
         FunctionDescriptor descriptor = result == null
                 ? FunctionDescriptor.ofVoid(arguments)
                 : FunctionDescriptor.of(result, arguments);
