@@ -223,6 +223,28 @@ agent='/usr/local/bin/truechimer group agent --config /etc/truechimer-group.toml
 metered truechimer-group@alice "ExecStart=$agent /run/truechimer/group/metrics" \
     '--unix-socket /run/truechimer/group/metrics http://localhost/metrics' truechimer_group_rounds_total
 
+# A replica of its user, and a front before it.
+printf '%s\n' 'FRONT=--group demo --member 2 --listen 127.0.0.1:7001 --connect 127.0.0.1:7002' \
+    'REPLICA=--group demo --member 2 --reads delivery -- sleep 1000' >/etc/truechimer-replica-alice.env
+# shellcheck disable=SC2329  # by ok
+replicates() { grep -x sleep "/proc/$(pid truechimer-replica@alice)/comm" && grep -q libtruechimer_group "/proc/$(pid truechimer-replica@alice)/maps"; }
+# shellcheck disable=SC2329  # by ok
+anew() { now=$(pid "$1") && [ "$now" != 0 ] && [ "$now" != "$2" ]; }
+ok "the front starts" systemctl start truechimer-front@alice
+ok "and brings the program, by the group's clock" soon replicates
+before=$(pid truechimer-replica@alice) front=$(pid truechimer-front@alice)
+ok "the program is killed" kill -9 "$before"
+ok "and is started anew" soon anew truechimer-replica@alice "$before"
+ok "as a replica" soon replicates
+ok "its front goes on" [ "$(pid truechimer-front@alice)" = "$front" ]
+before=$(pid truechimer-replica@alice)
+ok "the front is killed" kill -9 "$front"
+ok "and is started anew" soon anew truechimer-front@alice "$front"
+ok "with its program" soon anew truechimer-replica@alice "$before"
+ok "as a replica" soon replicates
+ok "the front stops" systemctl stop truechimer-front@alice
+ok "and its program" soon has truechimer-replica@alice ActiveState inactive
+
 for unit in truechimer-group@alice truechimer-probe truechimer-serve truechimer-wait truechimer; do
     ok "$unit stops" systemctl stop $unit
     is "and leaves no failure" "$(systemctl show -p Result --value $unit)" success

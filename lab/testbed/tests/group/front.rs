@@ -275,13 +275,40 @@ fn redis_gives_the_same_answers_everywhere() {
         "SET key value PX 30",
         "PEXPIRETIME key",
         "PTTL key",
-        "EVAL \"local t = redis.call('TIME') redis.call('SET', 'at', t[1] .. t[2]) return t[2]\" 0",
+        "EVAL \"local t = redis.call('TIME') redis.call('SET', 'at', t[1] .. t[2]) return tonumber(t[2])\" 0",
         "EXISTS key",
         "DBSIZE",
         "INCR count",
     ];
     ask_all(&local, &lines, 20);
     let records = local.records(&MEMBERS, 420);
+    assert_eq!(records[0], records[1]);
+    assert_eq!(records[0], records[2]);
+}
+
+#[test]
+fn commands_of_a_pipeline_are_one_request_with_one_time() {
+    let Some(server) = or_skip(runs("redis-server")) else { return };
+    let local = Local::start(redis(&server), &["--protocol", "resp"]);
+    let time = "EVAL \"local t = redis.call('TIME') return t[1] * 1000000 + t[2]\" 0\n";
+    let (long, rounds) = (16, 20);
+    std::thread::scope(|scope| {
+        for member in MEMBERS {
+            let local = &local;
+            scope.spawn(move || {
+                let mut client = local.client(member);
+                for _ in 0..rounds {
+                    client.stream.write_all(time.repeat(long).as_bytes()).unwrap();
+                    let mut answers = vec![String::new(); long];
+                    answers.iter_mut().for_each(|it| drop(client.lines.read_line(it).unwrap()));
+                    assert!(answers[0].starts_with(':'), "{answers:?}");
+                    assert!(answers.iter().all(|it| *it == answers[0]), "{answers:?}");
+                }
+            });
+        }
+    });
+    let records = local.records(&MEMBERS, 3 * rounds);
+    assert_eq!(records[0].lines().count(), 3 * rounds);
     assert_eq!(records[0], records[1]);
     assert_eq!(records[0], records[2]);
 }
