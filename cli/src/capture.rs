@@ -168,8 +168,16 @@ pub struct Capture {
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, help_heading = FILES)]
     #[arg(requires = "write")]
     rotate_time: Option<Span>,
-    /// Keep the last N files
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// --rotate-size in millions of bytes, as of tcpdump
+    #[arg(short = 'C', value_name = "MB", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(conflicts_with = "rotate_size", requires = "write", help_heading = FILES)]
+    megabytes: Option<u64>,
+    /// --rotate-time in seconds, as of tcpdump
+    #[arg(short = 'G', value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    #[arg(conflicts_with = "rotate_time", requires = "write", help_heading = FILES)]
+    seconds: Option<u64>,
+    /// Keep the last N files; tcpdump ends after N with -G instead
+    #[arg(short = 'W', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(requires = "write", help_heading = FILES)]
     files: Option<u32>,
     /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9927, or at PATH, a Unix socket
@@ -217,6 +225,17 @@ enum Where {
 }
 
 impl Capture {
+    /// Bytes after which another file begins.
+    fn rotate_bytes(&self) -> Option<u64> {
+        self.rotate_size
+            .or_else(|| self.megabytes.map(|millions| millions.saturating_mul(1_000_000)))
+    }
+
+    /// Time after which another file begins.
+    fn rotate_after(&self) -> Option<Duration> {
+        self.rotate_time.map(duration).or_else(|| self.seconds.map(Duration::from_secs))
+    }
+
     /// The filter, if there is one.
     fn filter(&self) -> Option<String> {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
@@ -245,7 +264,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
                 .into(),
         ));
     }
-    if args.files.is_some() && args.rotate_size.is_none() && args.rotate_time.is_none() {
+    if args.files.is_some() && args.rotate_bytes().is_none() && args.rotate_after().is_none() {
         return Err(Failure::Said(
             "--files keeps the last of several files: say when another one begins, with \
              --rotate-size or --rotate-time"
@@ -425,8 +444,8 @@ fn sink(
     };
     let options = FileOptions {
         path: path.clone(),
-        rotate_bytes: args.rotate_size,
-        rotate_after: args.rotate_time.map(duration),
+        rotate_bytes: args.rotate_bytes(),
+        rotate_after: args.rotate_after(),
         keep: args.files,
         filter: args.filter(),
         comments: vec![
@@ -561,5 +580,35 @@ fn sink_error(why: io::Error) -> SinkError {
     match why.kind() {
         io::ErrorKind::BrokenPipe => SinkError::Closed,
         _ => SinkError::Failed { file: "standard output".into(), doing: "writing", why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        capture: Capture,
+    }
+
+    #[test]
+    fn tcpdumps_options_for_several_files_mean_what_they_mean_there() {
+        let read = |line: &str| {
+            let words = ["capture", "-i", "eth0", "-w", "x"].into_iter().chain(line.split(' '));
+            Line::try_parse_from(words).map(|line| line.capture)
+        };
+        let capture = read("-C 100 -G 60 -W 5").unwrap();
+        assert_eq!(capture.rotate_bytes(), Some(100_000_000));
+        assert_eq!(capture.rotate_after(), Some(Duration::from_secs(60)));
+        assert_eq!(capture.files, Some(5));
+        let ours = read("--rotate-size 100M --rotate-time 60s --files 5").unwrap();
+        assert_eq!(ours.rotate_bytes(), Some(100_000_000));
+        assert_eq!(ours.rotate_after(), Some(Duration::from_secs(60)));
+        for both in ["-C 1 --rotate-size 1M", "-G 1 --rotate-time 1s", "-C 0", "-W 0"] {
+            assert!(read(both).is_err(), "{both}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `truechimer probe`: the path between two hosts, measured by test packets.
 
+mod page;
 mod reflect;
 mod screen;
 
@@ -19,7 +20,8 @@ use truechimer_qos::Codec;
 use truechimer_time::Span;
 
 use truechimer_command::clock::{self, Page};
-use truechimer_command::output::ready;
+use truechimer_command::output::{self, ready};
+use truechimer_command::report::Watch;
 use truechimer_command::{Ended, Failure, Outcome, parse, show, signals};
 
 /// Largest packet, in bytes: the payload of a datagram of 9000 bytes over IPv6.
@@ -55,6 +57,7 @@ Examples:
   truechimer probe --keys probe.keys 192.0.2.1         on the other
   truechimer probe --interval 20ms --count 3000 --size 172 --dscp 46 --keys k voip.example.org
   truechimer probe --csv packets.csv --json router.example.org
+  truechimer probe --keys k --html path.html voip.example.org
 
 Signals: INT and TERM end it early, with the figures so far.
 
@@ -100,6 +103,9 @@ pub struct Probe {
     /// Write each packet to FILE: what was measured of it
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write a report to FILE: one page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -136,7 +142,8 @@ pub fn run(args: &Probe, out: &mut dyn Write) -> Ended {
 
 fn measure(args: &Probe, host: &str, out: &mut dyn Write) -> Ended {
     let stop = signals::stop()?;
-    args.csv.iter().try_for_each(|path| ready(path))?;
+    args.csv.iter().chain(&args.html).try_for_each(|path| ready(path))?;
+    let clock = args.html.as_ref().map(|_| Watch::begin(&args.page));
     let plan = args.plan(host)?;
     let (to, size, keyed) = (plan.to, plan.size, plan.key.is_some());
     let (interval, count) = (plan.interval, plan.count);
@@ -162,6 +169,15 @@ fn measure(args: &Probe, host: &str, out: &mut dyn Write) -> Ended {
         format!("the system did not take {} packets, the last of them: {why}", report.unsent)
     }));
     args.csv.iter().try_for_each(|path| save(path, session))?;
+    if let (Some(path), Some(clock)) = (&args.html, clock) {
+        let keyed = if keyed { ", with a key" } else { "" };
+        let about = page::About {
+            to: to.to_string(),
+            packets: format!("{} of {size} bytes{keyed}, {}", report.sent, every(interval)),
+            clock: &clock.told(),
+        };
+        output::save(path, &page::page(&about, &report, session).render())?;
+    }
     if args.json {
         let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
         let (reflector, dscp) = (to.to_string(), args.dscp);
@@ -196,6 +212,12 @@ impl Probe {
             identifier,
         })
     }
+}
+
+/// Distance of packets in words.
+fn every(interval: Duration) -> String {
+    let ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
+    format!("one every {}", show::nanos(ns))
 }
 
 /// Size of packets: those without padding, or padding's own four bytes more.

@@ -26,6 +26,7 @@ use truechimer_time::Span;
 use truechimer_command::output::{ready, save};
 use truechimer_command::parse;
 use truechimer_command::program;
+use truechimer_command::report::host;
 use truechimer_command::show;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -72,7 +73,10 @@ Columns (-v has all of it):
 
 Layers (--layers), in the order in which an arriving packet passes them: driver, where the driver
 hands it to the network stack; stack, where packet sockets see it; socket, in the queue of the
-socket that it is for; application, where that has read it.
+socket that it is for; application, where that has read it. What is sent passes send, where the call
+that sends it begins; scheduler, in the interface's queue; transmit, where the driver is given it;
+sent, where the driver has it, and it is the card's. What a process sends next over the flow that
+it has read a packet of counts as the answer to that: one way, whose parts add up.
 
 Definitions: delay RFC 7679, loss RFC 7680 and 3357, delay variation RFC 5481, duplicates RFC 5560,
 reordering RFC 4737, density RFC 5236, jitter RFC 3550. Percentiles are exact while there are no
@@ -85,7 +89,7 @@ Examples:
   truechimer qos both.pcapng --between eth0,eth1
   truechimer qos -i eth0                           live, until interrupted
   truechimer qos -i eth0 -i eth1 --json --duration 10s
-  truechimer qos -i eth0 --layers                  from the driver to the application
+  truechimer qos -i eth0 --layers                  from the driver to the application, and back
 
 Exit status: 0; 1 if a delay was below zero by more than its bound, or if there was no packet; 2 on
 an error.")]
@@ -373,7 +377,10 @@ fn tell(args: &Qos, found: &Found, out: &mut dyn Write) -> Ended {
     let totals = found.engine.totals();
     let more = args.choose(&mut report, usize::MAX);
     if let Some(path) = &args.html {
-        let page = page::page(&report, &found.engine, &totals, &program::line());
+        let mut page = page::page(&report, &found.engine, &totals, &program::line());
+        if args.files.is_empty() {
+            page = page.fact("host", &host()).fact("interface", &args.interface.join(", "));
+        }
         save(path, &page.render())?;
     }
     if args.json {

@@ -1,7 +1,7 @@
 //! The report as one page, to read or to print.
 
 use truechimer_audit::{Event, Kind, Time};
-use truechimer_command::show;
+use truechimer_command::{report, show};
 use truechimer_report::{Cell, Chart, Marker, Page, Section, Series, Table, Tone, Unit};
 
 use super::{MEANING, Report, length, percent, short};
@@ -21,18 +21,22 @@ pub fn page(report: &Report<'_>, command: &str) -> Page {
     );
     let bounded = account.bounded_ns();
     let worst = account.worst().and_then(|piece| piece.bound_ns);
-    let mut page = Page::new("Account of the clock")
+    // Of several limits the first counts; all are in the table.
+    let (name, within) = match account.shares(&report.limits_ns).first() {
+        Some(share) => (format!("within {}", short(share.limit_ns)), share.within_ns),
+        None => ("with a bound".to_owned(), bounded),
+    };
+    let tone = if within == all { Tone::Good } else { Tone::Warning };
+    let page = Page::new("Account of the clock")
         .about(&about)
-        .version(&format!("truechimer {}", env!("CARGO_PKG_VERSION")))
+        .version(concat!("Truechimer ", env!("CARGO_PKG_VERSION")))
         .command(command)
+        .fact("record", &report.args.record.display().to_string())
+        .fact("time", &report::between(account.from.0, account.to.0))
+        .fact("clock", &format!("with a bound for {} of the time", percent(bounded, all)))
+        .since(account.from.midnight().0)
         .highlight("worst bound", worst.map_or_else(Cell::missing, seconds))
-        .highlight("with a bound", percent(bounded, all));
-    for share in account.shares(&report.limits_ns) {
-        let text = percent(share.within_ns, all);
-        let tone = if share.within_ns == all { Tone::Good } else { Tone::Warning };
-        page = page
-            .highlight(&format!("within {}", short(share.limit_ns)), Cell::text(text).tone(tone));
-    }
+        .highlight(&name, Cell::text(percent(within, all)).tone(tone));
     let whole = report.chain.is_whole();
     let (word, tone) = if whole { ("whole", Tone::Good) } else { ("broken", Tone::Bad) };
     page.highlight("chain", Cell::text(word).tone(tone))
@@ -87,14 +91,8 @@ fn over_time(report: &Report<'_>) -> Section {
         rows.push((axis(report, piece.to), bound));
         last = piece.to;
     }
-    let day = at(account.from.midnight());
-    let about = format!(
-        "The worst bound of each interval; where there is no line, no bound held. Hours since \
-         {} UTC.",
-        day.chars().take(16).collect::<String>()
-    );
     let mut chart = Chart::time("Bound over time")
-        .about(&about)
+        .about("The worst bound of each interval; where there is no line, no bound held.")
         .y("bound", Unit::Seconds)
         .log_y()
         .line("bound", rows);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 use truechimer_capture::check::{self, Measured, Plan};
-use truechimer_report::{Chart, Histogram, Section, Unit};
+use truechimer_report::{Chart, Histogram, Page as Html, Section, Unit};
 use truechimer_time::Span;
 
 use truechimer_command::clock::Page;
 use truechimer_command::output::{ready, save};
+use truechimer_command::report::{self, Watch};
 use truechimer_command::table::{Side, Table};
-use truechimer_command::{Ended, Outcome, parse, program, show, signals};
+use truechimer_command::{Ended, Outcome, parse, show, signals};
 
 mod compare;
 mod log;
@@ -99,6 +100,7 @@ pub fn run(args: &Check, out: &mut dyn Write) -> Ended {
         every: (!args.silent).then(|| span(args.interval).max(Duration::from_micros(50))),
     };
     let stop = signals::interrupted()?;
+    let clock = Watch::begin(&args.page);
     let mut log = match &args.clock_log {
         Some(file) => Some(log::Log::create(file, &args.page, &args.interface)?),
         None => None,
@@ -134,7 +136,7 @@ pub fn run(args: &Check, out: &mut dyn Write) -> Ended {
         report.write(out)?;
     }
     if let Some(file) = &args.html {
-        save(file, &report.page(&measured).render())?;
+        save(file, &report.page(&measured, &clock.told()).render())?;
     }
     Ok(Outcome::of(report.good))
 }
@@ -164,12 +166,11 @@ impl Report<'_> {
                 Some((rate, error)) => format!("{rate:+.3} ± {error:.3}"),
                 None => "-".to_owned(),
             };
-            let sign = if c.offset_ns < 0 { "-" } else { "" };
             table.row(vec![
                 c.from.into(),
                 c.to.into(),
                 c.frames.to_string(),
-                format!("{sign}{}", show::nanos(c.offset_ns.unsigned_abs())),
+                signed(c.offset_ns),
                 show::nanos(c.jitter_ns),
                 rate,
                 c.backwards.map_or_else(|| "-".to_owned(), |n| n.to_string()),
@@ -188,12 +189,12 @@ impl Report<'_> {
     }
 
     /// Page with the differences over time and their distributions.
-    fn page(&self, measured: &Measured) -> truechimer_report::Page {
+    fn page(&self, measured: &Measured, clock: &str) -> Html {
         let verdict = if self.good { "as claimed" } else { "not as claimed" };
-        let mut page = truechimer_report::Page::new(&format!("Stamps of {}", self.interface))
+        let mut page = report::page(&format!("Stamps of {}", self.interface))
             .about("Stamps of one frame against each other, frame by frame.")
-            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&program::line())
+            .fact("interface", self.interface)
+            .fact("clock", clock)
             .highlight("stamps", verdict)
             .highlight("frames sent", self.sent.to_string())
             .highlight("frames arrived", self.arrived.to_string());
@@ -205,29 +206,41 @@ impl Report<'_> {
             section = section.text(note);
         }
         page = page.section(section);
-        for (comparison, points) in self.comparisons.iter().zip(compare::points(measured)) {
+        for (comparison, (first_ns, points)) in
+            self.comparisons.iter().zip(compare::points(measured))
+        {
             let offset = comparison.offset_ns;
             let title = format!("From {} to {}", comparison.from, comparison.to);
             let about = format!(
-                "Median {} s, which is taken off; {} frames, jitter {}.",
-                offset as f64 / 1e9,
+                "Median {}, which is taken off; {} frames, jitter {}.",
+                signed(offset),
                 comparison.frames,
                 show::nanos(comparison.jitter_ns)
             );
             let rest = |ns: i64| ns.saturating_sub(offset) as f64 / 1e9;
             let rows = points.iter().map(|(at_s, ns)| (*at_s, rest(*ns)));
-            let over_time = Chart::time(&title)
-                .x("since the first frame", Unit::Seconds)
+            let over_time = Chart::time("Difference over time")
                 .y("beside the median", Unit::Seconds)
                 .points("difference", rows);
             let distribution = Histogram::new("Distribution", Unit::Seconds)
                 .values("difference", points.iter().map(|(_, ns)| rest(*ns)))
                 .chart();
-            let section = Section::new(&title).text(&about).chart(over_time).chart(distribution);
-            page = page.section(section);
+            let section = Section::new(&title).since(first_ns).text(&about);
+            page = page.section(section.chart(over_time).chart(distribution));
         }
         page
     }
+}
+
+/// Nanoseconds in the unit that fits, with their sign where they are less than zero.
+fn signed(ns: i64) -> String {
+    const SECOND: u64 = 1_000_000_000;
+    let (sign, ns) = (if ns < 0 { "-" } else { "" }, ns.unsigned_abs());
+    // Of clocks that are 37 s apart the nanoseconds count as well.
+    if ns >= SECOND {
+        return format!("{sign}{}.{:09} s", ns / SECOND, ns % SECOND);
+    }
+    format!("{sign}{}", show::nanos(ns))
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use truechimer_report::{Cell, Chart, Page, Section, Series, Table as HtmlTable, Unit};
+use truechimer_report::{Cell, Chart, Section, Series, Table as HtmlTable, Unit};
 use truechimer_survey::bench::{
     self, Bench, By, Clock, Cost, OfSource, Plan, Progress, Unreadable, parse_reads,
 };
 use truechimer_survey::clocksource::{Clocksources, FOLDER};
 
 use truechimer_command::output::{ready, save};
-use truechimer_command::program;
+use truechimer_command::report;
 use truechimer_command::show::{json, wrapped};
 use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
@@ -84,10 +84,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         write(&found, out)?;
     }
     if let Some(path) = &options.report {
-        let page = Page::new("What reading a clock costs")
-            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&program::line())
-            .section(section(&found));
+        let page = report::page("What reading a clock costs").section(section(&found));
         save(path, &page.render())?;
     }
     Ok(Outcome::Good)

@@ -8,14 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use truechimer_report::Page;
 use truechimer_survey::bench::parse_reads;
 use truechimer_survey::latency::{self, Amount, Distribution, Latency, NOTHING, Plan};
 use truechimer_survey::stress::{Phases, Stress};
 
 use super::bench::{grouped, not_read};
 use truechimer_command::output::{ready, save};
-use truechimer_command::program;
+use truechimer_command::report;
 use truechimer_command::show::{json, wrapped};
 use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
@@ -133,10 +132,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         write(&found, out)?;
     }
     if let Some(path) = &options.report {
-        let page = Page::new("What reading a counter takes")
+        let page = report::page("What reading a counter takes")
             .about("The distribution of the time that one reading takes, on this machine.")
-            .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-            .command(&program::line())
             .section(section(&found));
         save(path, &page.render())?;
     }

@@ -19,7 +19,7 @@ use truechimer_survey::stress::{Phases, Stress};
 
 use super::{bench, latency, list, stability};
 use truechimer_command::output::{ready, save};
-use truechimer_command::program;
+use truechimer_command::report;
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -159,10 +159,8 @@ fn measure(options: &Options, stop: &AtomicBool) -> Result<Page, Failure> {
     let current =
         listed.inventory.clocksources.iter().find(|source| source.state == State::Current);
     let current = current.map_or("not known", |source| &source.name);
-    let mut page = Page::new("Counters and clocks")
+    let mut page = report::page("Counters and clocks")
         .about("What time is made of on this machine: measured, not looked up.")
-        .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&program::line())
         .highlight("clocksource", current)
         .highlight("problems found", verdict);
     if let Some(least) = steadiness.analysis.minimum {

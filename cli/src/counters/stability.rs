@@ -16,7 +16,7 @@ use truechimer_survey::stress::{Phases, Stress};
 use truechimer_time::Span;
 
 use truechimer_command::output::{ready, save};
-use truechimer_command::program;
+use truechimer_command::report;
 use truechimer_command::show::{frequency, json, wrapped};
 use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
@@ -245,9 +245,7 @@ impl Teller {
 
 /// A page of its own.
 fn page(found: &Stability) -> Page {
-    let mut page = Page::new(&format!("Stability of {}", subject(found)))
-        .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&program::line());
+    let mut page = report::page(&format!("Stability of {}", subject(found)));
     if let Some(first) = found.analysis.points.first() {
         let name = format!("Allan deviation at {}", short(first.tau_s));
         page = page.highlight(&name, ratio(first.adev));

@@ -17,6 +17,7 @@ use super::tally;
 use truechimer_command::Failure;
 use truechimer_command::output::save;
 use truechimer_command::program;
+use truechimer_command::report::{between, host};
 
 /// 2⁶⁴.
 const SCALE: f64 = 18_446_744_073_709_551_616.0;
@@ -35,6 +36,8 @@ pub struct Record {
     /// A second and its count, and how long a count lasts.
     zero: Option<(f64, Count, Period)>,
     begun: i64,
+    /// Unix ns of the time 0 of the samples.
+    zero_ns: Option<i64>,
 }
 
 impl Record {
@@ -55,6 +58,8 @@ impl Record {
         }
         self.zero.get_or_insert_with(|| {
             self.begun = reading.best.secs();
+            let unix_ns = i64::try_from(reading.utc().unix_nanos()).unwrap_or(i64::MAX);
+            self.zero_ns = Some(unix_ns.saturating_sub((at * 1e9) as i64));
             (at, served.0, view.hand.period)
         });
         self.truths.push_back((at, served.0, served.1));
@@ -115,7 +120,13 @@ impl Record {
             .map_err(|why| Failure::new("the daemon's log", why))?;
         }
         let statistics = Statistics::of(&[&trace]);
-        save(to, &report::page(&[(&trace, statistics)], &program::line()).render())
+        let mut page = report::page(&[(&trace, statistics)], &program::line())
+            .fact("host", &host())
+            .fact("time", &between(program::begun_ns(), program::now_ns()));
+        if let Some(zero_ns) = self.zero_ns {
+            page = page.since(zero_ns);
+        }
+        save(to, &page.render())
     }
 }
 

@@ -1,10 +1,13 @@
 //! The report as a page with plots.
 
+use truechimer_command::report as reports;
 use truechimer_qos::{
-    Bins, Distribution, Engine, Flow, FlowReport, GroupReport, LayersReport, Report, Severity,
+    Bin, Bins, Distribution, Engine, Flow, FlowReport, GroupReport, LayersReport, Report, Severity,
     Totals, Way, WayTotals,
 };
-use truechimer_report::{Cell, Chart, Page, Section, Series, Share, Table, Tone, Unit};
+use truechimer_report::{
+    Cell, Chart, Histogram, Page, Section, Series, Share, Table, Tone, Unit, View,
+};
 
 use super::csv::most_rtts;
 use super::screen::ends;
@@ -39,27 +42,12 @@ pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) ->
     let names: Vec<&str> = report.points.iter().map(|point| point.name.as_str()).collect();
     let mut page = Page::new("Quality of service")
         .about(&format!("What packets say of the path: {}.", names.join(" and ")))
-        .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(command);
-    for way in &report.ways {
-        let (from, to) = ends(&report.points, way.way);
-        let sent = way.arrived + way.lost;
-        let lost = (sent > 0).then(|| way.lost as f64 / sent as f64);
-        page = page
-            .highlight(&format!("median delay {from} → {to}"), seconds(way.delay.median_ns))
-            .highlight("its greatest bound", bound(way.bound_max_ns))
-            .highlight("lost", ratio(lost));
-    }
-    page = page.section(summary(report));
-    // Of later packets it is not known which were lost.
-    let ended = report.points.iter().filter_map(|point| point.last_ns).min();
-    let decided = ended.unwrap_or(i64::MAX).saturating_sub(report.timeout_ns);
-    for (way, of_way) in [Way::Forward, Way::Backward].into_iter().zip(&totals.ways) {
-        if of_way.flows > 0 {
-            let (from, to) = ends(&report.points, way);
-            let title = format!("One-way delay from {from} to {to}");
-            page = page.section(delays(&title, (start, decided), of_way));
-        }
+        .version(concat!("Truechimer ", env!("CARGO_PKG_VERSION")))
+        .command(command)
+        .since(start);
+    page = headline(facts(page, report), report).section(summary(report));
+    if let Some(section) = delays(report, totals, start) {
+        page = page.section(section);
     }
     page = page.section(rates(report, totals, start));
     if let Some(section) = round_trips(report, totals, start) {
@@ -75,6 +63,60 @@ pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) ->
         }
     }
     page
+}
+
+/// Time of the packets, and what was known of it.
+fn facts(page: Page, report: &Report) -> Page {
+    let points = || report.points.iter();
+    let first = points().filter_map(|point| point.first_ns).min();
+    let last = points().filter_map(|point| point.last_ns).max();
+    let time = first.zip(last).map(|(first, last)| reports::between(first, last));
+    let clocks = points().map(|point| {
+        let known = match (point.packets - point.unbounded, point.worst_bound_ns) {
+            (0, _) | (_, None) => "no bound".to_owned(),
+            (_, Some(ns)) => format!("within ± {}", Unit::Seconds.show(ns as f64 * 1e-9, 3)),
+        };
+        let without = match point.unbounded {
+            n @ 1.. if n < point.packets => format!(", {n} packets without a bound"),
+            _ => String::new(),
+        };
+        format!("{}: {known}{without}", point.name)
+    });
+    page.fact("time", &time.unwrap_or_default())
+        .fact("clock", &clocks.collect::<Vec<_>>().join("; "))
+}
+
+/// Three tiles: of two points the delay of each way, with its bound, and the losses of both; of one its
+/// packets, round trips and losses.
+fn headline(mut page: Page, report: &Report) -> Page {
+    let loss = |lost: u64, sent: u64| ratio((sent > 0).then(|| lost as f64 / sent as f64));
+    if report.points.len() < 2 {
+        let flows = || report.flows.iter();
+        let packets = report.points.iter().map(|point| point.packets).sum();
+        let lasted = report.points.iter().find_map(|point| point.first_ns.zip(point.last_ns));
+        return page
+            .highlight("packets", Cell::count(packets))
+            .highlight("flows", Cell::count(flows().count() as u64))
+            .highlight("lasted", seconds(lasted.map(|(first, last)| last.saturating_sub(first))));
+    }
+    let (mut lost, mut sent) = (0, 0);
+    for way in &report.ways {
+        let (from, to) = ends(&report.points, way.way);
+        (lost, sent) = (lost + way.lost, sent + way.arrived + way.lost);
+        let delay = way.delay.median_ns.map_or_else(Cell::missing, |ns| {
+            let shown = Unit::Seconds.show(ns as f64 * 1e-9, 3);
+            Cell::text(match way.bound_max_ns {
+                Some(ns) => format!("{shown} ± {}", Unit::Seconds.show(ns as f64 * 1e-9, 3)),
+                None => format!("{shown}, no bound"),
+            })
+        });
+        page = page.highlight(&format!("median delay {from} → {to}"), delay);
+    }
+    page = page.highlight("lost", loss(lost, sent));
+    match report.ways.as_slice() {
+        [way] => page.highlight("99 % within", seconds(way.delay.p99_ns)),
+        _ => page,
+    }
 }
 
 fn summary(report: &Report) -> Section {
@@ -149,108 +191,157 @@ fn summary(report: &Report) -> Section {
     section.table(points).table(ways)
 }
 
+/// Values up to which each is a point.
+const FEW: u64 = 50;
+
+/// Distributions beside each other.
 fn histogram(title: &str, about: &str, sets: &[(&str, &Distribution)]) -> Chart {
+    let sets = || sets.iter().filter(|(_, values)| !values.is_empty());
+    if sets().all(|(_, values)| values.len() <= FEW) {
+        let of = |values: &Distribution| -> Vec<f64> {
+            let times = |n: u64| usize::try_from(n).unwrap_or(0);
+            let each = values.buckets();
+            each.flat_map(|(ns, n)| std::iter::repeat_n(ns as f64 * 1e-9, times(n))).collect()
+        };
+        return sets()
+            .fold(Histogram::new(title, Unit::Seconds), |all, (name, values)| {
+                all.values(name, of(values))
+            })
+            .chart()
+            .about(about);
+    }
     let mut chart = Chart::xy(title)
         .about(about)
+        .about("Without the outermost thousandth.")
         .x("", Unit::Seconds)
         .y("share of the packets in a bin", Unit::Share);
-    for (name, values) in sets.iter().filter(|(_, values)| !values.is_empty()) {
+    for (name, values) in sets() {
         let steps = values.histogram(BINS).into_iter().map(|(ns, share)| (ns as f64 * 1e-9, share));
         chart = chart.with(Series::steps(name, steps));
     }
-    chart.view(truechimer_report::View::all("linear")).view(truechimer_report::View::log("log"))
+    chart.view(View::all("linear")).view(View::log("log"))
 }
 
-/// Delays over time: mean, from the least to the greatest, and the bound around the mean.
-fn over_time(title: &str, about: &str, start: i64, bins: &Bins) -> Chart {
+/// Ends of what a chart of these delays has to show, s: the delays, and the bounds around their means.
+fn reach(bins: &Bins) -> Option<(f64, f64)> {
+    let filled = bins.iter().filter(|(_, bin)| bin.values > 0);
+    let ends = filled.map(|(_, bin)| {
+        let (mean, bound) = (bin.mean().unwrap_or(0.0), bin.bound.unwrap_or(0) as f64);
+        ((mean - bound).min(bin.least as f64), (mean + bound).max(bin.greatest as f64))
+    });
+    let (low, high) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
+    let room = (high - low) * 0.07;
+    Some(((low - room) * 1e-9, (high + room) * 1e-9))
+}
+
+/// Delays over time: mean, from the least to the greatest, and the bound around the mean. `scale`: ends
+/// of y that other charts have as well, s.
+fn over_time(
+    title: &str,
+    about: &str,
+    start: i64,
+    bins: &Bins,
+    scale: Option<(f64, f64)>,
+) -> Chart {
     let middle = |at: i64| (at.saturating_sub(start) as f64 + bins.width_ns() as f64 / 2.0) * 1e-9;
     let values = || bins.iter().filter(|(_, bin)| bin.values > 0);
-    let chart = Chart::time(title)
-        .about(about)
-        .unit(Unit::Seconds)
-        .band(
-            "least to greatest",
-            values()
-                .map(|(at, bin)| (middle(at), bin.least as f64 * 1e-9, bin.greatest as f64 * 1e-9)),
-        )
-        .line(
-            "mean",
-            values().map(|(at, bin)| (middle(at), bin.mean().unwrap_or(f64::NAN) * 1e-9)),
-        );
-    if bins.iter().all(|(_, bin)| bin.bound.is_none()) {
-        return chart;
+    let mut chart = Chart::time(title).about(about).unit(Unit::Seconds);
+    if let Some((low, high)) = scale {
+        chart = chart.view(View::range("both ways", low, high)).view(View::all("this way"));
     }
-    chart.with(bound_line("mean + bound", 1.0, &middle, bins)).with(bound_line(
-        "mean − bound",
-        -1.0,
-        &middle,
-        bins,
-    ))
+    if values().any(|(_, bin)| bin.bound.is_some()) {
+        let rows = values().map(|(at, bin)| {
+            let bound = bin.bound.map_or(f64::NAN, |bound| bound as f64);
+            let mean = bin.mean().unwrap_or(f64::NAN);
+            (middle(at), (mean - bound) * 1e-9, (mean + bound) * 1e-9)
+        });
+        chart = chart.with(Series::band("mean ± bound", rows).colour(7));
+        if scale.is_none() {
+            chart = chart.view(View::all("with the bound"));
+        }
+        let least = values().map(|(_, bin)| bin.least).min().unwrap_or(0) as f64;
+        let greatest = values().map(|(_, bin)| bin.greatest).max().unwrap_or(0) as f64;
+        let room = (greatest - least).mul_add(0.07, 1.0);
+        chart = chart.view(View::range("close", (least - room) * 1e-9, (greatest + room) * 1e-9));
+    }
+    let ends =
+        |(at, bin): (i64, &Bin)| (middle(at), bin.least as f64 * 1e-9, bin.greatest as f64 * 1e-9);
+    let mean = |(at, bin): (i64, &Bin)| (middle(at), bin.mean().unwrap_or(f64::NAN) * 1e-9);
+    chart
+        .with(Series::band("least to greatest", values().map(ends)).colour(0))
+        .with(Series::line("mean", values().map(mean)).colour(0))
 }
 
-fn bound_line(name: &str, sign: f64, middle: &dyn Fn(i64) -> f64, bins: &Bins) -> Series {
-    let rows = bins.iter().filter(|(_, bin)| bin.values > 0).map(|(at, bin)| {
-        let bound = bin.bound.map_or(f64::NAN, |bound| bound as f64);
-        (middle(at), (bin.mean().unwrap_or(f64::NAN) + sign * bound) * 1e-9)
-    });
-    Series::line(name, rows).dashed().behind().colour(3)
-}
-
-fn delays(
-    title: &str,
-    (start, decided): (i64, i64),
-    WayTotals { delays, ipdv, bins, .. }: &WayTotals,
-) -> Section {
-    let lost: Vec<(f64, f64)> = bins
-        .iter()
-        .filter(|(at, bin)| {
-            bin.values + bin.lost > 0 && at.saturating_add(bins.width_ns()) <= decided
-        })
+/// Share of each interval's packets that was lost, of those intervals whose packets are all decided.
+fn losses(bins: &Bins, start: i64, decided: i64) -> Vec<(f64, f64)> {
+    let sent = |bin: &Bin| bin.values + bin.lost;
+    bins.iter()
+        .filter(|(at, bin)| sent(bin) > 0 && at.saturating_add(bins.width_ns()) <= decided)
         .map(|(at, bin)| {
-            let share = bin.lost as f64 / (bin.values + bin.lost) as f64;
-            ((at.saturating_sub(start) as f64) * 1e-9, share)
+            (at.saturating_sub(start) as f64 * 1e-9, bin.lost as f64 / sent(bin) as f64)
+        })
+        .collect()
+}
+
+/// Ways beside each other: on the same scales.
+fn delays(report: &Report, totals: &Totals, start: i64) -> Option<Section> {
+    let ways: Vec<(String, &WayTotals)> = [Way::Forward, Way::Backward]
+        .into_iter()
+        .zip(&totals.ways)
+        .filter(|(_, of_way)| of_way.flows > 0)
+        .map(|(way, of_way)| {
+            let (from, to) = ends(&report.points, way);
+            (format!("from {from} to {to}"), of_way)
         })
         .collect();
-    let mut section = Section::new(title)
-        .chart(over_time(
-            "Delay over time",
-            "Per interval; dashed, where the mean may lie by the greatest bound of the interval's \
-             packets.",
+    let all = ways.iter().filter_map(|(_, of_way)| reach(&of_way.bins));
+    let scale = all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).filter(|_| ways.len() > 1);
+    let mut section = (!ways.is_empty()).then(|| Section::new("One-way delay"))?;
+    for (name, of_way) in &ways {
+        section = section.chart(over_time(
+            &format!("Delay {name}"),
+            "Per interval; the mean may be off by the greatest bound of the interval's packets.",
             start,
-            bins,
-        ))
-        .chart(histogram(
-            "Distribution of the delay",
-            "Without the outermost thousandth.",
-            &[("delay", delays)],
+            &of_way.bins,
+            scale,
         ));
-    if !ipdv.is_empty() {
-        let about = "Delay of a packet less that of the one sent before it (RFC 5481, IPDV).";
-        section =
-            section.chart(histogram("Distribution of its variation", about, &[("IPDV", ipdv)]));
     }
-    if lost.iter().any(|(_, share)| *share > 0.0) {
-        let chart =
-            Chart::time("Losses over time").unit(Unit::Share).with(Series::steps("lost", lost));
+    let sets = |of: fn(&WayTotals) -> &Distribution| -> Vec<(&str, &Distribution)> {
+        ways.iter().map(|(name, of_way)| (name.as_str(), of(of_way))).collect()
+    };
+    section = section.chart(histogram("Distribution of the delay", "", &sets(|way| &way.delays)));
+    if ways.iter().any(|(_, of_way)| !of_way.ipdv.is_empty()) {
+        let about = "Delay of a packet less that of the one sent before it (RFC 5481, IPDV).";
+        let title = "Distribution of its variation";
+        section = section.chart(histogram(title, about, &sets(|way| &way.ipdv)));
+    }
+    // Of later packets it is not known which were lost.
+    let ended = report.points.iter().filter_map(|point| point.last_ns).min();
+    let decided = ended.unwrap_or(i64::MAX).saturating_sub(report.timeout_ns);
+    if ways.iter().any(|(_, of_way)| of_way.bins.iter().any(|(_, bin)| bin.lost > 0)) {
+        let mut chart = Chart::time("Losses over time").unit(Unit::Share);
+        for (name, of_way) in &ways {
+            chart = chart.with(Series::steps(name, losses(&of_way.bins, start, decided)));
+        }
         section = section.chart(chart);
     }
-    section
+    Some(section)
 }
 
 fn rates(report: &Report, totals: &Totals, start: i64) -> Section {
     let mut bits = Chart::time("Rate on the wire")
         .about("An Ethernet's: with preamble, checksum and the gap between frames.")
-        .y("Mb/s", Unit::Named("Mb/s".into()));
+        .y("rate", Unit::BitRate);
     let mut packets = Chart::time("Packets").y("packets/s", Unit::Named("/s".into()));
     for (point, bins) in report.points.iter().zip(&totals.bins) {
         let Some(bins) = bins else { continue };
         let width = bins.width_ns() as f64 * 1e-9;
         let at = |ns: i64| ns.saturating_sub(start) as f64 * 1e-9;
-        let series = |value: fn(&truechimer_qos::Bin) -> f64| {
+        let series = |value: fn(&Bin) -> f64| {
             bins.iter().map(|(ns, bin)| (at(ns), value(bin) / width)).collect::<Vec<_>>()
         };
-        let mega = series(|bin| bin.wire_bytes as f64 * 8e-6);
-        bits = bits.with(Series::steps(&point.name, mega));
+        let wire = series(|bin| bin.wire_bytes as f64 * 8.0);
+        bits = bits.with(Series::steps(&point.name, wire));
         packets = packets.with(Series::steps(&point.name, series(|bin| bin.packets as f64)));
     }
     Section::new("Rates").continues().chart(bits).chart(packets)
@@ -286,7 +377,7 @@ fn round_trips(report: &Report, totals: &Totals, start: i64) -> Option<Section> 
                     bound(worst),
                 ],
             );
-            charts.push(over_time(&name, "", start, &rtt.bins));
+            charts.push(over_time(&name, "", start, &rtt.bins, None));
             charts.push(histogram(
                 &format!("Distribution: {name}"),
                 "",
@@ -324,7 +415,7 @@ fn layers(report: &LayersReport, start: i64) -> Section {
         let name = format!("from {} to {}", pair.from, pair.to);
         section = section
             .chart(histogram(&format!("Distribution {name}"), "", &[("delay", &pair.delays)]))
-            .chart(over_time(&format!("Over time {name}"), "", start, &pair.bins));
+            .chart(over_time(&format!("Over time {name}"), "", start, &pair.bins, None));
     }
     section
 }
@@ -469,7 +560,7 @@ fn one(report: &Report, flow: &FlowReport, kept: &Flow, start: i64) -> Section {
     if let Some(path) = kept.path.as_ref().filter(|path| path.way.is_some()) {
         let about = "Dashed: where the mean may lie.";
         section = section
-            .chart(over_time("Delay over time", about, start, &path.bins))
+            .chart(over_time("Delay over time", about, start, &path.bins, None))
             .chart(histogram("Distribution of the delay", "", &[("delay", &path.delays)]));
     }
     let gaps: Vec<(&str, &Distribution)> = report

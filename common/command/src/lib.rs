@@ -20,6 +20,7 @@ pub mod man;
 pub mod output;
 pub mod parse;
 pub mod program;
+pub mod report;
 pub mod scratch;
 pub mod show;
 pub mod signals;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::builder::Resettable::{Reset, Value};
 use clap::builder::StyledStr;
@@ -13,6 +14,9 @@ use crate::{Ended, Failure, Outcome};
 
 /// Name of the program that runs.
 static NAME: OnceLock<&'static str> = OnceLock::new();
+
+/// Unix ns by the system clock as it was started.
+static BEGUN: OnceLock<i64> = OnceLock::new();
 
 /// Commands under the heading that they stand under in the program's help.
 pub type Group = (&'static str, &'static [&'static str]);
@@ -57,6 +61,7 @@ pub fn main<L: FromArgMatches>(
     run: impl FnOnce(L) -> Ended,
 ) -> ExitCode {
     let _ = NAME.set(name);
+    let _ = BEGUN.set(now_ns());
     let line = parser.try_get_matches_from(line).and_then(|found| L::from_arg_matches(&found));
     match line.map(run) {
         Err(error) => usage(&error),
@@ -73,6 +78,19 @@ pub fn main<L: FromArgMatches>(
 /// One line on standard error; there is nobody to tell if that fails.
 pub fn complain(text: &str) {
     log::say(Priority::Error, &format!("{}: {text}", name()));
+}
+
+/// Unix time by the system clock, ns.
+#[must_use]
+pub fn now_ns() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Unix time by the system clock, ns, at which [`main`] was called; now where it was not.
+#[must_use]
+pub fn begun_ns() -> i64 {
+    *BEGUN.get_or_init(now_ns)
 }
 
 /// The command as the user gave it, for reports.

@@ -13,6 +13,31 @@ Plot.prototype.zero = function (u) {
   ctx.stroke();
   ctx.restore();
 };
+/* Few values of a band are bars with caps, as a band between them would say what nobody measured. */
+Plot.prototype.bars = function (u) {
+  var ctx = u.ctx, r = devicePixelRatio, xs = this.xs;
+  if (xs.length > FEW) return;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  ctx.clip();
+  this.chart.series.forEach(function (s) {
+    if (s.kind !== 'band' || !s.show) return;
+    ctx.strokeStyle = colour(s);
+    ctx.lineWidth = 1.5 * r;
+    for (var i = 0; i < xs.length; i++) {
+      var low = s.columns[0].out[i], high = s.columns[1].out[i];
+      if (low == null || high == null || u.scales.y.distr === 3 && low <= 0) continue;
+      var x = u.valToPos(xs[i], 'x', true), a = u.valToPos(low, 'y', true), b = u.valToPos(high, 'y', true);
+      ctx.beginPath();
+      ctx.moveTo(x, a); ctx.lineTo(x, b);
+      ctx.moveTo(x - 4 * r, a); ctx.lineTo(x + 4 * r, a);
+      ctx.moveTo(x - 4 * r, b); ctx.lineTo(x + 4 * r, b);
+      ctx.stroke();
+    }
+  });
+  ctx.restore();
+};
 Plot.prototype.boxes = function (u) {
   var ctx = u.ctx, r = devicePixelRatio, xs = this.xs, self = this;
   var shown = this.chart.series.filter(function (s) { return s.kind === 'boxes' && s.show; });

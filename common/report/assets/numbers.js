@@ -43,6 +43,23 @@ function clock(v, incr, longest) {
   var hm = neg + h + 'h' + pad2(m);
   return incr >= 60 ? hm : hm + 'm' + (s < 10 ? '0' : '') + s.toFixed(decimals) + 's';
 }
+/* Time of day (UTC) `v` seconds after `since`, [day, second of that day], as coarse as `incr` allows. */
+function timeOfDay(since, v, incr) {
+  var decimals = incr >= 1 ? 0 : Math.min(9, Math.ceil(-Math.log10(incr) - 1e-9));
+  var p = Math.pow(10, decimals), second = Math.round((since[1] + v) * p) / p;
+  var day = since[0] + Math.floor(second / 86400);
+  second -= (day - since[0]) * 86400;
+  if (incr >= 86400) return date(day);
+  var h = Math.floor(second / 3600), m = Math.floor((second - h * 3600) / 60), s = (second - h * 3600 - m * 60).toFixed(decimals);
+  return pad2(h) + ':' + pad2(m) + (incr >= 60 ? '' : ':' + (s.indexOf('.') === 1 || s.length === 1 ? '0' : '') + s);
+}
+/* A day since 1970 as 2026-11-28. */
+function date(day) { return new Date(day * 864e5).toISOString().slice(0, 10); }
+/* The day or days of a stretch of seconds after `since`. */
+function days(since, lo, hi) {
+  var a = date(since[0] + Math.floor((since[1] + lo) / 86400)), b = date(since[0] + Math.floor((since[1] + hi) / 86400));
+  return (a === b ? a : a + ' to ' + b) + ', UTC';
+}
 function niceStep(raw) {
   var unit = Math.pow(10, Math.floor(Math.log10(raw)));
   var n = raw / unit;

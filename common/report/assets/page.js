@@ -45,15 +45,19 @@ document.querySelectorAll('.log, .wide').forEach(function (box) {
 });
 /* On paper: dark on white, as wide as the paper. */
 var before = null;
+/* Pixels across a sheet of A4 or Letter, less margins of 1 cm and more. */
+var PAPER = 680;
 window.addEventListener('beforeprint', function () {
   before = root.dataset.theme || '';
   setTheme('light');
   themed();
-  plots.forEach(function (p) { if (p.u) p.u.setSize({ width: Math.min(p.u.width, 680), height: 260 }); });
+  plots.forEach(function (p) { if (p.u) p.u.setSize({ width: Math.min(p.u.width, PAPER), height: 260 }); });
+  document.querySelectorAll('.wide table, .log table').forEach(function (t) { t.style.zoom = Math.min(1, PAPER / t.offsetWidth); });
 });
 window.addEventListener('afterprint', function () {
   setTheme(before);
   themed();
   plots.forEach(function (p) { if (p.u) p.u.setSize(p.size()); });
+  document.querySelectorAll('.wide table, .log table').forEach(function (t) { t.style.zoom = ''; });
 });
 root.dataset.ready = 'yes';

@@ -38,6 +38,8 @@ function align(series, logX) {
 }
 
 /* ---- a chart ---- */
+/* Up to so many places across a line has dots, and a band is bars. */
+var FEW = 60;
 var plots = [];
 function swatch(s, stroke) {
   var d = { line: '<path d="M0 6h24" stroke-width="2.5"/>', points: '<circle cx="12" cy="6" r="3.5" fill="' + stroke + '" stroke="none"/>',
@@ -67,6 +69,7 @@ function Plot(chart, id) {
   this.xs = align(chart.series, chart.x.log);
   this.places = chart.x.names.length;
   this.extent = this.range();
+  if (chart.since) chart.x.label = days(chart.since, this.extent[0], this.extent[1]);
   this.zoomed = null;
   this.yFixed = null;
   chart.series.forEach(function (s) { s.show = !s.hidden; });
@@ -197,7 +200,9 @@ Plot.prototype.splits = function (axis, space) {
       if (self.places) return self.chart.x.names.map(function (_, n) { return n; });
       if (axis.log) return decades(lo, hi, most);
       var raw = (hi - lo) / most;
-      return multiples(lo, hi, axis.time ? timeStep(raw) : niceStep(raw));
+      /* Round times of day, where they are known. */
+      var off = self.chart.since ? self.chart.since[1] : 0;
+      return multiples(lo + off, hi + off, axis.time ? timeStep(raw) : niceStep(raw)).map(function (v) { return v - off; });
     }
     if (axis.names.length) return multiples(lo, hi, Math.max(1, Math.ceil((hi - lo) / most)));
     var v = self.chart.views[self.view];
@@ -226,6 +231,7 @@ Plot.prototype.labels = function (axis) {
     splits.forEach(function (v) { top = Math.max(top, Math.abs(v)); });
     for (k = 1; k < splits.length; k++) least = Math.min(least, splits[k] - splits[k - 1]);
     if (least === Infinity) least = top || 1;
+    if (self.chart.since && i === 0) return splits.map(function (v) { return timeOfDay(self.chart.since, v, least); });
     if (axis.time) return splits.map(function (v) { return clock(v, least, top); });
     var log = i === 0 ? axis.log : self.chart.views[self.view].scale !== 'linear';
     if (log) return splits.map(function (v) {
@@ -260,7 +266,14 @@ Plot.prototype.build = function () {
   if (!this.tip) return;
   if (this.u) this.u.destroy();
   var series = [{}], columns = [this.xs], bands = [];
-  c.series.forEach(function (s) {
+  /* What is drawn later lies on top: bands at the bottom, then references, and of the rest the first
+     named, the subject, last. */
+  var rest = c.series.filter(function (s) { return s.kind !== 'band'; });
+  var order = c.series.filter(function (s) { return s.kind === 'band'; })
+    .concat(rest.filter(function (s) { return s.dashed; }), rest.filter(function (s) { return !s.dashed; }).reverse());
+  var stepped = c.series.filter(function (s) { return s.kind === 'steps' && s.show; }).length;
+  var few = this.xs.length <= FEW;
+  order.forEach(function (s) {
     var first = series.length;
     s.first = first;
     s.columns.forEach(function (col) {
@@ -272,24 +285,25 @@ Plot.prototype.build = function () {
         o.dash = s.dashed ? [6, 4] : undefined;
         /* A value alone between gaps is a dot. */
         o.points = { show: false };
-        if (ys.length <= 60) o.points = { show: true, size: 5, fill: o.stroke };
+        if (few) o.points = { show: true, size: 5, fill: o.stroke };
       } else if (s.kind === 'points') {
         var many = ys.length > 1500;
         o.paths = function () { return null; };
         o.points = { show: true, size: many ? 3 : 5, width: 0, fill: function () { return alpha(colour(s), many ? 0.65 : 0.85); }, stroke: 'rgba(0,0,0,0)' };
       } else if (s.kind === 'steps') {
         o.paths = uPlot.paths.stepped({ align: 1 });
-        o.fill = function () { return alpha(colour(s), 0.22); };
+        /* Fills of several on top of each other would be a colour of nobody's. */
+        o.fill = stepped > 1 ? undefined : function () { return alpha(colour(s), 0.22); };
         o.fillTo = function (u) { return logY ? u.scales.y.min : 0; };
       } else if (s.kind === 'band') {
-        o.width = ys.length > 500 ? 0 : 0.75;
+        o.width = few || ys.length > 500 ? 0 : 0.75;
         o.stroke = function () { return alpha(colour(s), o.width ? 0.5 : 0); };
       } else {
         o.paths = function () { return null; };
       }
       series.push(o);
     });
-    if (s.kind === 'band') {
+    if (s.kind === 'band' && !few) {
       bands.push({ series: [first + 1, first], fill: function () { return alpha(colour(s), isDark() ? 0.2 : 0.14); } });
     }
   });
@@ -338,7 +352,7 @@ Plot.prototype.build = function () {
       setSelect: [function (u) { self.select(u); }],
       setCursor: [function (u) { self.point(u); }],
       drawAxes: [function (u) { self.zero(u); }],
-      draw: [function (u) { self.boxes(u); self.markers(u); }]
+      draw: [function (u) { self.bars(u); self.boxes(u); self.markers(u); }]
     }
   }, columns, this.box);
 };
@@ -392,15 +406,19 @@ Plot.prototype.key = function (e) {
   }
   e.preventDefault();
 };
+/* A place on a time axis in words. */
+Plot.prototype.when = function (v, incr) {
+  return this.chart.since ? timeOfDay(this.chart.since, v, incr) : clock(v, incr, Math.abs(v));
+};
 /* The values at the crosshair, and what happened near it. */
 Plot.prototype.point = function (u) {
-  var c = this.chart, tip = this.tip, left = u.cursor.left, idx = u.cursor.idx;
+  var self = this, c = this.chart, tip = this.tip, left = u.cursor.left, idx = u.cursor.idx;
   if (left == null || left < 0 || idx == null) { tip.style.display = 'none'; return; }
   var x = u.posToVal(left, 'x');
   tip.textContent = '';
   var where;
   if (this.places) where = c.x.names[Math.round(x)] || '';
-  else where = c.x.time ? clock(x, Math.min(1, Math.pow(10, Math.floor(Math.log10((u.scales.x.max - u.scales.x.min) / 1000)))), Math.abs(x)) : exact(c.x, x);
+  else where = c.x.time ? this.when(x, Math.min(1, Math.pow(10, Math.floor(Math.log10((u.scales.x.max - u.scales.x.min) / 1000))))) : exact(c.x, x);
   element('div', where, tip);
   c.series.forEach(function (s) {
     if (!s.show) return;
@@ -418,7 +436,7 @@ Plot.prototype.point = function (u) {
   });
   var near = c.markers.filter(function (m) { return Math.abs(u.valToPos(m[0], 'x') - left) < 6; });
   near.slice(0, 6).forEach(function (m) {
-    var p = element('p', (c.x.time ? clock(m[0], 0.1, Math.abs(m[0])) + ' ' : '') + m[1], tip);
+    var p = element('p', (c.x.time ? self.when(m[0], 0.1) + ' ' : '') + m[1], tip);
     p.style.color = m[3] === 'plain' || m[3] === 'quiet' ? '' : toneColour(m[3]);
   });
   if (near.length > 6) element('p', '… and ' + (near.length - 6) + ' more', tip);

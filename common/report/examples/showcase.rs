@@ -165,6 +165,25 @@ fn comparison() -> Section {
         )
 }
 
+fn few() -> Section {
+    let at = |n: u32| f64::from(n) * 2.0;
+    let value = |n: u32| 4e-6 + bell(u64::from(n)) * 0.5e-6;
+    let head = (0..16).map(|n| format!("a column with number {n}"));
+    let cells = (0..15).map(|n| Cell::number(f64::from(n) * 1.234_567e-6, Unit::Seconds).digits(6));
+    Section::new("Few values")
+        .chart(
+            Chart::time("Seven values with their bounds")
+                .unit(Unit::Seconds)
+                .with(Series::band(
+                    "± bound",
+                    (0..7).map(|n| (at(n), value(n) - 2e-6, value(n) + 2e-6)),
+                ))
+                .with(Series::line("value", (0..7).map(|n| (at(n), value(n)))).colour(0)),
+        )
+        .chart(Histogram::new("Seven values", Unit::Seconds).values("v", (0..7).map(value)).chart())
+        .table(Table::new("Wider than paper").head(head).row("one", cells))
+}
+
 fn oscillator() -> Section {
     let taus = || (0..16).map(|k| f64::from(1 << k));
     Section::new("An oscillator")
@@ -224,12 +243,17 @@ pub fn page(long: bool) -> String {
         .version("truechimer-report, showcase")
         .command("cargo run -p truechimer-report --example showcase")
         .highlight("median error", Cell::number(0.98e-6, Unit::Seconds))
+        .fact("host", "nowhere <b>")
+        .fact("clock", "synchronised, ± 26.3 µs")
+        .fact("not known", "")
+        // 2026-11-28 21:30:00.5 UTC
+        .since(1_795_901_400_500_000_000)
         .highlight("99 % within", Cell::number(3.5e-6, Unit::Seconds))
         .highlight("inside the bound", Cell::number(1.0, Unit::Share).tone(Tone::Good))
-        .highlight("median bound", Cell::number(26.3e-6, Unit::Seconds))
         .section(clock(&data))
         .section(comparison())
         .section(oscillator())
+        .section(few())
         .section(nothing)
         .section(hostile)
         .render()

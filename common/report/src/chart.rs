@@ -266,7 +266,14 @@ impl Chart {
     }
 
     /// For the script of the page. `group`: charts over time that zoom together.
-    pub(crate) fn to_json(&self, group: usize, most: usize, pool: &mut Pool) -> Value {
+    /// `since`: Unix ns of time 0, where it is known.
+    pub(crate) fn to_json(
+        &self,
+        group: usize,
+        since: Option<i64>,
+        most: usize,
+        pool: &mut Pool,
+    ) -> Value {
         let series: Vec<Value> = (self.series.iter().enumerate())
             .map(|(nth, series)| series.to_json(nth, most, self.x.log, pool))
             .collect();
@@ -277,6 +284,7 @@ impl Chart {
         json!({
             "x": self.x.to_json(), "y": self.y.to_json(), "series": series,
             "group": self.x.time.then_some(group),
+            "since": since.filter(|_| self.x.time).map(day_and_second),
             "views": views.iter().map(View::to_json).collect::<Vec<_>>(),
             "markers": markers.iter()
                 .map(|m| json!([m.at, m.text, m.label, m.tone.class()])).collect::<Vec<_>>(),
@@ -347,9 +355,39 @@ pub(crate) fn clock_time(seconds: f64) -> String {
     }
 }
 
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+/// Nanoseconds of a second.
+const SECOND: i64 = 1_000_000_000;
+
+/// Days since 1970 and the second of the day: one number for both would lose the microseconds.
+fn day_and_second(unix_ns: i64) -> (i64, f64) {
+    let day = unix_ns.div_euclid(DAY * SECOND);
+    (day, unix_ns.rem_euclid(DAY * SECOND) as f64 / SECOND as f64)
+}
+
+/// Time of day (UTC) `seconds` after `zero`, Unix ns, to the tenth: `09:30:12.3`.
+pub(crate) fn time_of_day(zero: i64, seconds: f64) -> String {
+    let (_, second) = day_and_second(zero);
+    let tenths = ((second + seconds) * 10.0).round().rem_euclid(DAY as f64 * 10.0);
+    let (hours, rest) = ((tenths / 36_000.0).floor(), tenths % 36_000.0);
+    format!("{hours:02.0}:{:02.0}:{:04.1}", (rest / 600.0).floor(), rest % 600.0 / 10.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_of_day_is_that_of_utc() {
+        // 2026-11-28 23:59:59.75 UTC
+        let zero = 1_795_910_399_750_000_000;
+        assert_eq!(day_and_second(zero), (20_785, 86_399.75));
+        assert_eq!(time_of_day(zero, 0.0), "23:59:59.8");
+        assert_eq!(time_of_day(zero, 0.25), "00:00:00.0");
+        assert_eq!(time_of_day(zero, -3600.15), "22:59:59.6");
+        assert_eq!(day_and_second(-1).0, -1);
+    }
 
     #[test]
     fn times_read_like_times() {

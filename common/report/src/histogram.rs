@@ -10,9 +10,13 @@ const BINS: f64 = 80.0;
 /// Bins at most, where most of the values lie close together.
 const MOST_BINS: f64 = 400.0;
 
+/// Values up to which each is shown by itself: shares of so few in bins say little.
+const FEW: usize = 50;
+
 /// Collects values and makes a [`Chart`] of them: the share of the values in each of some eighty
 /// bins (up to 400 where most lie close together), several sets over the same bins. What lies far
-/// outside is left out and counted.
+/// outside is left out and counted. Fifty values or fewer are points, each beside the share of the
+/// values that are not above it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Histogram {
     title: String,
@@ -37,6 +41,9 @@ impl Histogram {
     /// The chart. With one set, its percentiles 1, 25, 50, 75 and 99 are marked.
     #[must_use]
     pub fn chart(self) -> Chart {
+        if self.sets.iter().all(|(_, values)| values.len() <= FEW) {
+            return self.each();
+        }
         let (low, width, bins) = self.grid();
         let mut outside = Vec::new();
         let mut chart =
@@ -72,13 +79,36 @@ impl Histogram {
             for (q, name) in
                 [(0.01, "1 %"), (0.25, "25 %"), (0.5, "median"), (0.75, "75 %"), (0.99, "99 %")]
             {
-                let at = quantile(values, q);
-                let text = format!("{name}: {}", self.unit.show(at, 3));
-                chart = chart.marker(Marker::new(at, &text).label(name));
+                chart = chart.marker(self.percentile(values, q, name));
             }
         }
         if !outside.is_empty() {
             chart = chart.about(&format!("Outside the range shown: {}.", outside.join(", ")));
+        }
+        chart
+    }
+
+    /// Marker at the quantile `q`.
+    fn percentile(&self, values: &[f64], q: f64, name: &str) -> Marker {
+        let at = quantile(values, q);
+        Marker::new(at, &format!("{name}: {}", self.unit.show(at, 3))).label(name)
+    }
+
+    /// Chart with a point for each value.
+    fn each(&self) -> Chart {
+        let mut chart = Chart::xy(&self.title)
+            .about("Each value, and the share of the values that are not above it.")
+            .x("", self.unit.clone())
+            .y("share of the values", Unit::Share);
+        for (name, values) in &self.sets {
+            let all = values.len() as f64;
+            let rows = values.iter().enumerate().map(|(i, &value)| (value, (i + 1) as f64 / all));
+            chart = chart.with(Series::points(name, rows));
+        }
+        if let [(_, values)] = self.sets.as_slice()
+            && !values.is_empty()
+        {
+            chart = chart.marker(self.percentile(values, 0.5, "median"));
         }
         chart
     }
@@ -116,6 +146,17 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Pool;
+
+    #[test]
+    fn few_values_are_points_and_many_are_bins() {
+        let kind = |n: usize| {
+            let values = (0..n).map(|i| i as f64 * 1e-6);
+            let chart = Histogram::new("h", Unit::Seconds).values("v", values).chart();
+            chart.to_json(0, None, 100, &mut Pool::default())["series"][0]["kind"].clone()
+        };
+        assert_eq!((kind(FEW), kind(FEW + 1)), ("points".into(), "steps".into()));
+    }
 
     #[test]
     fn bins_cover_the_values_whatever_they_are() {

@@ -1,6 +1,6 @@
 //! Events, line by line.
 
-use crate::chart::clock_time;
+use crate::chart::{clock_time, time_of_day};
 use crate::escape::push_html;
 
 /// How a number, an event or a line is meant.
@@ -57,7 +57,8 @@ pub struct Entry {
 const MOST: usize = 2000;
 
 /// A scrolling list; the times are buttons that show the place in the charts.
-pub(crate) fn push_log(out: &mut String, title: &str, entries: &[Entry]) {
+/// `since`: Unix ns of time 0, where it is known.
+pub(crate) fn push_log(out: &mut String, title: &str, entries: &[Entry], since: Option<i64>) {
     out.push_str("<div class=log><table><caption>");
     push_html(out, title);
     out.push_str("</caption><thead><tr><th scope=col>time</th><th scope=col>event</th></tr></thead><tbody>\n");
@@ -67,7 +68,9 @@ pub(crate) fn push_log(out: &mut String, title: &str, entries: &[Entry]) {
         out.push_str("\"><td class=number>");
         if entry.at.is_finite() {
             out.push_str(&format!("<span class=at data-at=\"{}\">", entry.at));
-            push_html(out, &clock_time(entry.at));
+            let text =
+                since.map_or_else(|| clock_time(entry.at), |zero| time_of_day(zero, entry.at));
+            push_html(out, &text);
             out.push_str("</span>");
         }
         out.push_str("</td><td>");

@@ -16,6 +16,8 @@ pub enum Unit {
     Hertz,
     /// Bytes, with decimal prefixes.
     Bytes,
+    /// Bits per second, with decimal prefixes.
+    BitRate,
     /// Any other, never scaled.
     Named(String),
 }
@@ -30,6 +32,7 @@ impl Unit {
             Unit::Share => &[(1e-2, "%")],
             Unit::Hertz => &[(1e-3, "mHz"), (1.0, "Hz"), (1e3, "kHz"), (1e6, "MHz"), (1e9, "GHz")],
             Unit::Bytes => &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")],
+            Unit::BitRate => &[(1.0, "b/s"), (1e3, "kb/s"), (1e6, "Mb/s"), (1e9, "Gb/s")],
             Unit::Named(name) => return vec![(1.0, name.clone())],
         };
         fixed.iter().map(|(factor, suffix)| (*factor, (*suffix).to_owned())).collect()
@@ -168,6 +171,7 @@ mod tests {
         assert_eq!(Unit::Rate.show(-37e-6, 3), "−37.0\u{A0}ppm");
         assert_eq!(Unit::Share.show(1.0, 4), "100.0\u{A0}%");
         assert_eq!(Unit::None.show(1024.0, 3), "1024");
+        assert_eq!(Unit::BitRate.show(1800.0, 3), "1.80\u{A0}kb/s");
         assert_eq!(Unit::Named("°C".into()).show(21.55, 3), "21.6\u{A0}°C");
     }
 

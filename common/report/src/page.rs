@@ -29,13 +29,14 @@ pub struct Section {
     title: String,
     blocks: Vec<Block>,
     continues: bool,
+    since: Option<i64>,
 }
 
 impl Section {
     /// An empty one.
     #[must_use]
     pub fn new(title: &str) -> Section {
-        Section { title: title.to_owned(), blocks: Vec::new(), continues: false }
+        Section { title: title.to_owned(), blocks: Vec::new(), continues: false, since: None }
     }
 
     /// Its time charts and logs are about the same time as those of the section before: they zoom
@@ -43,6 +44,14 @@ impl Section {
     #[must_use]
     pub fn continues(mut self) -> Section {
         self.continues = true;
+        self
+    }
+
+    /// Unix time (UTC), ns, at which its time charts and logs have their 0: they show the time of
+    /// day. Without it they show how long it was since then.
+    #[must_use]
+    pub fn since(mut self, unix_ns: i64) -> Section {
+        self.since = Some(unix_ns);
         self
     }
 
@@ -89,9 +98,11 @@ pub struct Page {
     about: String,
     version: String,
     command: String,
+    facts: Vec<(String, String)>,
     highlights: Vec<(String, Cell)>,
     sections: Vec<Section>,
     detail: usize,
+    since: Option<i64>,
 }
 
 impl Page {
@@ -103,9 +114,11 @@ impl Page {
             about: String::new(),
             version: String::new(),
             command: String::new(),
+            facts: Vec::new(),
             highlights: Vec::new(),
             sections: Vec::new(),
             detail: DETAIL,
+            since: None,
         }
     }
 
@@ -130,7 +143,24 @@ impl Page {
         self
     }
 
-    /// A number that the reader should see first. A handful at most.
+    /// Circumstance under which the figures came about, such as host, interface, time and clock:
+    /// below the title, in the order given, and the command after them. An empty one is left out.
+    #[must_use]
+    pub fn fact(mut self, name: &str, text: &str) -> Page {
+        if !text.is_empty() {
+            self.facts.push((name.to_owned(), text.to_owned()));
+        }
+        self
+    }
+
+    /// [`Section::since`] for all sections that have none of their own.
+    #[must_use]
+    pub fn since(mut self, unix_ns: i64) -> Page {
+        self.since = Some(unix_ns);
+        self
+    }
+
+    /// A number that the reader should see first. Three of them stand side by side.
     #[must_use]
     pub fn highlight(mut self, name: &str, value: impl Into<Cell>) -> Page {
         self.highlights.push((name.to_owned(), value.into()));
@@ -178,6 +208,7 @@ impl Page {
         let mut group = 0;
         for (n, section) in self.sections.iter().enumerate() {
             let id = n + 1;
+            let since = section.since.or(self.since);
             if !section.continues {
                 group = n;
             }
@@ -198,10 +229,10 @@ impl Page {
                         ));
                     }
                     Block::Table(table) => table.push(&mut body),
-                    Block::Log(title, entries) => push_log(&mut body, title, entries),
+                    Block::Log(title, entries) => push_log(&mut body, title, entries, since),
                     Block::Chart(chart) => {
                         chart.push(&mut body, charts.len());
-                        charts.push(chart.to_json(group, self.detail, &mut pool));
+                        charts.push(chart.to_json(group, since, self.detail, &mut pool));
                     }
                 }
             }
@@ -239,6 +270,7 @@ impl Page {
         if !self.about.is_empty() {
             out.push_str(&format!("<p>{}</p>\n", html(&self.about)));
         }
+        self.push_facts(out);
         if !self.highlights.is_empty() {
             out.push_str("<dl class=highlights>\n");
             for (name, cell) in &self.highlights {
@@ -262,6 +294,21 @@ impl Page {
         out.push_str("</header>\n");
     }
 
+    fn push_facts(&self, out: &mut String) {
+        if self.facts.is_empty() && self.command.is_empty() {
+            return;
+        }
+        out.push_str("<dl class=facts>\n");
+        for (name, text) in &self.facts {
+            out.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", html(name), html(text)));
+        }
+        if !self.command.is_empty() {
+            let command = html(&self.command);
+            out.push_str(&format!("<div><dt>made by</dt><dd><code>{command}</code></dd></div>\n"));
+        }
+        out.push_str("</dl>\n");
+    }
+
     fn push_contents(&self, out: &mut String) {
         if self.sections.len() <= CONTENTS_FROM {
             return;
@@ -279,12 +326,6 @@ impl Page {
 
     fn push_footer(&self, out: &mut String) {
         out.push_str("<footer>\n");
-        if !self.command.is_empty() {
-            out.push_str(&format!(
-                "<p>Made by</p>\n<pre tabindex=0><code>{}</code></pre>\n",
-                html(&self.command)
-            ));
-        }
         if !self.version.is_empty() {
             out.push_str(&format!("<p>{}</p>\n", html(&self.version)));
         }

@@ -40,6 +40,13 @@ window.addEventListener('load', function () { setTimeout(function () {
         b.dispatchEvent(new KeyboardEvent('keydown', { key: key }));
       });
     });
+    window.dispatchEvent(new Event('beforeprint'));
+    var widest = 0;
+    document.querySelectorAll('.wide table, .u-wrap').forEach(function (e) {
+      widest = Math.max(widest, e.getBoundingClientRect().width);
+    });
+    report('paper', widest);
+    window.dispatchEvent(new Event('afterprint'));
     document.getElementById('theme').click();
     report('theme', root.dataset.theme);
     report('done', 'yes');
@@ -82,6 +89,10 @@ fn every_chart_is_drawn_and_can_be_used() {
     assert!(seen("tip-too").contains("|error|"), "{}", seen("tip-too"));
     assert_eq!(seen("back"), "zoomed:");
     assert_eq!(seen("led").split(' ').count(), 2, "a time in the log leads to the charts");
+    let widest: f64 = seen("paper").parse().unwrap();
+    assert!((600.0..=681.0).contains(&widest), "{widest} pixels on paper");
+    // A fifth of six hours after 21:30:00 UTC.
+    assert!(seen("tip").starts_with("22:") || seen("tip").starts_with("23:"), "{}", seen("tip"));
     assert_eq!(seen("theme"), "dark");
 }
 
@@ -119,4 +130,8 @@ fn a_day_and_more_is_a_small_page_and_the_same_every_time() {
     assert!(page.contains("default-src 'none'"));
     assert_eq!(page.matches("</script>").count(), 3, "hostile names stay text");
     assert!(page.contains("<noscript>"));
+    assert!(page.contains("<dt>host</dt><dd>nowhere &lt;b&gt;</dd>"));
+    assert!(page.contains("<dt>made by</dt>") && !page.contains("<dt>not known</dt>"));
+    // A log has the time of day as well.
+    assert!(page.contains(">21:31:41.3"), "no time of day");
 }

@@ -60,9 +60,7 @@ fn title(groups: &[&[Shown<'_>]]) -> String {
 fn highlights(page: Page, trace: &Trace, statistics: &Statistics) -> Page {
     let time = |us: f64| Cell::number(us * 1e-6, Unit::Seconds);
     let error = &statistics.error;
-    page.highlight("median of the error (bias)", time(error.median_us))
-        .highlight("1 % to 99 % of errors span", time(error.p99_us - error.p1_us))
-        .highlight("largest error", time(error.max_us))
+    page.highlight("largest error", time(error.max_us))
         .highlight("median bound, ±", time(statistics.bound_median_us))
         .highlight(
             "truth inside the bound",

@@ -30,14 +30,11 @@ fn broken(panic: &(dyn Any + Send)) -> String {
     format!("the test bed broke down: {}", said.unwrap_or("it does not say why").trim())
 }
 
-/// The beginning of the report of the program of this `name`, as it was called.
+/// The beginning of the report of a program that ends now.
 #[must_use]
-pub fn page(name: &str, title: &str) -> Page {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    Page::new(title)
+pub fn page(title: &str) -> Page {
+    truechimer_command::report::page(title)
         .about("Figures of one machine; compare within a run, not between runs.")
-        .version(concat!("truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&format!("{name} {}", arguments.join(" ")))
 }
 
 /// Prints a line, or more than one.

@@ -1,4 +1,5 @@
-//! Journeys of a packet through several layers of one host: driver, stack, socket, application.
+//! Journeys of a packet through several layers of one host: driver, stack, socket, application, and down
+//! again.
 //!
 //! Small BPF programs at the kernel's own tracepoints say when a packet passed; nothing of the
 //! application is changed or asked. [`Follow`] puts what they say together.
@@ -9,9 +10,17 @@
 //! | stack | its processing begins (`netif_receive_skb`), maybe on another processor: here packet sockets get it |
 //! | socket | the receiving socket is told that there is something (`sk_data_ready`) |
 //! | application | a read of it returns (`sock_recv_length`); of a stream, bytes are taken out of it (`skb_copy_datagram_iovec`) |
+//! | send | a program's call that sends begins (`sys_enter` of `sendto`, `sendmsg`, `sendmmsg`, `write`, `writev`) |
+//! | scheduler | the packet enters the interface's queue (`net_dev_queue`) |
+//! | transmit | the driver is given it (`net_dev_start_xmit`) |
+//! | sent | the driver has it, and it is the card's (`net_dev_xmit`) |
 //!
 //! All times are `CLOCK_MONOTONIC`, which is slewed but never stepped: differences of them are good
 //! to 500 ppm whatever the system clock does.
+//!
+//! Of what a program sends the call is told in which it enters the queue: of a stream that may be a later
+//! one than that which wrote the bytes, or none. What the kernel cuts into packets below the queue is left
+//! out ([`Unfollowed::unsent`]).
 //!
 //! Datagrams are followed one by one; of a fragmented one, the fragment that completed it. A read
 //! is told by what stands first in the socket's queue before it: where several threads read one
@@ -45,7 +54,8 @@ const MOST_RECORDS: usize = 16_384;
 /// The network namespace of this thread.
 const NETWORK: &str = "/proc/thread-self/ns/net";
 
-/// Watches the packets that come in by an interface on their way up.
+/// Watches the packets that come in by an interface on their way up, and those that leave by it on their
+/// way down.
 ///
 /// Everything is taken away when this is dropped, or when the process ends in whatever way.
 pub struct Layers {

@@ -15,18 +15,28 @@ fn open() -> Option<Layers> {
     or_skip(Layers::open("lo").map_err(|error| Lacking(error.to_string())))
 }
 
-/// The journeys of packets to this port, until there are `wanted`.
+/// The journeys up of packets to this port, until there are `wanted`.
 fn journeys(layers: &mut Layers, port: u16, wanted: usize) -> Vec<Journey> {
     journeys_within(layers, port, wanted, Duration::from_secs(20))
 }
 
 fn journeys_within(layers: &mut Layers, port: u16, wanted: usize, time: Duration) -> Vec<Journey> {
+    journeys_by(layers, port, (Layer::Stack, wanted), time)
+}
+
+/// Journeys by this layer of packets to this port.
+fn journeys_by(
+    layers: &mut Layers,
+    port: u16,
+    (by, wanted): (Layer, usize),
+    time: Duration,
+) -> Vec<Journey> {
     let mut found = Vec::new();
     let began = Instant::now();
     while found.len() < wanted && began.elapsed() < time {
         let each = |journey: Journey| {
             // Ethernet, IPv4 without options, ports.
-            if journey.bytes.get(36..38) == Some(&port.to_be_bytes()) {
+            if journey.at(by).is_some() && journey.bytes.get(36..38) == Some(&port.to_be_bytes()) {
                 found.push(journey);
             }
         };
@@ -76,6 +86,55 @@ fn every_datagram_is_followed_to_its_reader() {
     }
     let slept = found[3].at(Layer::Application).unwrap() - found[3].at(Layer::Stack).unwrap();
     assert!(slept >= WAIT.as_nanos() as u64, "read {slept} ns after it came");
+}
+
+#[test]
+fn every_datagram_is_followed_from_its_sender() {
+    let Some(mut layers) = open() else { return };
+    let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = to.local_addr().unwrap();
+    let calls: Vec<(u64, u64)> = (0..20_u8)
+        .map(|number| {
+            let before = now();
+            from.send_to(&[number; 100], address).unwrap();
+            (before, now())
+        })
+        .collect();
+    let time = Duration::from_secs(20);
+    let found = journeys_by(&mut layers, address.port(), (Layer::Scheduler, 20), time);
+    assert_eq!(found.len(), 20, "{:?}", layers.unfollowed());
+    for (number, (journey, (before, after))) in found.iter().zip(calls).enumerate() {
+        let at = |layer| journey.at(layer).unwrap_or_else(|| panic!("not seen there: {journey:?}"));
+        let times = [Layer::Send, Layer::Scheduler, Layer::Transmit, Layer::Sent].map(at);
+        assert!(times.is_sorted(), "{journey:?}");
+        assert!(before <= times[0] && times[3] <= after, "{before} to {after}: {journey:?}");
+        assert_eq!(journey.bytes[42..], [number as u8; 86][..]);
+        assert_eq!((journey.length, journey.pid), (142, std::process::id()));
+    }
+}
+
+#[test]
+fn what_the_kernel_sends_by_itself_has_no_call() {
+    let Some(mut layers) = open() else { return };
+    let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Nobody listens: the kernel answers by ICMP, in the middle of our own call.
+    let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    from.send_to(&[1; 100], closed).unwrap();
+    let mut icmp = Vec::new();
+    let began = Instant::now();
+    while icmp.is_empty() && began.elapsed() < Duration::from_secs(20) {
+        let each = |journey: Journey| {
+            let is_icmp = journey.bytes.get(23) == Some(&1);
+            // It quotes the datagram behind its own header: 14 + 20 + 8 + 20 + 2.
+            if is_icmp && journey.bytes.get(64..66) == Some(&closed.port().to_be_bytes()) {
+                icmp.extend(journey.at(Layer::Scheduler).map(|_| journey));
+            }
+        };
+        layers.next(Duration::from_millis(100), each).unwrap();
+    }
+    let [journey, ..] = icmp.as_slice() else { panic!("no ICMP") };
+    assert_eq!((journey.pid, journey.at(Layer::Send)), (0, None), "{journey:?}");
 }
 
 #[test]
@@ -289,6 +348,13 @@ fn what_the_kernel_answers_itself_is_read_by_nobody() {
     let mut found = Vec::new();
     layers.next(Duration::from_millis(100), |journey| found.push(journey)).unwrap();
     found.retain(|journey| journey.bytes.get(23) == Some(&1));
+    // On their way down there are both: requests, which our calls sent, and answers, which none did.
+    let (asked, answered): (Vec<&Journey>, Vec<&Journey>) =
+        found.iter().partition(|journey| journey.bytes.get(34) == Some(&8));
+    assert!(asked.iter().all(|journey| journey.pid == std::process::id()), "{asked:?}");
+    assert!(answered.iter().all(|journey| journey.at(Layer::Send).is_none()), "{answered:?}");
+    assert_eq!((asked.len(), answered.len()), (20, 20));
+    found.retain(|journey| journey.at(Layer::Stack).is_some());
     assert_eq!(found, [], "nothing was read");
 }
 

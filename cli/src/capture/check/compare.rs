@@ -82,9 +82,10 @@ pub fn comparisons(measured: &Measured) -> Vec<Comparison> {
         .collect()
 }
 
-/// Seconds since the first frame, and `to` − `from` in ns, for each comparison.
-pub fn points(measured: &Measured) -> Vec<Vec<(f64, i64)>> {
-    let of = |(.., both): Pair| since_first(&both);
+/// System clock's time of the first frame, Unix ns, and for each the seconds since then and `to` − `from`
+/// in ns, for each comparison.
+pub fn points(measured: &Measured) -> Vec<(i64, Vec<(f64, i64)>)> {
+    let of = |(.., both): Pair| (both.first().map_or(0, |(from, _)| *from), since_first(&both));
     pairs(measured).into_iter().map(of).collect()
 }
 

@@ -23,7 +23,7 @@ const POINTS: usize = 120;
 /// How the report begins.
 #[must_use]
 pub fn page() -> Page {
-    program::page(crate::NAME, "Truechimer beside chronyd and ClockBound")
+    program::page("Truechimer beside chronyd and ClockBound")
 }
 
 /// Everything, the summary first.

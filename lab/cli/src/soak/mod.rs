@@ -173,7 +173,7 @@ fn soak(line: &Soak, places: &Places) -> Result<bool, Failure> {
     }
     let outcome = report::outcome(&ledger, seed);
     line.files.print(&outcome)?;
-    let page = truechimer_outcome::program::page("truechimer-lab", "Under faults");
+    let page = truechimer_outcome::program::page("Under faults");
     line.files.finish(page, &[outcome])
 }
 

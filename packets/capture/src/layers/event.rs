@@ -64,6 +64,31 @@ pub enum What {
         /// The buffer.
         buffer: u64,
     },
+    /// In the queue of our interface, to be sent.
+    Scheduled {
+        /// The buffer.
+        buffer: u64,
+        /// When the call began by which a program sends it, if one does: `CLOCK_MONOTONIC`, ns.
+        begun_ns: Option<u64>,
+        /// The process in whose turn that happened.
+        pid: u32,
+    },
+    /// The driver was given a buffer to send.
+    Transmitted {
+        /// The buffer.
+        buffer: u64,
+        /// Its length from the link layer on, in bytes.
+        length: u32,
+        /// Its first bytes, from the link layer on.
+        bytes: Vec<u8>,
+    },
+    /// The driver returned.
+    Sent {
+        /// The buffer.
+        buffer: u64,
+        /// Whether it took it; otherwise it was dropped.
+        taken: bool,
+    },
 }
 
 /// How the programs number the kinds.
@@ -74,6 +99,9 @@ pub(super) mod kind {
     pub const DATAGRAM_QUEUED: u32 = 4;
     pub const RECEIVED: u32 = 5;
     pub const FOREIGN: u32 = 6;
+    pub const SCHEDULED: u32 = 7;
+    pub const TRANSMITTED: u32 = 8;
+    pub const SENT: u32 = 9;
 }
 
 /// Where the fields of a record are, in bytes, and how long they are; numbers are in the machine's
@@ -87,7 +115,8 @@ pub(super) mod layout {
     pub const MONOTONIC: i16 = 8;
     /// u64: the buffer.
     pub const BUFFER: i16 = 16;
-    /// u64: the socket's number; for an arrival, when the driver handed it over, or 0.
+    /// u64: the socket's number; for an arrival, when the driver handed it over, or 0; for what is in the
+    /// queue to be sent, when its program's call began, or 0; for what was sent, the driver's answer.
     pub const SOCKET: i16 = 24;
     /// u32: the process.
     pub const PID: i16 = 32;
@@ -122,10 +151,13 @@ impl Event {
         let length = word(layout::LENGTH)?;
         let pid = word(layout::PID)?;
         let some = |address: u64| (address != 0).then_some(address);
+        let bytes = || {
+            let copied = word(layout::COPIED)?.min(layout::MOST_BYTES as u32) as usize;
+            Some(record.get(layout::BYTES as usize..)?.get(..copied)?.to_vec())
+        };
         let what = match word(layout::KIND)? {
             kind::ARRIVED => {
-                let copied = word(layout::COPIED)?.min(layout::MOST_BYTES as u32) as usize;
-                let bytes = record.get(layout::BYTES as usize..)?.get(..copied)?.to_vec();
+                let bytes = bytes()?;
                 let driver_ns = some(socket);
                 What::Arrived { buffer, driver_ns, length, bytes }
             }
@@ -141,6 +173,9 @@ impl Event {
                 What::Received { socket, length, pid, thread, first }
             }
             kind::FOREIGN => What::Foreign { buffer },
+            kind::SCHEDULED => What::Scheduled { buffer, begun_ns: some(socket), pid },
+            kind::TRANSMITTED => What::Transmitted { buffer, length, bytes: bytes()? },
+            kind::SENT => What::Sent { buffer, taken: socket as u32 == 0 },
             _ => return None,
         };
         Some(Event { monotonic_ns: long(layout::MONOTONIC)?, what })

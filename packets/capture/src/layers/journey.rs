@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use super::datagrams::{Own, Read, Sockets, Taken};
 use super::event::{Event, What};
 
-/// Where on its way up a packet was seen.
+/// Where on its way up, or down, a packet was seen.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Layer {
     /// The driver handed it to the network stack.
@@ -17,11 +17,28 @@ pub enum Layer {
     Socket,
     /// The application had read it.
     Application,
+    /// The call began by which an application sends it.
+    Send,
+    /// In the queue of the interface, in the hands of its scheduler.
+    Scheduler,
+    /// The driver was given it.
+    Transmit,
+    /// The driver had it: it is the card's from then on.
+    Sent,
 }
 
 impl Layer {
-    /// All, from the bottom up.
-    pub const ALL: [Layer; 4] = [Layer::Driver, Layer::Stack, Layer::Socket, Layer::Application];
+    /// All, from the bottom up and down again.
+    pub const ALL: [Layer; 8] = [
+        Layer::Driver,
+        Layer::Stack,
+        Layer::Socket,
+        Layer::Application,
+        Layer::Send,
+        Layer::Scheduler,
+        Layer::Transmit,
+        Layer::Sent,
+    ];
 
     /// The name, in lower case.
     #[must_use]
@@ -31,20 +48,25 @@ impl Layer {
             Layer::Stack => "stack",
             Layer::Socket => "socket",
             Layer::Application => "application",
+            Layer::Send => "send",
+            Layer::Scheduler => "scheduler",
+            Layer::Transmit => "transmit",
+            Layer::Sent => "sent",
         }
     }
 }
 
-/// One packet's way from the driver to the program that read it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// One packet's way: from the driver to the program that read it, or from the program that sent it, if one
+/// did, to the driver.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Journey {
-    /// `CLOCK_MONOTONIC` at each layer, ns, from the bottom up; `None` where it was not seen.
+    /// `CLOCK_MONOTONIC` at each layer of [`Layer::ALL`], ns; `None` where it was not seen.
     pub monotonic_ns: [Option<u64>; Layer::ALL.len()],
     /// The packet from its link layer on, as far as it was copied.
     pub bytes: Vec<u8>,
     /// Its length from the link layer on, in bytes.
     pub length: u32,
-    /// The process that read it; 0 if none did.
+    /// The process that read it or sent it; 0 if none did.
     pub pid: u32,
 }
 
@@ -100,6 +122,9 @@ pub struct Unfollowed {
     /// Packets that threads read from the same socket at the same moment: which thread got which
     /// cannot be told.
     pub mixed: u64,
+    /// Packets on their way down that were not seen to reach the driver: dropped before, cut into several
+    /// there, or begun before the watch.
+    pub unsent: u64,
 }
 
 /// How many packets may be on their way. The kernel's side remembers no more either.
@@ -114,6 +139,8 @@ pub struct Follow {
     order: VecDeque<(u64, u64)>,
     arrivals: u64,
     sockets: Sockets,
+    /// On their way down, by buffer.
+    leaving: HashMap<u64, Journey>,
     unfollowed: Unfollowed,
 }
 
@@ -132,9 +159,34 @@ impl Follow {
     pub fn see(&mut self, event: Event) -> Option<Journey> {
         match event.what {
             What::Arrived { buffer, driver_ns, length, bytes } => {
-                let monotonic_ns = [driver_ns, Some(event.monotonic_ns), None, None];
-                self.arrive(buffer, Journey { monotonic_ns, bytes, length, pid: 0 });
+                let mut journey = Journey { bytes, length, ..Journey::default() };
+                driver_ns.into_iter().for_each(|ns| journey.set(Layer::Driver, ns));
+                journey.set(Layer::Stack, event.monotonic_ns);
+                self.arrive(buffer, journey);
                 None
+            }
+            What::Scheduled { buffer, begun_ns, pid } => {
+                let pid = if begun_ns.is_some() { pid } else { 0 };
+                let mut journey = Journey { pid, ..Journey::default() };
+                begun_ns.into_iter().for_each(|ns| journey.set(Layer::Send, ns));
+                journey.set(Layer::Scheduler, event.monotonic_ns);
+                self.leave(buffer, journey);
+                None
+            }
+            What::Transmitted { buffer, length, bytes } => {
+                let journey = self.leaving.get_mut(&buffer)?;
+                journey.set(Layer::Transmit, event.monotonic_ns);
+                (journey.length, journey.bytes) = (length, bytes);
+                None
+            }
+            What::Sent { buffer, taken } => {
+                let mut journey = self.leaving.remove(&buffer)?;
+                if !taken || journey.at(Layer::Transmit).is_none() {
+                    self.unfollowed.unsent += 1;
+                    return None;
+                }
+                journey.set(Layer::Sent, event.monotonic_ns);
+                Some(journey)
             }
             What::Queued { buffer } => self.reach(buffer, Layer::Socket, event.monotonic_ns, None),
             What::Read { buffer, pid } => {
@@ -199,6 +251,17 @@ impl Follow {
     #[must_use]
     pub fn unfollowed(&self) -> Unfollowed {
         self.unfollowed
+    }
+
+    /// A packet begins its way down.
+    fn leave(&mut self, buffer: u64, journey: Journey) {
+        // What is dropped in the queue says nothing: all that wait are forgotten together, rather than the
+        // order of all kept.
+        if self.leaving.len() >= MOST {
+            self.unfollowed.unsent += self.leaving.len() as u64;
+            self.leaving.clear();
+        }
+        self.unfollowed.unsent += u64::from(self.leaving.insert(buffer, journey).is_some());
     }
 
     fn arrive(&mut self, buffer: u64, journey: Journey) {

@@ -30,6 +30,12 @@ const DRIVER: [&str; 5] = [
     "netif_rx_entry",
 ];
 
+/// Calls by which programs send.
+const SENDING: [libc::c_long; 5] =
+    [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_write, libc::SYS_writev];
+/// The driver had no room: the packet stays where it is (`NETDEV_TX_BUSY`).
+const BUSY: i32 = 0x10;
+
 /// Where this kernel keeps what the programs look at, in bytes.
 struct Fields {
     device: i16,
@@ -46,6 +52,7 @@ struct Fields {
     came_by: i16,
     queue: i16,
     queue_apart: i32,
+    owner: i16,
 }
 
 impl Fields {
@@ -70,6 +77,7 @@ impl Fields {
             came_by: at("sk_buff", "skb_iif")?,
             queue: at("sock", "sk_receive_queue.next")?,
             queue_apart: i32::from(at("udp_sock", "reader_queue.next")?),
+            owner: at("sk_buff", "sk")?,
         })
     }
 }
@@ -84,6 +92,12 @@ struct Maps {
     ours: Map,
     /// By number: the datagram sockets that took one of ours.
     sockets: Map,
+    /// By thread: when the call began by which it sends, and the socket of the first buffer that it sent; 0
+    /// for none yet.
+    sending: Map,
+    sender: Map,
+    /// By buffer: it waits to leave by our interface, or the driver has just been given it.
+    leaving: Map,
     /// How many records found no room.
     lost: Map,
 }
@@ -132,6 +146,9 @@ impl Programs {
             current: Map::per_cpu_array(8, 1)?,
             ours: Map::lru_hash(8, 8, REMEMBERED)?,
             sockets: Map::lru_hash(8, 8, REMEMBERED)?,
+            sending: Map::lru_hash(8, 8, REMEMBERED)?,
+            sender: Map::lru_hash(8, 8, REMEMBERED)?,
+            leaving: Map::lru_hash(8, 8, REMEMBERED)?,
             lost: Map::per_cpu_array(8, 1)?,
         };
         let mut links = Vec::new();
@@ -142,6 +159,20 @@ impl Programs {
             Ok(())
         };
         let writer = Writer { fields, maps, ring: &ring, whose };
+        // Kernels without tracepoints of system calls do not say when a call began.
+        for (tracepoint, name, asm) in [
+            ("sys_exit", "layer_call_end", writer.call_ends()),
+            ("sys_enter", "layer_call", writer.call_begins()),
+        ] {
+            match attach(tracepoint, name, &asm) {
+                Ok(()) | Err(NoPrograms::Types(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // On the way down from the bottom up, as whoever is below makes sense of what comes from above.
+        attach("net_dev_xmit", "layer_sent", &writer.sent())?;
+        attach("net_dev_start_xmit", "layer_transmit", &writer.transmit())?;
+        attach("net_dev_queue", "layer_scheduler", &writer.scheduler())?;
         // From the top down: what comes from below is known by whoever is above.
         attach("skb_copy_datagram_iovec", "layer_read", &writer.read())?;
         attach("sock_recv_length", "layer_received", &writer.received())?;
@@ -282,13 +313,7 @@ impl Writer<'_> {
         asm.jump_if(Cond::Le, R1, LONGEST_LINK_HEADER, sane).mov(R3, R2).mov(R1, 0).bind(sane);
         asm.load(Size::U32, R7, R6, fields.length).load(Size::U32, R8, R6, fields.paged);
         asm.add(R7, R1).store(Size::U32, R9, layout::LENGTH, R7);
-        // R2 = how much of that can be copied: what is in one piece.
-        let short = asm.label();
-        asm.mov(R2, R7).sub(R2, R8);
-        asm.jump_if(Cond::Le, R2, i32::from(layout::MOST_BYTES), short);
-        asm.mov(R2, i32::from(layout::MOST_BYTES)).bind(short);
-        asm.store(Size::U32, R9, layout::COPIED, R2);
-        asm.mov(R1, R9).add(R1, i32::from(layout::BYTES)).call(Helper::ProbeReadKernel);
+        self.bytes(&mut asm);
         asm.mov(R1, R9).mov(R2, 0).call(Helper::RingbufSubmit).give(0);
         asm.bind(other);
         Self::own(&mut asm, &self.maps.current);
@@ -384,6 +409,102 @@ impl Writer<'_> {
         self.short(&mut asm, kind::READ, Kept::default());
         asm.bind(end).give(0);
         asm
+    }
+
+    /// A program calls the system.
+    fn call_begins(&self) -> Asm {
+        let mut asm = Asm::new();
+        let (sends, end) = (asm.label(), asm.label());
+        asm.load(Size::U64, R8, R1, 8);
+        for call in SENDING {
+            asm.jump_if(Cond::Eq, R8, i32::try_from(call).unwrap_or(-1), sends);
+        }
+        asm.jump(end).bind(sends).call(Helper::CurrentPidTgid).mov(R9, R0);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0);
+        Self::put(&mut asm, &self.maps.sending, R9, R7);
+        Self::put(&mut asm, &self.maps.sender, R9, 0);
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// A call ends: what its thread sends from now on is none of it.
+    fn call_ends(&self) -> Asm {
+        let mut asm = Asm::new();
+        asm.call(Helper::CurrentPidTgid).store(Size::U64, R10, KEY, R0);
+        Self::take_away(&mut asm, &self.maps.sending);
+        asm.give(0);
+        asm
+    }
+
+    /// A buffer enters the interface's queue. Sent by a call is what comes here in its midst, as long as it
+    /// is of the socket of the first that does: what the kernel answers meanwhile is of another.
+    fn scheduler(&self) -> Asm {
+        let mut asm = Asm::new();
+        let [end, untold, known] = std::array::from_fn(|_| asm.label());
+        asm.load(Size::U64, R6, R1, 0);
+        self.unless_ours(&mut asm, end);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0).mov(R8, R6).mov(R6, 0);
+        Self::put(&mut asm, &self.maps.leaving, R8, 1);
+        asm.call(Helper::CurrentPidTgid).store(Size::U64, R10, RESULT, R0);
+        asm.load(Size::U64, R9, R8, self.fields.owner).jump_if(Cond::Eq, R9, 0, untold);
+        asm.load(Size::U64, R1, R10, RESULT);
+        Self::look_up(&mut asm, &self.maps.sending, R1);
+        asm.jump_if(Cond::Eq, R0, 0, untold).load(Size::U64, R1, R0, 0);
+        asm.store(Size::U64, R10, FIRST, R1).load(Size::U64, R1, R10, RESULT);
+        Self::look_up(&mut asm, &self.maps.sender, R1);
+        asm.jump_if(Cond::Eq, R0, 0, untold).load(Size::U64, R1, R0, 0);
+        asm.jump_if(Cond::Eq, R1, R9, known).jump_if(Cond::Ne, R1, 0, untold);
+        asm.store(Size::U64, R0, 0, R9).bind(known).load(Size::U64, R6, R10, FIRST).bind(untold);
+        self.short(&mut asm, kind::SCHEDULED, Kept::default());
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// The driver is given a buffer.
+    fn transmit(&self) -> Asm {
+        let mut asm = Asm::new();
+        let fields = &self.fields;
+        let end = asm.label();
+        asm.load(Size::U64, R6, R1, 0);
+        Self::look_up(&mut asm, &self.maps.leaving, R6);
+        asm.jump_if(Cond::Eq, R0, 0, end).call(Helper::KtimeGetNs).mov(R7, R0);
+        self.reserve(&mut asm, layout::LONG);
+        asm.mov(R9, R0);
+        asm.store(Size::U32, R9, layout::KIND, kind::TRANSMITTED.cast_signed());
+        asm.store(Size::U64, R9, layout::MONOTONIC, R7).store(Size::U64, R9, layout::BUFFER, R6);
+        asm.store(Size::U64, R9, layout::SOCKET, 0).store(Size::U32, R9, layout::PID, 0);
+        asm.load(Size::U32, R7, R6, fields.length).load(Size::U32, R8, R6, fields.paged);
+        asm.store(Size::U32, R9, layout::LENGTH, R7);
+        // On its way out the data begin with the link layer.
+        asm.load(Size::U64, R3, R6, fields.data);
+        self.bytes(&mut asm);
+        asm.mov(R1, R9).mov(R2, 0).call(Helper::RingbufSubmit).bind(end).give(0);
+        asm
+    }
+
+    /// The driver has returned.
+    fn sent(&self) -> Asm {
+        let mut asm = Asm::new();
+        let end = asm.label();
+        asm.load(Size::U64, R8, R1, 0).load(Size::U64, R6, R1, 8);
+        asm.jump_if32(Cond::Eq, R6, BUSY, end);
+        Self::look_up(&mut asm, &self.maps.leaving, R8);
+        asm.jump_if(Cond::Eq, R0, 0, end);
+        Self::take_away(&mut asm, &self.maps.leaving);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0);
+        self.short(&mut asm, kind::SENT, Kept::default());
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// Copies into the record R9 from R3 on as much of a packet of R7 bytes as is in one piece, all but R8.
+    fn bytes(&self, asm: &mut Asm) {
+        let short = asm.label();
+        asm.mov(R2, R7).sub(R2, R8);
+        asm.jump_if(Cond::Le, R2, i32::from(layout::MOST_BYTES), short);
+        asm.mov(R2, i32::from(layout::MOST_BYTES)).bind(short);
+        asm.store(Size::U32, R9, layout::COPIED, R2);
+        asm.mov(R1, R9).add(R1, i32::from(layout::BYTES)).call(Helper::ProbeReadKernel);
     }
 
     /// A record without bytes, and the end: R6 is the socket, R7 the time, R8 the buffer; more is

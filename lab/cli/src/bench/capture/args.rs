@@ -161,7 +161,7 @@ fn command(named: Option<&std::path::Path>) -> Result<PathBuf, Failure> {
 
 /// How the report begins.
 pub fn page() -> Page {
-    program::page(crate::NAME, "Packet capture: cost, loss, rate and accuracy")
+    program::page("Packet capture: cost, loss, rate and accuracy")
 }
 
 /// One trial.

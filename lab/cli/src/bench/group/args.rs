@@ -193,5 +193,5 @@ impl At {
 
 /// How the report begins.
 pub fn page() -> Page {
-    program::page(crate::NAME, "The group's clock: what it costs and survives")
+    program::page("The group's clock: what it costs and survives")
 }

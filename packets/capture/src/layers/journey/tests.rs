@@ -21,10 +21,56 @@ fn a_packet_is_followed_from_driver_to_program() {
     assert_eq!(follow.see(arrived(10, 1, 3)), None);
     assert_eq!(follow.see(queued(20, 1)), None);
     let journey = follow.see(read(30, 1)).unwrap();
-    assert_eq!(journey.monotonic_ns, [Some(9), Some(10), Some(20), Some(30)]);
+    assert_eq!(journey.monotonic_ns[..4], [Some(9), Some(10), Some(20), Some(30)]);
     assert_eq!((journey.pid, journey.at(Layer::Socket)), (7, Some(20)));
     assert_eq!(follow.see(read(40, 1)), None, "nothing is left");
     assert_eq!(follow.unfollowed(), Unfollowed::default());
+}
+
+fn scheduled(monotonic_ns: u64, buffer: u64, begun_ns: Option<u64>) -> Event {
+    Event { monotonic_ns, what: What::Scheduled { buffer, begun_ns, pid: 8 } }
+}
+
+fn transmitted(monotonic_ns: u64, buffer: u64) -> Event {
+    Event { monotonic_ns, what: What::Transmitted { buffer, length: 60, bytes: vec![5; 60] } }
+}
+
+fn sent(monotonic_ns: u64, buffer: u64, taken: bool) -> Event {
+    Event { monotonic_ns, what: What::Sent { buffer, taken } }
+}
+
+#[test]
+fn a_packet_is_followed_down_to_the_driver() {
+    let mut follow = Follow::default();
+    assert_eq!(follow.see(scheduled(20, 1, Some(10))), None);
+    assert_eq!(follow.see(transmitted(30, 1)), None);
+    let journey = follow.see(sent(40, 1, true)).unwrap();
+    assert_eq!(journey.monotonic_ns[4..], [Some(10), Some(20), Some(30), Some(40)]);
+    assert_eq!((journey.pid, journey.length, journey.bytes.len()), (8, 60, 60));
+    // What the kernel sends by itself has no program and no call.
+    follow.see(scheduled(50, 1, None));
+    follow.see(transmitted(51, 1));
+    let journey = follow.see(sent(52, 1, true)).unwrap();
+    assert_eq!((journey.pid, journey.at(Layer::Send)), (0, None));
+    assert_eq!(follow.unfollowed(), Unfollowed::default());
+}
+
+#[test]
+fn what_does_not_leave_is_counted() {
+    let mut follow = Follow::default();
+    follow.see(scheduled(10, 1, None));
+    follow.see(scheduled(20, 1, None));
+    follow.see(transmitted(21, 1));
+    assert_eq!(follow.see(sent(22, 1, false)), None, "the driver dropped it");
+    assert_eq!(follow.see(sent(23, 2, true)), None, "never seen before");
+    follow.see(scheduled(30, 3, None));
+    assert_eq!(follow.see(sent(31, 3, true)), None, "the driver was not seen to be given it");
+    assert_eq!(follow.unfollowed().unsent, 3);
+    for buffer in 0..=MOST as u64 {
+        follow.see(scheduled(40, 100 + buffer, None));
+    }
+    assert_eq!(follow.unfollowed().unsent, 3 + MOST as u64);
+    assert_eq!(follow.leaving.len(), 1);
 }
 
 #[test]
@@ -33,7 +79,7 @@ fn a_program_may_be_faster_than_the_one_that_wakes_it() {
     follow.see(arrived(10, 1, 3));
     assert_eq!(follow.see(read(18, 1)), None);
     let journey = follow.see(queued(20, 1)).unwrap();
-    assert_eq!(journey.monotonic_ns, [Some(9), Some(10), Some(20), Some(18)]);
+    assert_eq!(journey.monotonic_ns[..4], [Some(9), Some(10), Some(20), Some(18)]);
     assert_eq!(journey.pid, 7);
 }
 
