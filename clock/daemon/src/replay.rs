@@ -5,7 +5,7 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":7,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":8,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
@@ -17,7 +17,8 @@
 //! nothing likely: they are compared without. Format 6 has no word of a hypervisor and no PTP ports, and
 //! before format 7 all reference clocks were pulses, in other words (`edge`, `pps-failed`, `pps`,
 //! `latency`), which are read as well. Configurations without `authentication` are of before servers without
-//! proof were fenced, and are repeated without. The number rises as well when the engine comes to decide
+//! proof were fenced, and are repeated without. Format 7 is of before late replies were waited for, and names
+//! no interface and no family where a name is looked up. The number rises as well when the engine comes to decide
 //! otherwise. Notes are the same if as many come of the same level at the same
 //! places: their wording may change from version to version. Formats 1 and 2 had other events, and are
 //! refused. Where another version decides otherwise, the error names the one that wrote the log; with another
@@ -53,7 +54,7 @@ pub use read::{ReplayError, Writer};
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 /// Since this one hands say how far they reach to either side, and what is likely.
 const TWO_SIDES: u32 = 6;
 /// The oldest one that is read.
