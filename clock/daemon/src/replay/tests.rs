@@ -490,7 +490,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 7: repeat it with version \"9\", which wrote it",
+            "its format is 1, known are 3 to 8: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),
