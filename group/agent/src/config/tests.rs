@@ -39,6 +39,11 @@ fn a_name_is_enough_and_everything_can_be_said() {
     assert_eq!(full.group.steering_cap_ppb, 12_500);
     assert_eq!((full.group.lease_ns, full.stagger_ns, full.buffer), (5_000, 1_000_000, 2_048));
     assert!(full.checkpoints && full.group.rotate && full.gather_ns == 2_000_000_000);
+    let link = |words: &str| membership(&format!("[[group]]\nname = \"a\"\nlink = {words}")).link;
+    assert_eq!((link("{}"), link("{}").permissions()), (Link::default(), 0o600));
+    let root = link("{ owner = \"root\", group = 12, mode = \"0640\" }");
+    assert_eq!(root, Link { owner: Some(0), group: Some(12), mode: Some(0o640) });
+    assert_eq!(link("{ group = \"root\" }").permissions(), 0o660);
     let wider = membership("[[group]]\nlocal = 2\nname = \"a\"\nmembers = [5, 1, 2]");
     assert_eq!(wider.group.universe, [Member(1), Member(2), Member(5)], "only two are here");
     assert_eq!(wider.carrier, Carrier::Local(all));
@@ -65,6 +70,11 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "[metrics]\nlisten = \"9926\"",
             "t:2: `listen` = \"9926\": must be an address with a port",
         ),
+        ("[[group]]\nlink = 3", "t:2: `link` must be a table: write link = { group = \"…\" }"),
+        ("[[group]]\nlink = { user = 3 }", "t:2: unknown key `user`; known in `link` of a group:"),
+        ("[[group]]\nlink = { owner = -1 }", "t:2: `owner` = -1: must be 0 to 4294967294"),
+        ("[[group]]\nlink = { group = \"no one\" }", "no group 'no one' in /etc/group: give its"),
+        ("[[group]]\nlink = { mode = \"0777\" }", "must be permissions in octal, 0600 to 0666"),
         ("[[group]]\nname = 7", "t:2: `name` must be a string in quotes, not integer"),
         (
             "[[group]]\nname = \"a\"\n[[group]]\nname = \"a\"",

@@ -70,7 +70,7 @@ impl fmt::Display for Refused {
             ),
             Refused::NotPermitted => out.write_str(
                 "this user may not use the agent's socket; run as the agent's user, or let the \
-                 agent admit this one",
+                 agent admit this one (`link` of the group in its configuration)",
             ),
             Refused::Silent => out.write_str("the agent does not answer: is it stopped?"),
             Refused::ByAgent { why: WhyRefused::Version, version, .. } => write!(
