@@ -11,6 +11,7 @@ use truechimer_daemon::SourceStatus;
 use truechimer_daemon::replay::{Happened, Options, What, repeat};
 use truechimer_engine::Level;
 use truechimer_time::{Count, Period, Rate, Span};
+use truechimer_timehands::Status;
 use truechimer_trace::{Exchanged, Interval, Noted, Sample, Statistics, Trace, report};
 
 use super::tally;
@@ -41,6 +42,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether readings count, now that the clock has this status: before its first promise a clock may have
+    /// no time of day at all, and so no error.
+    fn has_begun(&self, status: Status) -> bool {
+        self.zero.is_some() || status.bound_holds()
+    }
+
     /// A reading: `served` is the count and the true time beside it, ns; `fast` how much faster
     /// than the server the clock runs.
     pub fn add(
@@ -51,6 +58,9 @@ impl Record {
         served: (Count, i64),
         fast: Option<Rate>,
     ) {
+        if !self.has_begun(sample.status) {
+            return;
+        }
         let at = seconds(sample.at);
         let late = self.samples.last().is_none_or(|last| at >= last.at + SPARSE);
         if self.samples.len() >= DENSE && !late {
@@ -163,4 +173,18 @@ fn take(trace: &mut Trace, zero: (f64, Count, Period), happened: &Happened) {
 
 fn seconds(span: Span) -> f64 {
     span.0 as f64 / SCALE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_judged_from_its_first_promise_on() {
+        let mut record = Record::default();
+        assert!(!record.has_begun(Status::Unknown));
+        assert!(record.has_begun(Status::Synchronised));
+        record.zero = Some((0.0, Count(0), Period::NANOSECOND));
+        assert!(record.has_begun(Status::Unknown), "what it loses later shows");
+    }
 }

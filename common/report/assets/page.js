@@ -45,16 +45,19 @@ document.querySelectorAll('.log, .wide').forEach(function (box) {
 });
 /* On paper: dark on white, as wide as the paper. */
 var before = null;
-/* Pixels across a sheet of A4 or Letter, less margins of 1 cm and more. */
+/* Pixels across; a sheet of A4 less margins of 1 cm has 718, and a table that is made smaller may be some
+   wider than reckoned. */
 var PAPER = 680;
 window.addEventListener('beforeprint', function () {
   before = root.dataset.theme || '';
+  printing = true;
   setTheme('light');
   themed();
   plots.forEach(function (p) { if (p.u) p.u.setSize({ width: Math.min(p.u.width, PAPER), height: 260 }); });
   document.querySelectorAll('.wide table, .log table').forEach(function (t) { t.style.zoom = Math.min(1, PAPER / t.offsetWidth); });
 });
 window.addEventListener('afterprint', function () {
+  printing = false;
   setTheme(before);
   themed();
   plots.forEach(function (p) { if (p.u) p.u.setSize(p.size()); });

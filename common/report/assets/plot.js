@@ -40,6 +40,7 @@ function align(series, logX) {
 /* ---- a chart ---- */
 /* Up to so many places across a line has dots, and a band is bars. */
 var FEW = 60;
+var printing = false;
 var plots = [];
 function swatch(s, stroke) {
   var d = { line: '<path d="M0 6h24" stroke-width="2.5"/>', points: '<circle cx="12" cy="6" r="3.5" fill="' + stroke + '" stroke="none"/>',
@@ -186,7 +187,7 @@ Plot.prototype.size = function () {
   return { width: w, height: (w < 600 ? 230 : 300) + (this.chart.x.label ? 20 : 0) + (this.places > 6 ? 40 : 0) };
 };
 Plot.prototype.fit = function () {
-  if (!this.u) return;
+  if (!this.u || printing) return;
   var size = this.size();
   if (size.width === this.u.width) return;
   if (this.places) this.build();
@@ -332,7 +333,7 @@ Plot.prototype.build = function () {
   var size = this.size();
   this.u = new uPlot({
     width: size.width, height: size.height, legend: { show: false }, series: series, bands: bands,
-    padding: [c.markers.some(function (m) { return m[2]; }) ? 44 : 10, 26, 0, 0],
+    padding: [c.markers.some(function (m) { return m[2]; }) ? 44 : 10, c.since ? 36 : 26, 0, 0],
     scales: {
       x: { time: false, distr: c.x.log ? 3 : 1, range: function (u, lo, hi) { return self.zoomed || self.extent; } },
       y: {

@@ -129,8 +129,9 @@ fn each_way_has_its_delay_within_the_bound_and_its_losses_to_the_packet() {
         assert_eq!((status, &report["answered"]), (Some(1), &0.into()), "{report:#}");
     }
     let _relay = relay(&net.client, &dir);
+    let sheet = dir.join("path.html");
     let words = ["-c", "600", "--rate", "150", "--keys", text(&key), "--size", "200", ENTRANCE];
-    let (status, report) = ask(&words);
+    let (status, report) = ask(&[&words[..], &["--html", text(&sheet)]].concat());
     assert_eq!((status, &report["counted_by_reflector"]), (Some(0), &true.into()), "{report:#}");
     assert_eq!(number(&report, "undetermined"), 0, "{report:#}");
     let sent = number(&report, "sent");
@@ -158,6 +159,11 @@ fn each_way_has_its_delay_within_the_bound_and_its_losses_to_the_packet() {
     let bound = number(&report["round_trip"], "bound_max_ns");
     assert!(least + bound >= 65_000_000, "{:#}", report["round_trip"]);
     assert_eq!(report["hop_limits"], serde_json::json!([64, 64]));
+    let sheet = std::fs::read_to_string(sheet).unwrap();
+    for part in ["<dt>host</dt>", "synchronised, ± ", "of 200 bytes, with a key", "no answer"] {
+        assert!(sheet.contains(part), "{part}");
+    }
+    assert_eq!(sheet.matches("<div><dt>median delay ").count(), 2);
     let counts = ends(reflector);
     assert_eq!(number(&counts, "unauthentic"), 10, "{counts:#}");
     assert_eq!(number(&counts, "answered"), sent - there.0, "{counts:#}");
