@@ -95,7 +95,7 @@ fn packet(at: i64, error: i64, epoch: u32) -> Recorded {
 }
 
 fn log(lines: &[String]) -> String {
-    let mut text = String::from("{\"truechimer-replay\":7,\"version\":\"0.1.0\"}\n");
+    let mut text = String::from("{\"truechimer-replay\":8,\"version\":\"0.1.0\"}\n");
     text += "{\"start\":{\"at\":5},\"config\":{}}\n";
     for line in lines {
         text += line;
