@@ -106,19 +106,26 @@ fn python() -> Option<String> {
     python
 }
 
-/// A class of the tests' in Java, to be run.
+/// A class of the tests' in Java, to be run, by JNI on every machine.
 fn java(class: &str) -> Option<Command> {
     let Some(folder) = env::var("TRUECHIMER_JAVA").ok().filter(|path| !path.is_empty()) else {
         println!("SKIPPED the reader in Java: $TRUECHIMER_JAVA names no folder that has it");
         return None;
     };
     let java = env::var("JAVA_HOME").map_or("java".into(), |home| format!("{home}/bin/java"));
+    Some(by_jni(&java, &folder, &folder, class))
+}
+
+/// A class of the tests', run by this machine with what is in the folders of the jar and of the library.
+fn by_jni(java: &str, folder: &str, library: &str, class: &str) -> Command {
     let mut command = Command::new(java);
+    // From Java 22 on the jar has another class, which goes by foreign functions.
+    command.arg("-Djdk.util.jar.enableMultiRelease=false");
     // What the machine is asked for is looked at; a benchmark does without.
     command.args((class != "Bench").then_some("-Xcheck:jni"));
     command.args(["-cp", &format!("{folder}/truechimer.jar:{folder}/tests")]);
-    command.args([&format!("-Djava.library.path={folder}"), class]);
-    Some(command)
+    command.args([&format!("-Djava.library.path={library}"), class]);
+    command
 }
 
 /// A class of the tests' in Java 22 or later, with a library that has nothing for JNI.
@@ -867,6 +874,25 @@ macro_rules! tried_in {
             ]
         );
     };
+}
+
+/// Otherwise `in_java` would try foreign functions once more, where the machine is of Java 22 or later.
+#[test]
+fn java_by_jni_goes_by_jni_on_new_machines_too() {
+    let folder = env::var("TRUECHIMER_JAVA").unwrap_or_default();
+    let foreign = format!("{folder}/foreign");
+    if folder.is_empty() || !Path::new(&foreign).exists() {
+        println!("SKIPPED JNI on Java 22: no JDK of that version or later is installed");
+        return;
+    }
+    let mut command = by_jni(&format!("{foreign}/java"), &folder, &foreign, "Answer");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Its input ends, and it with that, should the library have what JNI looks for.
+    writeln!(child.stdin.take().unwrap(), "open /nonexistent/clock").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("UnsatisfiedLinkError") && said.contains("Native.open"), "{said}");
 }
 
 tried_in!(in_go, Go);

@@ -22,7 +22,7 @@ pub(crate) struct Snapshot {
     /// Age of the page's heartbeat.
     pub(crate) heartbeat_age: Option<Span>,
     pub(crate) max_wander: Rate,
-    /// As measured over the recent past.
+    /// Measure over the recent past, see [`crate::wander`].
     pub(crate) wander: Option<Rate>,
     pub(crate) difference_deviation: Option<Rate>,
     /// System clock − published clock; positive: the system clock is ahead.

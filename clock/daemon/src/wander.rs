@@ -1,4 +1,4 @@
-//! How far the oscillator's rate has strayed, measured.
+//! Measure of how far the oscillator's rate has strayed.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use truechimer_time::{Count, Period, Rate, Span};
 
 /// Length of the past that is looked at: that over which `max-wander-ppm` speaks of a mean.
 const PAST: Span = Span::from_secs(10_000);
-/// From one rate that is kept to the next: a hundred of them are enough for the farthest.
+/// Time from one rate that is kept to the next: a hundred of them are enough for the farthest.
 const EVERY: Span = Span::from_secs(100);
-/// How much better than `max-wander-ppm` the rate has to be known before it is kept: less, and what is
-/// told would be the error of measuring.
+/// Ratio of `max-wander-ppm` to the uncertainty of a rate that is kept, at least: with less, what is told
+/// would be the error of measuring.
 pub(crate) const MARGIN: i64 = 10;
 
 /// Rates of the recent past.
@@ -19,7 +19,7 @@ pub(crate) struct Wander {
 }
 
 impl Wander {
-    /// Whether another rate is due at this count.
+    /// Says if another rate is due at this count.
     pub(crate) fn is_due(&self, at: Count, nominal: Period) -> bool {
         self.kept.back().is_none_or(|(last, _)| nominal.span(at - *last) >= EVERY)
     }

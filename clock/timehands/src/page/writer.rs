@@ -27,7 +27,7 @@ pub struct PageWriter {
     sheet: Sheet,
     /// Pages that have lost it, for those who have them mapped; the oldest first.
     nameless: Vec<Sheet>,
-    /// Of the newest hand.
+    /// Generation of the newest hand.
     generation: u64,
     /// Newest hand, and how it was made.
     last: Option<(Hand, Made)>,
@@ -38,16 +38,16 @@ pub struct PageWriter {
     path: PathBuf,
     /// Lock that keeps other writers out.
     lock: File,
-    /// Whose locks they are: not that of a process that was forked off with all of this.
+    /// Process that has the locks: not one that was forked off with all of this.
     process: u32,
 }
 
 /// Mend of a page, see [`PageWriter::tend`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mended {
-    /// Somebody had shortened, lengthened or overwritten the file: it is a page with its hand again.
+    /// File that somebody had shortened, lengthened or overwritten: it is a page with its hand again.
     Content,
-    /// Somebody had removed the file or given it another name: there is a new one.
+    /// File that somebody had removed or given another name: there is a new one.
     Name,
 }
 
@@ -63,8 +63,8 @@ struct Sheet {
     inode: (u64, u64),
     /// Locked, for readers to see.
     shown: AtomicBool,
-    /// As long as a page when it was looked at last. Whoever writes to one that is shorter dies of
-    /// `SIGBUS`.
+    /// Mark of a file that was as long as a page when it was looked at last. Whoever writes to one that
+    /// is shorter dies of `SIGBUS`.
     whole: bool,
 }
 
@@ -352,7 +352,7 @@ impl PageWriter {
         }
     }
 
-    /// Where the page is.
+    /// Path of the page.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -420,7 +420,7 @@ fn open(path: &Path) -> Result<Option<File>, PageError> {
     Ok(Some(file))
 }
 
-/// Another daemon writes the page: which one, if the page says so.
+/// Error that another daemon writes the page: which one, if the page says so.
 fn locked(path: PathBuf) -> PageError {
     let pid = open(&path)
         .ok()

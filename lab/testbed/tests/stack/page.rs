@@ -7,11 +7,11 @@ use truechimer::{Clock, Status};
 use truechimer_testbed::daemon::{SOON, Server, Setup};
 use truechimer_testbed::temp;
 
-/// Programs that read the page at a time.
+/// Number of programs that read the page at a time.
 const READERS: usize = 10_000;
-/// Threads that they share: more than there are processors, less than would starve a daemon.
+/// Number of threads that they share: more than there are processors, less than would starve a daemon.
 const THREADS: usize = 16;
-/// Hands that the daemon publishes while they read.
+/// Number of hands that the daemon publishes while they read.
 const PUBLISHED: u64 = 4;
 
 fn wait(what: &str, is_so: impl Fn() -> bool) {

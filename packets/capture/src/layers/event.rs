@@ -20,9 +20,9 @@ pub enum What {
         buffer: u64,
         /// When the driver handed it over: `CLOCK_MONOTONIC`, ns.
         driver_ns: Option<u64>,
-        /// Its length from the link layer on, in bytes.
+        /// Length from the link layer on, in bytes.
         length: u32,
-        /// Its first bytes, from the link layer on.
+        /// First bytes, from the link layer on.
         bytes: Vec<u8>,
     },
     /// Put in a socket's queue.
@@ -54,7 +54,7 @@ pub enum What {
         length: Option<u32>,
         /// The process.
         pid: u32,
-        /// Its thread.
+        /// Thread of the process.
         thread: u32,
         /// The buffer that stood first in the queue after that; `None` if it was empty.
         first: Option<u64>,
@@ -77,16 +77,16 @@ pub enum What {
     Transmitted {
         /// The buffer.
         buffer: u64,
-        /// Its length from the link layer on, in bytes.
+        /// Length from the link layer on, in bytes.
         length: u32,
-        /// Its first bytes, from the link layer on.
+        /// First bytes, from the link layer on.
         bytes: Vec<u8>,
     },
     /// The driver returned.
     Sent {
         /// The buffer.
         buffer: u64,
-        /// Whether it took it; otherwise it was dropped.
+        /// `true` if the driver took it; otherwise it was dropped.
         taken: bool,
     },
 }
