@@ -1,4 +1,6 @@
-//! Packets on their way up, from layer to layer.
+//! Packets on their way up and down, from layer to layer.
+
+mod answers;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -7,6 +9,7 @@ use truechimer_qos::{At, Counted, DifferenceClock, Layer, Layered, Layers, Layer
 use truechimer_time::{Count, CountSpan, Epoch, Period, Rate};
 
 use super::{Qos, nanos};
+use answers::Answers;
 use truechimer_command::Failure;
 
 /// The kernel slews `CLOCK_MONOTONIC`, by which layers are stamped, by no more (500 ppm).
@@ -16,6 +19,7 @@ const SLEWED: Rate = Rate::from_ppb(500_000);
 pub struct Watch {
     taps: Vec<kernel::Layers>,
     layers: Layers,
+    answers: Answers,
     /// Unix time when `CLOCK_MONOTONIC` began, ns: for the time axis of plots.
     origin_ns: Option<i64>,
 }
@@ -28,15 +32,20 @@ impl Watch {
         let mut layers =
             Layers::new(nanos(args.timeout), args.max_waiting, nanos(args.interval).max(1));
         layers.set_clock(Some(DifferenceClock { period: Period::NANOSECOND, error: SLEWED }));
-        Ok(Watch { taps, layers, origin_ns: None })
+        let answers = Answers::new(nanos(args.timeout), args.max_waiting);
+        Ok(Watch { taps, layers, answers, origin_ns: None })
     }
 
     /// Takes what has come, or waits for it.
     pub fn look(&mut self, timeout: Duration) -> Result<(), Failure> {
-        let (layers, origin) = (&mut self.layers, &mut self.origin_ns);
+        let (layers, origin, answers) = (&mut self.layers, &mut self.origin_ns, &mut self.answers);
         let share = timeout / u32::try_from(self.taps.len().max(1)).unwrap_or(1);
         for tap in &mut self.taps {
-            let took = tap.next(share, |journey| layers.packet(&stamps(&journey, origin)));
+            let took = tap.next(share, |journey| {
+                for whole in answers.see(journey) {
+                    layers.packet(&stamps(&whole, origin));
+                }
+            });
             took.map_err(|why| Failure::Said(why.to_string()))?;
         }
         Ok(())
@@ -50,6 +59,9 @@ impl Watch {
     /// Ends and reports.
     pub fn finish(mut self) -> Result<LayersReport, Failure> {
         self.look(Duration::ZERO)?;
+        for journey in self.answers.finish() {
+            self.layers.packet(&stamps(&journey, &mut self.origin_ns));
+        }
         self.layers.finish();
         Ok(self.layers.report())
     }
@@ -67,6 +79,10 @@ fn stamps(journey: &Journey, origin: &mut Option<i64>) -> Vec<Layered> {
         (kernel::Layer::Stack, Layer::Stack),
         (kernel::Layer::Socket, Layer::Socket),
         (kernel::Layer::Application, Layer::Application),
+        (kernel::Layer::Send, Layer::Send),
+        (kernel::Layer::Scheduler, Layer::Scheduler),
+        (kernel::Layer::Transmit, Layer::Transmit),
+        (kernel::Layer::Sent, Layer::Sent),
     ];
     let stamp = |(from, layer): (kernel::Layer, Layer)| {
         let ns = journey.at(from)?;

@@ -1,4 +1,5 @@
-//! Prints how long each packet takes from the driver to the program that reads it.
+//! Prints how long each packet takes from the driver to the program that reads it, and from the program
+//! that sends it to the driver.
 //!
 //!     sudo cargo run -p truechimer-capture --example layers -- eth0
 
@@ -15,11 +16,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             print!("{:5} bytes, process {:7}:", journey.length, journey.pid);
             for pair in Layer::ALL.windows(2) {
                 let [below, above] = pair else { continue };
-                match (journey.at(*below), journey.at(*above)) {
-                    (Some(from), Some(to)) => {
-                        print!("  {} {} ns", above.name(), to.wrapping_sub(from).cast_signed());
-                    }
-                    _ => print!("  {} -", above.name()),
+                if let (Some(from), Some(to)) = (journey.at(*below), journey.at(*above)) {
+                    print!("  {} {} ns", above.name(), to.wrapping_sub(from).cast_signed());
                 }
             }
             println!();

@@ -12,7 +12,8 @@ use crate::report::Spread;
 use crate::rtt::Stamp;
 use crate::{Bins, Distribution, bins};
 
-/// Where in a host a packet was stamped, in the order in which an arriving packet passes them.
+/// Where in a host a packet was stamped, in the order in which an arriving packet passes them, and then
+/// what answers it on its way out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Layer {
@@ -28,12 +29,30 @@ pub enum Layer {
     Socket,
     /// Where the application has read it.
     Application,
+    /// Where the application begins to send.
+    Send,
+    /// In the queue of the interface that it is to leave by.
+    Scheduler,
+    /// Where the driver is given it.
+    Transmit,
+    /// Where the driver has it, and it is the card's.
+    Sent,
 }
 
 impl Layer {
     /// All of them, in their order.
-    pub const ALL: [Layer; 6] =
-        [Layer::Card, Layer::Xdp, Layer::Driver, Layer::Stack, Layer::Socket, Layer::Application];
+    pub const ALL: [Layer; 10] = [
+        Layer::Card,
+        Layer::Xdp,
+        Layer::Driver,
+        Layer::Stack,
+        Layer::Socket,
+        Layer::Application,
+        Layer::Send,
+        Layer::Scheduler,
+        Layer::Transmit,
+        Layer::Sent,
+    ];
 
     /// For people, and for files.
     #[must_use]
@@ -45,6 +64,10 @@ impl Layer {
             Layer::Stack => "stack",
             Layer::Socket => "socket",
             Layer::Application => "application",
+            Layer::Send => "send",
+            Layer::Scheduler => "scheduler",
+            Layer::Transmit => "transmit",
+            Layer::Sent => "sent",
         }
     }
 
