@@ -8,13 +8,17 @@ use super::measured::Measured;
 use super::past::Memory;
 use super::promise::Course;
 use super::state::State;
-use super::{Ours, SILENCE, WANDER_ROOM};
+use super::{Ours, WANDER_ROOM};
 use crate::corridor::Corridor;
 use crate::number::{fraction, span};
 use crate::{Accepted, Refusal};
 
 /// Share of the newest exchange in the running mean of the excess delay.
 const EXCESS_GAIN: f64 = 1.0 / 16.0;
+
+/// After so long without an exchange, s, an oscillator may be anywhere: at the longest poll, if two
+/// in a row are lost.
+const SILENCE: f64 = 3100.0;
 
 /// Knowledge carried forward to the arrival of an exchange, and what that says itself.
 pub(super) struct Carried {

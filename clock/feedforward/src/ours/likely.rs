@@ -8,7 +8,7 @@ use truechimer_model::States;
 use truechimer_time::Count;
 
 use super::state::State;
-use super::{Measured, Ours, SILENCE};
+use super::{Measured, Ours};
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::likely::Spread;
@@ -33,6 +33,8 @@ const KEPT: usize = 64;
 /// ever met.
 const EARLIEST: usize = KEPT / 20;
 const QUARTER: usize = KEPT / 4;
+/// After so long without an exchange, s, only the bound is left: 68 minutes, as for a hand.
+const STALE: f64 = 4096.0;
 
 /// Waits beyond their direction's floor of the newest packets, there and back, s.
 #[derive(Clone, Debug)]
@@ -94,7 +96,7 @@ impl Ours {
     ) -> Spread {
         let is_doubted =
             state.quarantine.is_some() || state.promise.broken().is_some() || state.unproven;
-        let is_stale = self.seconds(state.last_used, at) > SILENCE;
+        let is_stale = self.seconds(state.last_used, at) > STALE;
         let Some(uneven) = state.waits.uneven.filter(|_| !is_doubted && !is_stale) else {
             return Spread::default();
         };
@@ -106,7 +108,7 @@ impl Ours {
             Some(half_error) => (0.0, 0.0, half_error),
             None => (ASYMMETRY * state.one_way() + OFF_MIDDLE * off, UNEVEN * uneven, 0.0),
         };
-        let walk = libm::sqrt(now.walk * SILENCE / 3.0);
+        let walk = libm::sqrt(now.walk * STALE / 3.0);
         Spread {
             is_known: true,
             route: span(route + noise),

@@ -55,9 +55,6 @@ const WANDER_ROOM: f64 = 4.0;
 /// Before the first exchange the rate is thought to be known to this, however wide its bound:
 /// crystals and the kernel's calibration are seldom off by more than twice as much.
 const FIRST_RATE: f64 = 25e-6;
-/// After so long without an exchange, s, statistics say nothing: 68 minutes, as for a hand. At the
-/// longest poll two in a row may be lost.
-const SILENCE: f64 = 4096.0;
 /// Bound of the rate error of a counter of which only the nominal rate is known.
 const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 
