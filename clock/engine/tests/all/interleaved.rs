@@ -79,6 +79,12 @@ impl World {
                 assert!(world.error.abs() <= hand.bound_at(world.now), "{mode:?}: {}", world.error);
             }
         }
+        // Those that arrive after the last request.
+        let arrive = world.under_way.iter().filter(|(at, _)| !at.at_or_after(end)).count();
+        for (at, event) in world.under_way.drain(..arrive).collect::<Vec<_>>() {
+            world.now = world.now.latest(at);
+            world.event(event);
+        }
         world
     }
 
