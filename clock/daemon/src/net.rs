@@ -5,9 +5,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Event, SourceId};
-use truechimer_ntp::WAITING;
 use truechimer_stamp::{PairLog, Socket};
-use truechimer_time::{CountSpan, Period};
+use truechimer_time::{Count, CountSpan, Period};
 
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
@@ -49,10 +48,11 @@ impl Net {
         }
     }
 
-    /// Sends `packet` from a socket of its own. If that fails, this is what the engine should hear.
+    /// Sends `packet` from a socket of its own, and closes those of the source but the newest `waiting`, this one
+    /// included. If it fails, this is what the engine should hear.
     pub(crate) fn send(
         &mut self,
-        source: SourceId,
+        (source, waiting): (SourceId, usize),
         to: &SocketAddr,
         interface: Option<&str>,
         packet: &[u8],
@@ -68,7 +68,7 @@ impl Net {
             Ok(socket)
         });
         // Only now, so that the port is another one for certain.
-        self.retire(source);
+        self.retire(source, waiting);
         match sent {
             Ok(socket) => {
                 self.links.push(Link { source, socket, heard: 0 });
@@ -78,21 +78,16 @@ impl Net {
         }
     }
 
-    /// Closes those of the source's sockets whose replies would be too late beside another request: all
-    /// up to the last one that was answered, and what is older than the engine waits for.
-    fn retire(&mut self, source: SourceId) {
-        let mut waiting = 0;
-        for index in (0..self.links.len()).rev() {
-            let Some(link) = self.links.get(index).filter(|link| link.source == source) else {
-                continue;
-            };
-            if link.heard > 0 || waiting == WAITING - 1 {
-                waiting = WAITING - 1;
-                self.links.remove(index);
-            } else {
-                waiting += 1;
-            }
-        }
+    /// Closes those of the source's sockets whose replies would be too late when another request is one of so
+    /// many that wait. What has come by them says nothing of that: anybody may have sent it.
+    fn retire(&mut self, source: SourceId, waiting: usize) {
+        let own = self.links.iter().filter(|link| link.source == source).count();
+        let mut late = own.saturating_sub(waiting.saturating_sub(1));
+        self.links.retain(|link| {
+            let closes = link.source == source && late > 0;
+            late -= usize::from(closes);
+            !closes
+        });
     }
 
     /// Closes the source's sockets.
@@ -116,7 +111,8 @@ impl Net {
         fds.extend(open.map(|link| pollfd { fd: link.socket.fd(), events: POLLIN, revents: 0 }));
     }
 
-    /// Reads one datagram and the errors of each socket that poll(2) reported.
+    /// Reads one datagram and the errors of each socket that poll(2) reported: first the errors, then the
+    /// datagrams in the order in which they came.
     pub(crate) fn receive(&mut self, fds: &[pollfd]) -> Vec<Event> {
         let mut events = Vec::new();
         let (counter, log) = (self.counter, &mut self.log);
@@ -138,8 +134,15 @@ impl Net {
             // No descriptor at all: nothing more can come of it.
             fd.revents & POLLNVAL == 0
         });
+        let now = counter.read();
+        events.sort_by_key(|event| arrival(event, now));
         events
     }
+}
+
+/// Arrival of a reply, from `now` on; `None` of all else.
+fn arrival(event: &Event, now: Count) -> Option<CountSpan> {
+    if let Event::Reply { received, .. } = event { Some(received.count - now) } else { None }
 }
 
 impl Link {
@@ -200,49 +203,96 @@ mod tests {
         Vec::new()
     }
 
-    #[test]
-    fn each_request_has_a_port_of_its_own_and_is_heard_until_a_later_one_is_answered() {
-        let (mut net, (server, to)) = (net(), server());
+    /// Sends a request that is one of so many that wait; returns where it came from.
+    fn ask(net: &mut Net, waiting: usize, (server, to): &(UdpSocket, SocketAddr)) -> SocketAddr {
+        assert_eq!(net.send((SOURCE, waiting), to, None, b"request"), None);
         let mut buffer = [0; 100];
-        let mut ask = |net: &mut Net| {
-            assert_eq!(net.send(SOURCE, &to, None, b"request"), None);
-            let (length, from) = server.recv_from(&mut buffer).unwrap();
-            assert_eq!(&buffer[..length], b"request");
-            from
-        };
+        let (length, from) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"request");
+        from
+    }
+
+    fn open(net: &Net) -> usize {
+        let mut fds = Vec::new();
+        net.interests(&mut fds);
+        fds.len()
+    }
+
+    #[test]
+    fn each_request_has_a_port_of_its_own_and_is_heard_while_it_waits() {
+        let (mut net, end) = (net(), server());
         let answered = |net: &mut Net, port| {
-            server.send_to(b"answer", port).unwrap();
+            end.0.send_to(b"answer", port).unwrap();
             let events = wait(net);
             let [Event::Reply { source, from, sent, received, packet }] = events.as_slice() else {
                 panic!("{events:?}");
             };
-            assert_eq!((*source, *from, packet.as_slice()), (SOURCE, to, b"answer".as_slice()));
+            assert_eq!((*source, *from, packet.as_slice()), (SOURCE, end.1, b"answer".as_slice()));
             assert!((received.count - sent.count).0 > 0);
             sent.count
         };
-        let open = |net: &Net| {
-            let mut fds = Vec::new();
-            net.interests(&mut fds);
-            fds.len()
-        };
-        let ports: Vec<SocketAddr> = (0..=WAITING).map(|_| ask(&mut net)).collect();
+        let ports: Vec<SocketAddr> = [1, 2, 3, 4, 4].map(|n| ask(&mut net, n, &end)).to_vec();
         assert!(ports.iter().skip(1).all(|port| *port != ports[0]));
-        assert_eq!(open(&net), WAITING, "the oldest is deaf");
+        assert_eq!(open(&net), 4, "the oldest is deaf");
         let older = answered(&mut net, ports[2]);
         let newer = answered(&mut net, ports[3]);
         assert!((newer - older).0 > 0, "each with the departure of its own request");
-        ask(&mut net);
+        ask(&mut net, 2, &end);
         assert_eq!(open(&net), 2, "the newest, and the one that left after what was answered");
         net.close(SOURCE);
+        assert_eq!(open(&net), 0);
+    }
+
+    #[test]
+    fn whatever_else_comes_by_a_socket_leaves_it_open_while_its_request_waits() {
+        let (mut net, end) = (net(), server());
+        let first = ask(&mut net, 1, &end);
+        // Anybody can send a datagram to a port.
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"junk", first).unwrap();
+        assert!(
+            matches!(wait(&mut net).as_slice(), [Event::Reply { packet, .. }] if packet == b"junk")
+        );
+        let second = ask(&mut net, 2, &end);
+        // Something on the error queue, as a stamp that comes late, or an error.
         let mut fds = Vec::new();
         net.interests(&mut fds);
-        assert!(fds.is_empty());
+        fds.iter_mut().for_each(|fd| fd.revents = libc::POLLERR);
+        assert_eq!(net.receive(&fds), []);
+        ask(&mut net, 3, &end);
+        assert_eq!(open(&net), 3);
+        for port in [first, second] {
+            end.0.send_to(b"answer", port).unwrap();
+            let events = wait(&mut net);
+            assert!(
+                matches!(events.as_slice(), [Event::Reply { packet, .. }] if packet == b"answer")
+            );
+        }
+    }
+
+    #[test]
+    fn replies_are_told_in_the_order_in_which_they_came() {
+        let (mut net, end) = (net(), server());
+        let ports = [1, 2, 3].map(|n| ask(&mut net, n, &end));
+        for place in [2, 0, 1] {
+            end.0.send_to(&[place], ports[usize::from(place)]).unwrap();
+        }
+        let mut fds = Vec::new();
+        net.interests(&mut fds);
+        // On loopback what was sent has come.
+        assert!(sys::poll(&mut fds, 1000).unwrap());
+        assert!(fds.iter().all(|fd| fd.revents == POLLIN), "{fds:?}");
+        let events = net.receive(&fds);
+        let first = |event: &Event| match event {
+            Event::Reply { packet, .. } => packet[0],
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(events.iter().map(first).collect::<Vec<_>>(), [2, 0, 1]);
     }
 
     #[test]
     fn a_flood_is_read_for_a_while_and_then_left_alone_until_the_next_request() {
         let (mut net, (server, to)) = (net(), server());
-        assert_eq!(net.send(SOURCE, &to, None, b"x"), None);
+        assert_eq!(net.send((SOURCE, 1), &to, None, b"x"), None);
         let (_, from) = server.recv_from(&mut [0; 10]).unwrap();
         let mut heard = 0;
         for _ in 0..1000 {
@@ -257,7 +307,7 @@ mod tests {
         }
         assert!(heard <= MAX_HEARD as usize);
         assert_eq!(net.floods(), 1);
-        assert_eq!(net.send(SOURCE, &to, None, b"y"), None);
+        assert_eq!(net.send((SOURCE, 1), &to, None, b"y"), None);
         let (_, from) = server.recv_from(&mut [0; 10]).unwrap();
         server.send_to(b"answer", from).unwrap();
         assert!(
@@ -269,7 +319,7 @@ mod tests {
     fn a_closed_port_and_an_impossible_address_are_told() {
         let mut net = net();
         let (_, closed) = server();
-        assert_eq!(net.send(SOURCE, &closed, None, b"x"), None);
+        assert_eq!(net.send((SOURCE, 1), &closed, None, b"x"), None);
         let events = wait(&mut net);
         let [Event::Undelivered { source: SOURCE, error }] = events.as_slice() else {
             panic!("{events:?}");
@@ -277,7 +327,7 @@ mod tests {
         assert!(error.contains("refused"), "{error}");
         let broadcast = SocketAddr::from((Ipv4Addr::BROADCAST, 123));
         assert!(matches!(
-            net.send(SOURCE, &broadcast, None, b"x"),
+            net.send((SOURCE, 1), &broadcast, None, b"x"),
             Some(Event::Undelivered { source: SOURCE, .. })
         ));
     }

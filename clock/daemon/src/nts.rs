@@ -279,9 +279,11 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Asks this server; blocks for some seconds at most, and for as long as the name service takes.
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
+        let choose = |addresses| self.route.choose(addresses);
+        let connect = |to: &SocketAddr, within| self.route.connect(to, within);
         let (agreement, keys, peer) = self
             .client
-            .exchange(host, port, LIMIT, self.dates, &|to, within| self.route.connect(to, within))
+            .exchange(host, port, LIMIT, self.dates, (&choose, &connect))
             .map_err(|why| format!("NTS: {why}"))?;
         // RFC 8915 §4.1.8: where it names none.
         let ntp = agreement.port.unwrap_or(NTP_PORT);

@@ -33,6 +33,14 @@ pub(crate) struct Route {
 
 #[cfg(feature = "nts")]
 impl Route {
+    /// Those of these addresses that are of the family that is wanted, or why there are none.
+    pub(crate) fn choose(&self, addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+        match self.family {
+            Some(family) => family.of(addresses),
+            None => Ok(addresses),
+        }
+    }
+
     /// A connection to that address, within that time.
     pub(crate) fn connect(
         &self,
@@ -48,10 +56,6 @@ impl Route {
 
         use crate::sys::{self, pollfd};
 
-        if self.family.is_some_and(|family| !family.has(*to)) {
-            let why = format!("{} is of the family that is not wanted", to.ip());
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, why));
-        }
         let Some(interface) = &self.interface else {
             return TcpStream::connect_timeout(to, within);
         };
@@ -171,18 +175,22 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
         let limit = std::time::Duration::from_secs(20);
-        let connect = |interface: Option<&str>, family| {
-            Route { interface: interface.map(str::to_owned), family }.connect(&to, limit)
+        let by = |interface: Option<&str>| Route {
+            interface: interface.map(str::to_owned),
+            family: Some(Family::Ipv4),
         };
         for interface in [None, Some("lo")] {
-            let stream = connect(interface, Some(Family::Ipv4)).unwrap();
+            let stream = by(interface).connect(&to, limit).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), to);
             assert_eq!(listener.accept().unwrap().1, stream.local_addr().unwrap());
         }
-        let why = connect(Some("nowhere"), None).unwrap_err().to_string();
+        let why = by(Some("nowhere")).connect(&to, limit).unwrap_err().to_string();
         assert!(why.starts_with("interface nowhere: "), "{why}");
-        let why = connect(None, Some(Family::Ipv6)).unwrap_err().to_string();
-        assert!(why.contains("127.0.0.1 is of the family that is not wanted"), "{why}");
+        let both = vec!["[::1]:4460".parse().unwrap(), to];
+        assert_eq!(by(None).choose(both.clone()), Ok(vec![to]));
+        assert_eq!(Route::default().choose(both.clone()), Ok(both));
+        let why = Route { interface: None, family: Some(Family::Ipv6) }.choose(vec![to]);
+        assert_eq!(why.unwrap_err(), "the name has no IPv6 address");
         let closed = to;
         drop(listener);
         let why = Route { interface: Some("lo".into()), family: None }.connect(&closed, limit);

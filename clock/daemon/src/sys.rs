@@ -204,7 +204,6 @@ pub(crate) fn resident() -> u64 {
     pages().unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
 
-/// The result of a system call: negative means errno.
 /// Locks all memory of the process, and what it will take. Where a limit could make it fail to get more
 /// later, nothing.
 ///
@@ -221,6 +220,7 @@ pub(crate) fn lock_memory() -> io::Result<()> {
     check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) }).map(drop)
 }
 
+/// The result of a system call: negative means errno.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -195,7 +195,7 @@ impl Family {
     ///
     /// # Errors
     /// If there is none.
-    pub(crate) fn of(self, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
+    pub fn of(self, mut addresses: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> {
         addresses.retain(|address| self.has(*address));
         match (addresses.is_empty(), self) {
             (false, _) => Ok(addresses),

@@ -120,7 +120,7 @@ pub enum Event {
         source: SourceId,
         /// From where.
         from: SocketAddr,
-        /// When the newest request on that socket left.
+        /// Departure of the request on that socket.
         sent: Stamp,
         /// When the datagram arrived.
         received: Stamp,

@@ -29,7 +29,7 @@ use crate::peer::{Filter, HoldOff, Peer, Role, declared};
 use crate::ptp::{Port, PtpConfig};
 use crate::report::{SourceKind, SourceStatus};
 use crate::smear::Doubt;
-use interleaved::Before;
+use interleaved::Open;
 use leap_smear::LeapSmear;
 pub use learnt::Learnt;
 use path::Path;
@@ -71,8 +71,8 @@ pub(crate) struct Source {
     /// When its last requests were made, the newest first.
     requested: [Option<Count>; WAITING],
     path: Path,
-    /// The last exchange, in interleaved mode.
-    before: Option<Before>,
+    /// Exchanges of interleaved mode that are not complete.
+    open: Open,
     smear: LeapSmear,
     /// PTP port, of a source that is none of NTP.
     ptp: Option<Port>,
@@ -130,7 +130,7 @@ impl Source {
             association: None,
             requested: [None; WAITING],
             path: Path::new(config.asymmetry),
-            before: None,
+            open: Open::default(),
             smear: LeapSmear::default(),
             ptp: config.ptp.is_some().then(|| Port::new(at)),
             news: None,
@@ -276,6 +276,11 @@ impl Source {
         self.association.as_ref().map(Association::server)
     }
 
+    /// Number of its newest requests that wait for their replies.
+    pub(crate) fn waiting(&self) -> usize {
+        self.association.as_ref().map_or(0, Association::waiting)
+    }
+
     /// Whether it has a vote.
     pub(crate) fn votes(&self) -> bool {
         self.peer.votes()
@@ -359,7 +364,7 @@ impl Source {
         // Whoever had something to say before the break is waited for again.
         let awaited = self.peer.filter.newest.is_some();
         self.peer.new_epoch();
-        self.before = None;
+        self.open = Open::default();
         self.forget_path();
         if let Some(association) = &mut self.association {
             association.give_up();

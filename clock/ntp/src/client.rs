@@ -92,7 +92,7 @@ pub struct Reply {
     pub interleaved: Option<Timestamp>,
     /// How many bytes came after the header (extension fields and the like) and were passed over.
     pub unread: usize,
-    /// How many requests were made after the one that it answers, below [`WAITING`]. The moment at which
+    /// Number of requests that were made after the one that it answers, below [`WAITING`]. The moment at which
     /// that one left is before the next was made: who takes another one's is misled.
     pub later_requests: usize,
 }
@@ -141,10 +141,17 @@ impl Association {
         *self = Association { refused: self.refused, ..Association::new(server) };
     }
 
-    /// Whether the newest request waits for its reply.
+    /// True while the newest request waits for its reply.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.requests[0].is_some_and(|request| request.fate == Fate::Waiting)
+    }
+
+    /// Number of the newest requests that wait for their replies: all others are answered or given up.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        let waits = |request: &&Option<Request>| request.is_some_and(|r| r.fate == Fate::Waiting);
+        self.requests.iter().take_while(waits).count()
     }
 
     /// Replies refused so far.

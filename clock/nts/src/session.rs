@@ -98,7 +98,7 @@ impl Session {
     /// checked. Its cookies are kept.
     ///
     /// # Errors
-    /// Why it is not used. The requests go on waiting: anybody can send packets.
+    /// If it is not used. The requests go on waiting: anybody can send packets.
     pub fn accept(&mut self, packet: &[u8]) -> Result<[u8; HEADER], Refusal> {
         let header = packet.first_chunk::<HEADER>().ok_or(Refusal::Malformed)?;
         if self.waiting.is_empty() {

@@ -108,6 +108,9 @@ fn tls_error(why: &rustls::Error) -> Failed {
 /// Connection to an address within a time.
 pub type Connect<'c> = dyn Fn(&SocketAddr, Duration) -> io::Result<TcpStream> + 'c;
 
+/// Choice of those of a name's addresses that may be tried, or why there are none.
+pub type Choose<'c> = dyn Fn(Vec<SocketAddr>) -> Result<Vec<SocketAddr>, String> + 'c;
+
 /// Settings of a client for all its exchanges.
 #[derive(Clone)]
 pub struct Client {
@@ -158,8 +161,9 @@ impl Client {
     }
 
     /// Asks a server for keys and cookies, within `limit` once its name is looked up; the address that answered
-    /// comes with them. Its certificate is judged by these `dates`. `connect` makes a connection to an address
-    /// within some time, as [`TcpStream::connect_timeout`] does.
+    /// comes with them. Its certificate is judged by these `dates`. Of the addresses of the name those are tried that
+    /// `choose` leaves, some at most; `connect` makes a connection to one within some time, as
+    /// [`TcpStream::connect_timeout`] does.
     ///
     /// # Errors
     /// If there are none.
@@ -169,13 +173,13 @@ impl Client {
         port: u16,
         limit: Duration,
         dates: Dates,
-        connect: &Connect<'_>,
+        (choose, connect): (&Choose<'_>, &Connect<'_>),
     ) -> Result<(Agreement, Keys, SocketAddr), Failed> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| Failed::Name(format!("'{host}' is no name of a server")))?;
         let unknown = |why: String| Failed::Name(format!("cannot look up {host}: {why}"));
         let found = (host, port).to_socket_addrs().map_err(|why| unknown(why.to_string()))?;
-        let addresses: Vec<SocketAddr> = found.take(ADDRESSES).collect();
+        let addresses = candidates(found, choose).map_err(unknown)?;
         let mut config = (*self.config).clone();
         let judge = Judge { by: Arc::clone(&self.verifier), dates };
         config.dangerous().set_certificate_verifier(Arc::new(judge));
@@ -193,6 +197,16 @@ impl Client {
         }
         Err(failed)
     }
+}
+
+/// Addresses that are tried, in their order; those that are not wanted leave their places to others.
+fn candidates(
+    found: impl Iterator<Item = SocketAddr>,
+    choose: &Choose<'_>,
+) -> Result<Vec<SocketAddr>, String> {
+    let mut addresses = choose(found.collect())?;
+    addresses.truncate(ADDRESSES);
+    Ok(addresses)
 }
 
 /// Exchange with the server at one address.
@@ -372,5 +386,26 @@ impl Write for Timed {
 
     fn flush(&mut self) -> io::Result<()> {
         self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a test may
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_not_wanted_takes_no_other_s_place() {
+        let many = |one: &str| vec![one.parse::<SocketAddr>().unwrap(); ADDRESSES + 1];
+        let found = [many("[2001:db8::1]:4460"), many("192.0.2.1:4460")].concat();
+        let ipv4 = |all: Vec<SocketAddr>| {
+            Ok(all.into_iter().filter(SocketAddr::is_ipv4).collect::<Vec<_>>())
+        };
+        let tried = candidates(found.iter().copied(), &ipv4).unwrap();
+        assert_eq!(tried, many("192.0.2.1:4460").get(..ADDRESSES).unwrap());
+        let tried = candidates(found.into_iter(), &|all| Ok(all)).unwrap();
+        assert_eq!(tried.len(), ADDRESSES);
+        let none = candidates([].into_iter(), &|_| Err("it has no such address".into()));
+        assert_eq!(none.unwrap_err(), "it has no such address");
     }
 }

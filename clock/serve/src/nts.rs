@@ -96,7 +96,7 @@ impl Nts {
     /// Reads certificate and key again, for exchanges from now on. Keys and cookies that clients have stay good.
     ///
     /// # Errors
-    /// Why they cannot be used, in words for the user.
+    /// If they cannot be used, in words for the user.
     pub(crate) fn renew(&self) -> Result<(), String> {
         let new = read(&self.chain, &self.key)?;
         *self.server.write().unwrap_or_else(PoisonError::into_inner) = new;

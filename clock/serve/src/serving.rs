@@ -216,7 +216,7 @@ impl Serving {
     /// Reads certificate and key of the exchange (NTS) again, if there is one.
     ///
     /// # Errors
-    /// Why the files cannot be used, in words for the user: those of before stay in use.
+    /// If the files cannot be used, in words for the user: those of before stay in use.
     pub fn renew(&self) -> Result<(), String> {
         self.shared.proofs.nts.get().map_or(Ok(()), |nts| nts.renew())
     }

@@ -84,6 +84,16 @@ struct Awaited {
     first: bool,
 }
 
+impl Awaited {
+    /// True if these bytes are its packet as it left: that stands at their end, behind frames of the network.
+    fn is_of(&self, bytes: &[u8]) -> bool {
+        let begin = bytes.len().checked_sub(self.len);
+        let packet = begin.and_then(|begin| bytes.get(begin..));
+        let receive = packet.and_then(|packet| packet.get(RECEIVE));
+        receive == Some(&self.receive.0.to_be_bytes()[..])
+    }
+}
+
 impl Worker {
     pub fn new(
         sockets: Vec<(UdpSocket, SocketAddr)>,
@@ -383,16 +393,8 @@ impl Worker {
         let latest = self.arrivals.counter().read();
         self.arrivals.pair();
         for message in self.received.iter() {
-            // The packet itself stands at its end, behind frames of the network.
-            let is_of = |awaited: &Awaited| {
-                let begin = message.bytes.len().checked_sub(awaited.len)?;
-                let receive = message.bytes.get(begin..)?.get(RECEIVE)?;
-                Some(receive == awaited.receive.0.to_be_bytes())
-            };
-            let Some(at) = self.awaited.iter().position(|awaited| is_of(awaited) == Some(true))
-            else {
-                continue;
-            };
+            let is_of = |awaited: &Awaited| awaited.is_of(message.bytes);
+            let Some(at) = self.awaited.iter().position(is_of) else { continue };
             let awaited = self.awaited.swap_remove(at);
             let window = Window { earliest: awaited.read, latest };
             let left = message.said.stamp.and_then(|ns| self.arrivals.departed(ns, window));
@@ -432,4 +434,31 @@ fn count_answer(tally: &Counters, answer: &Answer, state: &ServerState) {
 /// A count of nanoseconds since `origin`.
 pub(crate) fn since(origin: Instant) -> u64 {
     u64::try_from(origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a test may
+mod tests {
+    use super::*;
+    use truechimer_keys::Keys;
+    use truechimer_ntp::Packet;
+
+    #[test]
+    fn the_stamp_of_a_packet_that_left_with_proof_is_that_of_its_reply() {
+        let receive = Timestamp(0x0102_0304_0506_0708);
+        let header = Packet { receive_timestamp: receive, ..Packet::default() }.encode();
+        let keys = Keys::parse("1 AES128 ASCII:0123456789abcdef", "keys").unwrap();
+        let proven = keys.get(1).unwrap().protect(&header);
+        for packet in [header.to_vec(), proven] {
+            let of =
+                |receive, len| Awaited { receive, len, sent: None, read: Count(0), first: false };
+            for frames in [0, 42, 62] {
+                let left = [&vec![0xaa; frames][..], &packet].concat();
+                assert!(of(receive, packet.len()).is_of(&left));
+                assert!(!of(Timestamp(7), packet.len()).is_of(&left));
+            }
+            assert!(!of(receive, packet.len() + 4).is_of(&packet), "longer than what left");
+            assert!(!of(receive, packet.len() - 4).is_of(&packet));
+        }
+    }
 }

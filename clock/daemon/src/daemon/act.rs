@@ -32,7 +32,10 @@ impl Daemon<'_> {
             }
             Action::Send { source, to, interface, packet } => {
                 let event = match self.proofs.protect(source, &packet) {
-                    Ok(packet) => self.net.send(source, &to, interface.as_deref(), &packet),
+                    Ok(packet) => {
+                        let waiting = self.engine.waiting(source);
+                        self.net.send((source, waiting), &to, interface.as_deref(), &packet)
+                    }
                     Err(error) => Some(Event::Unprotected { source, error }),
                 };
                 self.events.extend(event);

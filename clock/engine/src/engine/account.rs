@@ -169,6 +169,13 @@ impl Engine {
         server.or_else(|| Some(self.refclock_report(refclock()?, reference.as_ref(), now)))
     }
 
+    /// Number of a server's newest requests that wait for their replies: the sockets of all others are of no
+    /// use any more. Only what was accepted, or a demand of the server's own, ends the wait.
+    #[must_use]
+    pub fn waiting(&self, id: SourceId) -> usize {
+        self.sources.iter().find(|s| s.id() == id).map_or(0, Source::waiting)
+    }
+
     /// Standard uncertainty of the published difference clock's rate, by measured noise alone; none
     /// while nothing is promised.
     #[must_use]

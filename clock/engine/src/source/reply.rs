@@ -10,7 +10,7 @@ use truechimer_ntp::{Demand, Refusal, Timestamp};
 use truechimer_time::{Count, Span, Stamp};
 use truechimer_timehands::Hand;
 
-use super::interleaved::Complete;
+use super::interleaved::{Complete, Open};
 use super::{Clock, Heard, LeapSmear, Plan, Source};
 use crate::config::Asymmetry;
 use crate::leap::nearer_showing;
@@ -34,7 +34,7 @@ impl Source {
         let Some(association) = &mut self.association else { return Heard::Refused(None) };
         let reply = match association.accept(packet, from) {
             Ok(reply) => reply,
-            Err(refusal) => return Heard::Refused(self.refused(&refusal, received.count)),
+            Err(refusal) => return Heard::Refused(self.refused(&refusal, (sent, received))),
         };
         let arrived = received.count;
         if self.is_of_later(sent, reply.later_requests) {
@@ -87,7 +87,7 @@ impl Source {
         }
     }
 
-    /// Whether a request left at `sent` that was made later than the one that was answered, and of which
+    /// True if a request left at `sent` that was made later than the one that was answered, and of which
     /// so many were. A reply that was redirected to another request's port would otherwise seem to have
     /// come sooner than it did, and put the time where it is not.
     fn is_of_later(&self, sent: Stamp, later: usize) -> bool {
@@ -95,8 +95,10 @@ impl Source {
         next.is_some_and(|next| (sent.count + sent.error).at_or_after(next))
     }
 
-    /// The protocol refused a datagram. Returns the trouble if it is new and worth telling.
-    fn refused(&mut self, refusal: &Refusal, at: Count) -> Option<String> {
+    /// The protocol refused a datagram that came by the socket of a request with these stamps. Returns the trouble
+    /// if it is new and worth telling.
+    fn refused(&mut self, refusal: &Refusal, (sent, received): (Stamp, Stamp)) -> Option<String> {
+        let at = received.count;
         if refusal.demand().is_some() {
             // This was the answer: nothing is missed any more.
             self.schedule.fails();
@@ -104,7 +106,7 @@ impl Source {
         match refusal.demand() {
             Some(Demand::Stop) => self.schedule.plan = Plan::Refused(at),
             Some(Demand::SlowDown) => {
-                self.schedule.slow(at);
+                self.schedule.slow(sent.count, at);
                 self.peer.filter.set_poll(self.schedule.steady_interval());
             }
             None => {}
@@ -140,7 +142,7 @@ impl Source {
         self.forget_path();
         let others = others && !self.peer.trust.agrees();
         self.peer.filter.change_server(others, self.path.asymmetry());
-        self.before = None;
+        self.open = Open::default();
         // What that one wanted, smeared or was held against it is not this one's doing.
         self.schedule.change_server(at);
         self.smear = LeapSmear::default();

@@ -71,6 +71,8 @@ pub(super) struct Schedule {
     ramp: Ramp,
     /// After how many more breaks the server is asked at once.
     at_once: u32,
+    /// When the server made us slower last.
+    slowed: Option<Count>,
     /// Demands of servers on us.
     pub(super) courtesy: Courtesy,
     /// Requests in a row without a usable reply, to this address and in all.
@@ -78,7 +80,7 @@ pub(super) struct Schedule {
     pub(super) silence: u32,
     /// How many more requests may fail before the others no longer wait for its first reply.
     chances: u32,
-    /// Whether the server answered the newest request, if only to refuse.
+    /// The server answered since the newest request left, if only to refuse, be it to one before.
     pub(super) answered: bool,
     /// Whether the network said that it could not be delivered.
     undelivered: bool,
@@ -103,6 +105,7 @@ impl Schedule {
             plan: Plan::Resolve(at),
             ramp: if config.burst { Ramp::WHOLE } else { Ramp::NONE },
             at_once: AT_ONCE,
+            slowed: None,
             courtesy: Courtesy::default(),
             misses: 0,
             silence: 0,
@@ -207,7 +210,7 @@ impl Schedule {
         self.chances = self.chances.saturating_sub(1);
     }
 
-    /// No usable reply came to the newest request. Returns whether none came at all, and for how
+    /// No usable reply came since the newest request left. Returns whether none came at all, and for how
     /// many requests in a row, if the network did not say why.
     pub(super) fn missed(&mut self) -> Option<u32> {
         self.misses = self.misses.saturating_add(1);
@@ -230,12 +233,12 @@ impl Schedule {
         }
     }
 
-    /// The newest request could not be delivered.
+    /// One of the requests that wait could not be delivered.
     pub(super) fn undelivered(&mut self) {
         self.undelivered = true;
     }
 
-    /// The server served the newest request. Returns the poll interval, s, if that changes.
+    /// The server served one of the requests that wait. Returns the poll interval, s, if that changes.
     pub(super) fn served(&mut self, from: SocketAddr) -> Option<u32> {
         (self.misses, self.answered) = (0, true);
         let before = self.steady_interval();
@@ -243,8 +246,13 @@ impl Schedule {
         Some(self.steady_interval()).filter(|now| *now != before)
     }
 
-    /// The server wants fewer requests (`RATE`).
-    pub(super) fn slow(&mut self, at: Count) {
+    /// The server wants fewer requests (`RATE`), in reply to one that left at `sent`. One that was under way
+    /// when it was obeyed last says nothing of how often it is asked now.
+    pub(super) fn slow(&mut self, sent: Count, at: Count) {
+        if self.slowed.is_some_and(|last| last.at_or_after(sent)) {
+            return;
+        }
+        self.slowed = Some(at);
         self.ramp = Ramp::NONE;
         self.courtesy.slow(self.steady_interval());
         self.replies = 0;
@@ -274,6 +282,7 @@ impl Schedule {
     /// Another server answers by the same name: what the one before wanted is not its doing.
     pub(super) fn change_server(&mut self, at: Count) {
         self.courtesy.forget_rate();
+        self.slowed = None;
         if self.burst && matches!(self.plan, Plan::Poll(_)) {
             self.ramp = Ramp::WHOLE;
             self.plan = Plan::Poll(self.after(at, self.interval()));
@@ -301,7 +310,7 @@ impl Schedule {
         if awaited {
             self.chances = CHANCE;
         }
-        (self.doublings, self.replies) = (0, 0);
+        (self.doublings, self.replies, self.slowed) = (0, 0, None);
         // One more than the chances: that the last was missed shows when the next is sent.
         self.ramp = if self.burst { Ramp::WHOLE } else { Ramp::of(CHANCE + 1) };
         if self.courtesy.is_slow(self.poll) {

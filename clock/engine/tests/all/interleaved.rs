@@ -1,6 +1,6 @@
 //! Servers that tell when the reply before left (RFC 9769).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use truechimer_engine::{Action, Config, Engine, Event, SourceConfig};
 use truechimer_ntp::server::{self, ServerState};
@@ -34,6 +34,10 @@ struct World {
     mode: Mode,
     /// When the replies with these receive timestamps left.
     left: BTreeMap<u64, Timestamp>,
+    /// Replies under way, with their arrivals.
+    under_way: VecDeque<(Count, Event)>,
+    /// One-way delay, ns.
+    delay: i64,
     asked: usize,
     interleaved: usize,
     error: Span,
@@ -49,22 +53,37 @@ fn ntp(count: Count) -> Timestamp {
 
 impl World {
     fn run(mode: Mode, interleaved: bool, seconds: i64) -> World {
+        World::by(DELAY, mode, interleaved, seconds)
+    }
+
+    fn by(delay: i64, mode: Mode, interleaved: bool, seconds: i64) -> World {
         let source = SourceConfig { interleaved, ..SourceConfig::new("s1") };
         let config = Config { sources: vec![source], ..Config::default() };
         let (engine, actions) = Engine::new(config, start());
         let now = start().at;
         let (left, error) = (BTreeMap::new(), Span::ZERO);
-        let mut world = World { engine, now, mode, left, asked: 0, interleaved: 0, error };
+        let under_way = VecDeque::new();
+        let mut world =
+            World { engine, now, mode, left, under_way, delay, asked: 0, interleaved: 0, error };
         world.carry_out(actions);
         let end = now + CountSpan(seconds * 1_000_000_000);
         while let Some(due) = world.engine.next_deadline().filter(|due| !due.at_or_after(end)) {
-            world.now = world.now.latest(due);
-            world.event(Event::Timer);
+            let comes = world.under_way.front().is_some_and(|(at, _)| !at.at_or_after(due));
+            let reply = if comes { world.under_way.pop_front() } else { None };
+            let (at, event) = reply.unwrap_or((due, Event::Timer));
+            world.now = world.now.latest(at);
+            world.event(event);
             let hand = world.engine.hand();
             if hand.status == Status::Synchronised {
                 world.error = hand.time_at(world.now) - truth(world.now);
                 assert!(world.error.abs() <= hand.bound_at(world.now), "{mode:?}: {}", world.error);
             }
+        }
+        // Those that arrive after the last request.
+        let arrive = world.under_way.iter().filter(|(at, _)| !at.at_or_after(end)).count();
+        for (at, event) in world.under_way.drain(..arrive).collect::<Vec<_>>() {
+            world.now = world.now.latest(at);
+            world.event(event);
         }
         world
     }
@@ -82,11 +101,10 @@ impl World {
                 }
                 Action::Send { source, to, packet, .. } => {
                     let sent = self.now;
-                    let packet = self.answer(&packet);
-                    let received = self.now;
-                    let (sent, received) = (stamp(sent), stamp(received));
-                    let packet = packet.to_vec();
-                    self.event(Event::Reply { source, from: to, sent, received, packet });
+                    let (packet, arrives) = self.answer(&packet);
+                    let (sent, received, packet) = (stamp(sent), stamp(arrives), packet.to_vec());
+                    let reply = Event::Reply { source, from: to, sent, received, packet };
+                    self.under_way.push_back((arrives, reply));
                 }
                 _ => {}
             }
@@ -94,13 +112,13 @@ impl World {
     }
 
     /// The request travels, and its reply; the server reads its clock some time before that leaves.
-    fn answer(&mut self, packet: &[u8]) -> [u8; 48] {
+    fn answer(&mut self, packet: &[u8]) -> ([u8; 48], Count) {
         let (request, _) = Packet::decode(packet).unwrap();
-        let arrived = self.now + CountSpan(DELAY);
+        let arrived = self.now + CountSpan(self.delay);
         let (receive, read) = (ntp(arrived), ntp(arrived + CountSpan(1000)));
         let leaves = LEAVES[self.asked % LEAVES.len()];
         let departs = arrived + CountSpan(1000 + leaves);
-        self.now = departs + CountSpan(DELAY);
+        let arrives = departs + CountSpan(self.delay);
         self.asked += 1;
         let state = ServerState {
             leap: LeapIndicator::None,
@@ -118,7 +136,7 @@ impl World {
             Mode::Forgets => !self.asked.is_multiple_of(3),
             _ => server::is_interleaved(&request),
         });
-        match named {
+        let packet = match named {
             None => server::reply(&request, receive, read, &state).encode(),
             Some(left) => {
                 self.interleaved += 1;
@@ -126,7 +144,8 @@ impl World {
                 let left = if wrong { Timestamp(left.0.wrapping_sub(1 << 40)) } else { left };
                 server::interleaved(&request, receive, left, &state).encode()
             }
-        }
+        };
+        (packet, arrives)
     }
 
     fn accepted(&self) -> usize {
@@ -151,6 +170,17 @@ fn the_departure_is_the_exact_one() {
     };
     assert!(floor(&world) < Span::from_micros(101), "{}", floor(&world));
     assert!(floor(&basic) > Span::from_micros(130), "{}", floor(&basic));
+}
+
+#[test]
+fn a_round_trip_longer_than_the_interval_wastes_no_exchange() {
+    // 3.2 s, and at the start a request every 2 s.
+    let world = World::by(1_600_000_000, Mode::Interleaved, true, 30);
+    assert!(world.interleaved >= 3, "{}", world.interleaved);
+    // The first two answers are of basic mode. Each after them completes the last but one, which is used by
+    // then if it is of those; of what has come two are not complete.
+    let (arrived, accepted) = (world.asked - world.under_way.len(), world.accepted());
+    assert!(accepted >= arrived - 2, "{accepted} of {arrived}");
 }
 
 #[test]

@@ -154,3 +154,27 @@ fn a_late_reply_is_heard_and_one_that_came_by_another_requests_port_is_not_used(
     assert_eq!(late_reply(0), (1, 0));
     assert_eq!(late_reply(1), (0, 1));
 }
+
+#[test]
+fn one_demand_for_fewer_requests_in_reply_to_all_that_are_under_way_is_one() {
+    let mut world = World::new(&[], start());
+    world.servers.insert(address("s1"), Server { up: false, ..HONEST });
+    world.event(Event::Configure(config(&["s1"])));
+    world.run(7);
+    assert_eq!(world.sent.len(), 4, "every 2 s");
+    let stamp = |count| Stamp { count, error: CountSpan(50), method: StampMethod::Kernel };
+    let arrives = world.now;
+    (world.server("s1").up, world.server("s1").kiss) = (true, Some(*b"RATE"));
+    for place in 0..4 {
+        let (sent, source) = world.sent[place];
+        world.stamps = Some((stamp(sent), stamp(arrives)));
+        world.exchange(source, address("s1"), &world.packets[place].clone());
+    }
+    let report = |world: &World| world.engine.report(world.now).sources[0].clone();
+    let refused = report(&world).refused;
+    assert_eq!((refused["kiss-rate"], report(&world).poll), (4, 32), "{refused:?}");
+    // To a request that was made since it is another.
+    world.stamps = None;
+    world.run(40);
+    assert_eq!((report(&world).refused["kiss-rate"], report(&world).poll), (5, 64));
+}

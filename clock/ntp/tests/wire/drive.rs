@@ -76,7 +76,7 @@ impl Model {
         self.requests.get(usize::from(back & 3)).map(|(id, _)| *id).unwrap_or_default()
     }
 
-    /// Whether a reply to the request of this timestamp is waited for.
+    /// True if a reply to the request of this timestamp is waited for.
     fn waits_for(&self, id: Timestamp) -> bool {
         self.requests.iter().find(|(of, _)| *of == id).is_some_and(|(_, waits)| *waits)
     }

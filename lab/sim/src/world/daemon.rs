@@ -1,14 +1,14 @@
 //! The daemon's part: what wakes it, what it does then, and in which order.
 //!
 //! What the engine is told, and when, follows the loop of the daemon: a look at the host's clocks
-//! comes before replies and about once a second; each request has a socket of its own, which
-//! replaces the one before; one datagram of each socket is read in a turn; the timer comes last.
+//! comes before replies and about once a second; each request has a socket of its own, open
+//! while it waits for its reply; one datagram of each socket is read in a turn; the timer comes last.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use truechimer_engine::{Action, Engine, Event, Level, Shown, SourceId, Start, Steer};
-use truechimer_ntp::{HEADER_LEN, Packet, WAITING};
+use truechimer_ntp::{HEADER_LEN, Packet};
 use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
 
@@ -44,8 +44,7 @@ pub(super) struct Daemon {
     engine: Engine,
     /// Which of them it is.
     life: u64,
-    /// The socket of each source's newest request.
-    /// Of each source those of the requests that are waited for, the oldest first.
+    /// Sockets of each source's requests that wait for replies, the oldest first.
     links: Vec<VecDeque<Link>>,
     events: VecDeque<Event>,
     checked: Option<Count>,
@@ -77,14 +76,10 @@ impl Daemon {
 
     /// Opens the socket of the source's newest request, and closes those whose replies would be too late.
     fn open(&mut self, source: SourceId, link: Link) {
+        let waiting = self.engine.waiting(source);
         let Some(links) = self.links.get_mut(source.0 as usize) else { return };
-        if let Some(last) = links.iter().rposition(|link| link.heard > 0) {
-            links.drain(..=last);
-        }
-        if links.len() == WAITING {
-            links.pop_front();
-        }
         links.push_back(link);
+        links.drain(..links.len().saturating_sub(waiting.max(1)));
     }
 }
 

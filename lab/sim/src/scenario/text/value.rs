@@ -16,7 +16,7 @@ use super::{line_of, without_controls};
 use crate::ScenarioError;
 use crate::limits::must_be;
 
-/// How many letters of a value are shown.
+/// Letters of a value that are shown, at most.
 const SHOWN: usize = 40;
 
 /// A text, and the keys of the scenario itself once they were asked for.
