@@ -465,7 +465,7 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
 #[test]
 fn the_directory_admits_whom_the_socket_does() {
     use std::fs::{Permissions, metadata, set_permissions};
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::fs::MetadataExt;
     let scratch = Scratch::new();
     let place = scratch.0.join("g");
     let mut settings = scratch.settings();
@@ -477,21 +477,20 @@ fn the_directory_admits_whom_the_socket_does() {
         settings.permissions = permissions;
         for before in [0o700, 0o1775] {
             set_permissions(&place, Permissions::from_mode(before)).unwrap();
-            let _door = Door::open(settings.clone()).unwrap();
+            drop(Door::open(settings.clone()).unwrap());
             assert_eq!(mode(&place), wanted, "{permissions:o}");
         }
     }
     if root {
         (settings.owner, settings.permissions) = (Some(65_533), 0o600);
-        let _door = Door::open(settings.clone()).unwrap();
+        drop(Door::open(settings.clone()).unwrap());
         assert_eq!(mode(&place), 0o705);
-        drop(_door);
         // Without `link` again: nobody else's.
         (settings.owner, settings.access_group) = (None, Some(65_532));
         settings.permissions = 0o660;
         drop(Door::open(settings.clone()).unwrap());
         assert_eq!(metadata(&place).unwrap().gid(), 65_532);
-        let _door = Door::open(scratch.settings()).unwrap();
+        drop(Door::open(scratch.settings()).unwrap());
         assert_eq!((mode(&place), metadata(&place).unwrap().gid()), (0o700, own.gid()));
     }
 }

@@ -199,9 +199,10 @@ impl Engine {
                 sent: 0,
                 finished: false,
             };
-            let givers = state.live.values().any(|peer| {
-                peer.gives && peer.fence.is_none() && self.group.counts(peer.member)
-            });
+            let givers = state
+                .live
+                .values()
+                .any(|peer| peer.gives && peer.fence.is_none() && self.group.counts(peer.member));
             self.transfers.ready.insert(joiner, serving);
             if wants && !givers {
                 self.notice(Notice::NoCheckpoint { member: joiner });
