@@ -473,7 +473,7 @@ fn the_directory_admits_whom_the_socket_does() {
     let own = metadata("/proc/self").unwrap();
     let root = own.uid() == 0;
     let mode = |path| metadata(path).unwrap().mode() & 0o7777;
-    for (permissions, wanted) in [(0o666, 0o755), (0o660, 0o750), (0o606, 0o705), (0o600, 0o700)] {
+    for (permissions, wanted) in [(0o666, 0o755), (0o660, 0o754), (0o606, 0o705), (0o600, 0o700)] {
         settings.permissions = permissions;
         for before in [0o700, 0o1775] {
             set_permissions(&place, Permissions::from_mode(before)).unwrap();

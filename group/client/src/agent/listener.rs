@@ -190,7 +190,8 @@ fn directory_mode(settings: &Settings) -> u32 {
     let write = if access_group.is_some() && permissions & 0o020 != 0 { 0o1020 } else { 0 };
     // Another owner of the socket comes as one of all users: the directory stays the agent's.
     let others = if owner.is_some() { 0o005 } else { 0 };
-    0o700 | enter(0o060, 0o050) | enter(0o006, 0o005) | write | others
+    // Others see its name, so that they are told what they may not.
+    0o700 | enter(0o060, 0o054) | enter(0o006, 0o005) | write | others
 }
 
 fn is_trusted(owner: u32) -> bool {
