@@ -45,8 +45,8 @@ ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 
-# The machine's users, the one whose programs the agent serves, and the daemon's.
-for user in root:0 alice:991 nobody:65534; do
+# The machine's users, the one whose programs the agent serves, one whom `link` admits, and the daemon's.
+for user in root:0 alice:991 bob:992 nobody:65534; do
     echo "${user%:*}:x:${user#*:}:${user#*:}::/:/usr/sbin/nologin" >>"$root/etc/passwd"
     echo "${user%:*}:x:${user#*:}:" >>"$root/etc/group"
 done
@@ -91,6 +91,16 @@ cat >"$root/opt/bin/truechimer-group.toml" <<'CONFIG'
 [[group]]
 name = "demo"
 local = 3
+
+[[group]]
+name = "shop"
+local = 1
+link = { group = "bob" }
+
+[[group]]
+name = "open"
+local = 1
+link = { mode = "0666" }
 CONFIG
 if [ -n "$COROSYNC" ]; then
     cp "$COROSYNC" "$root/opt/bin/corosync"

@@ -196,10 +196,16 @@ ok "nobody else does" refused as nobody truechimer probe -c 1 --wait 1s 127.0.0.
 hangs truechimer-probe
 
 [ ! -x /opt/bin/corosync ] || { systemctl start corosync; soon sh -c 'ls /dev/shm/qb-corosync-*'; }
+mkdir $drop_ins/truechimer-group@.service.d
+printf '[Service]\nSupplementaryGroups=bob\n' >$drop_ins/truechimer-group@.service.d/link.conf
+systemctl daemon-reload
 ok "the agent starts" systemctl start truechimer-group@alice
 confined truechimer-group@alice 0000000000000000
 ok "a program of its user reads a group's clock" soon as alice truechimer group now --group demo --member 1
 ok "nobody else does" refused as nobody truechimer group now --group demo --member 1 --wait 1s
+ok "whom link admits does, of that group" soon as bob truechimer group now --group shop
+ok "and not of another's" refused as bob truechimer group now --group demo --member 1 --wait 1s
+ok "by its mode anybody does" soon as nobody truechimer group now --group open
 ok "its floor is on the disk" test -s /var/lib/truechimer/group/demo/1.floor
 if [ -x /opt/bin/corosync ]; then
     ok "so does one of a group on Corosync's ring" soon as alice truechimer group now --group ledger
@@ -237,6 +243,27 @@ ok "with its program" soon anew truechimer-replica@alice "$before"
 ok "as a replica" soon replicates
 ok "the front stops" systemctl stop truechimer-front@alice
 ok "and its program" soon has truechimer-replica@alice ActiveState inactive
+
+# Those of another user, whom the same agent admits.
+ok "without its options a front does not start" refused systemctl start truechimer-front@bob
+is "and is not tried again" "$(systemctl show -p ActiveState --value truechimer-front@bob)" inactive
+printf '%s\n' 'FRONT=--group shop --listen 127.0.0.1:7003 --connect 127.0.0.1:7004' \
+    'REPLICA=--group shop --reads delivery -- sleep 1000' >/etc/truechimer-replica-bob.env
+agent=$(pid truechimer-group@alice)
+ok "the front of another user starts" systemctl start truechimer-front@bob
+# shellcheck disable=SC2329  # by ok
+replicates_bob() { grep -x sleep "/proc/$(pid truechimer-replica@bob)/comm" && grep -q libtruechimer_group "/proc/$(pid truechimer-replica@bob)/maps"; }
+ok "and brings its program" soon replicates_bob
+is "no agent of its own comes" "$(systemctl show -p ActiveState --value truechimer-group@bob)" inactive
+is "the one that is there keeps its directories" "$(stat -c %U /run/truechimer/group /var/lib/truechimer/group | tr '\n' ' ')" "alice alice "
+is "and goes on" "$(pid truechimer-group@alice)" "$agent"
+front=$(pid truechimer-front@bob)
+ok "the agent stops" systemctl stop truechimer-group@alice
+ok "the front is tried anew until there is one" soon anew truechimer-front@bob "$front"
+ok "the agent starts" systemctl start truechimer-group@alice
+ok "its program is a replica again" soon replicates_bob
+ok "the front stops" systemctl stop truechimer-front@bob
+ok "and its program" soon has truechimer-replica@bob ActiveState inactive
 
 for unit in truechimer-group@alice truechimer-probe truechimer-serve truechimer-wait truechimer; do
     ok "$unit stops" systemctl stop $unit

@@ -79,20 +79,20 @@ pub struct Membership {
     pub group: Group,
     /// Carrier of its messages.
     pub carrier: Carrier,
-    /// How long each further replica waits with its proposal, ns.
+    /// Time that each further replica waits with its proposal, ns.
     pub stagger_ns: u64,
-    /// How long a program that starts here waits for those of the other members, ns.
+    /// Time that a program that starts here waits for those of the other members, ns.
     pub gather_ns: u64,
     /// The least time between two reports of this member's clock, ns.
     pub report_ns: u64,
     /// Values kept for a thread or a program that is behind.
     pub buffer: usize,
-    /// Whether programs here give and take checkpoints.
+    /// True if programs here give and take checkpoints.
     pub checkpoints: bool,
-    /// Whether programs here get times even while neither the group's clock nor this member's is
+    /// True if programs here get times even while neither the group's clock nor this member's is
     /// tied to UTC: such a clock begins anywhere, in 1970 for one.
     pub without_utc: bool,
-    /// Who may attach.
+    /// Users that may attach.
     pub link: Link,
 }
 

@@ -445,7 +445,8 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     let door = Door::open(scratch.settings()).unwrap();
     let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&path), mode(&place)), (0o600, 0o755));
+    // The directory is as the settings say, whatever it was.
+    assert_eq!((mode(&path), mode(&place)), (0o600, 0o700));
     assert!(matches!(error(scratch.settings()), DoorError::Served(_)));
     drop(door);
     assert!(!common::exists(&path));
@@ -458,6 +459,40 @@ fn sockets_that_are_left_behind_are_replaced_and_others_not() {
     settings.group = "x".repeat(60);
     settings.directory = settings.directory.join("y".repeat(60));
     assert!(matches!(error(settings), DoorError::TooLong(_)));
+}
+
+/// A directory as a umask of 077 leaves it, or as other settings had it, is that of the settings.
+#[test]
+fn the_directory_admits_whom_the_socket_does() {
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new();
+    let place = scratch.0.join("g");
+    let mut settings = scratch.settings();
+    drop(Door::open(settings.clone()).unwrap());
+    let own = metadata("/proc/self").unwrap();
+    let root = own.uid() == 0;
+    let mode = |path| metadata(path).unwrap().mode() & 0o7777;
+    for (permissions, wanted) in [(0o666, 0o755), (0o660, 0o754), (0o606, 0o705), (0o600, 0o700)] {
+        settings.permissions = permissions;
+        for before in [0o700, 0o1775] {
+            set_permissions(&place, Permissions::from_mode(before)).unwrap();
+            drop(Door::open(settings.clone()).unwrap());
+            assert_eq!(mode(&place), wanted, "{permissions:o}");
+        }
+    }
+    if root {
+        (settings.owner, settings.permissions) = (Some(65_533), 0o600);
+        drop(Door::open(settings.clone()).unwrap());
+        assert_eq!(mode(&place), 0o705);
+        // Without `link` again: nobody else's.
+        (settings.owner, settings.access_group) = (None, Some(65_532));
+        settings.permissions = 0o660;
+        drop(Door::open(settings.clone()).unwrap());
+        assert_eq!(metadata(&place).unwrap().gid(), 65_532);
+        drop(Door::open(scratch.settings()).unwrap());
+        assert_eq!((mode(&place), metadata(&place).unwrap().gid()), (0o700, own.gid()));
+    }
 }
 
 /// Only root may give files away to users that it is not, so elsewhere only that it is refused.

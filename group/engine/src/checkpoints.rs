@@ -29,6 +29,10 @@ pub(crate) struct Taken {
 
 impl Engine {
     pub(crate) fn checkpoint(&mut self, join: u64, data: &[u8], position: &[(Thread, Round)]) {
+        if self.start.unlike().is_some() {
+            // As it may have been asked for before that was known.
+            return;
+        }
         if join == 0 {
             return self.give(data, position);
         }

@@ -47,7 +47,7 @@ pub(crate) struct Heard {
     pub(crate) generation: u64,
     /// The last acknowledgement that counts.
     pub(crate) acknowledged: Point,
-    /// Whether it has delivered something else than was delivered here.
+    /// True if it has delivered something else than was delivered here.
     differs: bool,
 }
 
@@ -88,7 +88,7 @@ impl Commits {
         self.said_generation = 0;
     }
 
-    /// Whether this live member has delivered something else than what was delivered here.
+    /// True if this live member has delivered something else than what was delivered here.
     pub(crate) fn differs(&self, member: Member) -> bool {
         self.heard.get(&member).is_some_and(|heard| heard.differs)
     }
@@ -116,7 +116,7 @@ impl Commits {
         self.doubt.get_or_insert((now.saturating_add(2 * DOUBT_NS), 0));
     }
 
-    /// Whether it does so not only by what was under way.
+    /// True if it does so not only by what was under way.
     fn rivals(&self, member: Member) -> bool {
         let long = |(first, last): &(i64, i64)| last.saturating_sub(*first) > RIVAL_NS;
         self.rivals.get(&member).is_some_and(long)
@@ -263,13 +263,13 @@ impl Engine {
         }
     }
 
-    /// Whether more than half of the universe have gone another way than this member, those too
+    /// True if more than half of the universe have gone another way than this member, those too
     /// that have left since.
     pub(crate) fn is_outnumbered(&self) -> bool {
         self.group.majority(self.commits.strays.len())
     }
 
-    /// Whether more than half of the universe has been heard as live in this generation.
+    /// True if more than half of the universe has been heard as live in this generation.
     pub(crate) fn is_established(&self) -> bool {
         self.live().is_some_and(|state| state.point.generation == self.commits.established)
     }

@@ -17,7 +17,7 @@ pub(crate) struct Course {
     places: VecDeque<(Point, u64)>,
 }
 
-/// How another's way stands to ours.
+/// Relation of another's way to ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// Same way, to where it is.
@@ -55,7 +55,7 @@ impl Course {
         self.places.push_back((point, history));
     }
 
-    /// How a member that is there, with that history, has come there.
+    /// Way by which a member that is there, with that history, has come there.
     pub(crate) fn way(&self, point: Point, history: u64) -> Way {
         if point < self.start {
             return Way::Before;
@@ -73,7 +73,7 @@ impl Course {
 }
 
 impl Engine {
-    /// Whether another member has come the same way as this one, as far as the one that is less
+    /// True if another member has come the same way as this one, as far as the one that is less
     /// far: for checkers, which have both before them.
     pub fn has_come_with(&self, other: &Engine) -> bool {
         let epoch = |engine: &Engine| engine.state.as_ref().map(|state| state.epoch);

@@ -199,13 +199,16 @@ impl Engine {
                 sent: 0,
                 finished: false,
             };
-            let givers =
-                state.live.values().any(|peer| peer.gives && self.group.counts(peer.member));
+            let givers = state
+                .live
+                .values()
+                .any(|peer| peer.gives && peer.fence.is_none() && self.group.counts(peer.member));
             self.transfers.ready.insert(joiner, serving);
             if wants && !givers {
                 self.notice(Notice::NoCheckpoint { member: joiner });
             }
-            if wants && self.own.checkpoints {
+            // The state of a program that differs is nobody's. Who has asked asks again.
+            if wants && self.own.checkpoints && self.start.unlike().is_none() {
                 self.act(Action::TakeCheckpoint { join: id });
             }
         }

@@ -35,7 +35,7 @@ pub(crate) struct Message {
     pub(crate) point: Point,
     /// Digest of what that has come to, step by step. 0 if it is not live.
     pub(crate) history: u64,
-    /// Whether the sender has heard more than half of the universe as live members of
+    /// True if the sender has heard more than half of the universe as live members of
     /// `point.generation`: only then does `point` count as an acknowledgement.
     pub(crate) established: bool,
     /// Contents, in this order; at most [`MOST_ENTRIES`]. May be empty: the header itself is an
@@ -153,11 +153,11 @@ pub(crate) struct Shift {
 /// Fate of the sender's program.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Program {
-    /// How often its program has started or ended, in this life of the sender.
+    /// Number of times that its program has started or ended, in this life of the sender.
     pub(crate) serial: u64,
-    /// How far it is.
+    /// Stage that it has come to.
     pub(crate) stage: Stage,
-    /// With how many it wants to begin; 0: with all that are live.
+    /// Number with which it wants to begin; 0: with all that are live.
     pub(crate) together: u8,
     /// The proposal that rides on it: no value of a program that starts here is older.
     pub(crate) time: Time,
@@ -165,7 +165,7 @@ pub(crate) struct Program {
     pub(crate) fence: Option<Fence>,
 }
 
-/// How far a member's program is.
+/// Stage that a member's program has come to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Stage {
@@ -185,7 +185,7 @@ pub(crate) enum Stage {
 pub(crate) struct Run {
     /// Number as in [`Program`]; 0: nothing was said of it.
     pub(crate) serial: u64,
-    /// How far it is.
+    /// Stage that it has come to.
     pub(crate) stage: Stage,
     /// Number as in [`Program`].
     pub(crate) together: u8,
@@ -194,12 +194,12 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Its serial, if the program has begun and not ended.
+    /// Serial of it, if the program has begun and not ended.
     pub(crate) fn running(self) -> Option<u64> {
         (self.stage == Stage::Runs && self.serial > 0).then_some(self.serial)
     }
 
-    /// Whether there is a program that reads; also where nothing was said of any.
+    /// True if there is a program that reads; also where nothing was said of any.
     pub(crate) fn is_there(self) -> bool {
         (self.serial == 0 && self.stage == Stage::None) || self.stage == Stage::Runs
     }
@@ -210,7 +210,7 @@ impl Run {
 pub(crate) struct Piece {
     /// Which part, from 0.
     pub(crate) part: u32,
-    /// How many there are; at most [`MOST_PARTS`].
+    /// Number of them; at most [`MOST_PARTS`].
     pub(crate) parts: u32,
     /// A piece of an encoded [`Checkpoint`]; at most [`LONGEST_PART`] bytes.
     pub(crate) bytes: Vec<u8>,
@@ -256,10 +256,11 @@ pub(crate) struct User {
 /// Lets its sender in.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Join {
-    /// How often this life of the sender has been let in (or may have been), and 1: a join that is
+    /// Number of times that this life of the sender has been let in (or may have been), and 1:
+    /// a join that is
     /// not greater than the one by which it was let in is a stale one.
     pub(crate) number: u64,
-    /// How many joins this life of the sender has sent, this one counted.
+    /// Number of joins that this life of the sender has sent, this one counted.
     pub(crate) attempt: u64,
     /// Rest of the group's state that the sender still has.
     pub(crate) standing: Option<Standing>,
@@ -267,9 +268,9 @@ pub(crate) struct Join {
     pub(crate) floor: Option<i64>,
     /// Report of the sender's clock; none if it has neither UTC nor a view of the group's clock.
     pub(crate) report: Option<Report>,
-    /// Whether it wants a checkpoint of the program.
+    /// True if it wants a checkpoint of the program.
     pub(crate) checkpoint: bool,
-    /// Whether an operator has drained it.
+    /// True if an operator has drained it.
     pub(crate) drained: bool,
     /// Difference for which its program was fenced, of which it has not been rid since.
     pub(crate) fence: Option<Fence>,
@@ -288,7 +289,7 @@ pub(crate) struct Standing {
     pub(crate) point: Point,
     /// Digest of what that has come to, step by step, as in [`Message`].
     pub(crate) history: u64,
-    /// Whether more than half of the universe have gone another way: what it has from there on no
+    /// True if more than half of the universe have gone another way: what it has from there on no
     /// majority has acknowledged.
     pub(crate) outnumbered: bool,
     /// The group's last value that it knows, ns.
@@ -314,7 +315,7 @@ pub(crate) struct Part {
     pub(crate) at: u64,
     /// Which part, from 0.
     pub(crate) part: u32,
-    /// How many there are; at most [`MOST_PARTS`].
+    /// Number of them; at most [`MOST_PARTS`].
     pub(crate) parts: u32,
     /// The proposal for the joining round.
     pub(crate) time: Time,
@@ -338,7 +339,7 @@ pub(crate) struct Transfer {
 pub(crate) struct Checkpoint {
     /// Bytes as the program made them.
     pub(crate) data: Vec<u8>,
-    /// How many rounds each thread had read.
+    /// Number of rounds that each thread had read.
     pub(crate) position: Vec<(Thread, Round)>,
     /// Values that had been agreed on at the snapshot's place and that the program had not read.
     pub(crate) values: Vec<Kept>,
@@ -369,7 +370,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Whether this member's clock has moved against its view of the group's since that report by
+    /// True if this member's clock has moved against its view of the group's since that report by
     /// more than both of its bounds allow.
     pub(crate) fn is_set_since(&self, before: &Report) -> bool {
         let gain = |report: &Report| {
@@ -400,9 +401,9 @@ pub(crate) struct Snapshot {
     pub(crate) last: i64,
     /// Digest of all that made it.
     pub(crate) history: u64,
-    /// Whether the clock has been set by the members' UTC since the group began.
+    /// True if the clock has been set by the members' UTC since the group began.
     pub(crate) tied: bool,
-    /// How the clock is steered.
+    /// State of the clock's steering.
     pub(crate) steering: Steering,
     /// Live members (observers too).
     pub(crate) live: Vec<Peer>,
@@ -410,7 +411,7 @@ pub(crate) struct Snapshot {
     pub(crate) vouched: Option<i64>,
     /// The next round of a thread that is not known.
     pub(crate) base: u64,
-    /// How far each thread is that is.
+    /// Places of the threads that there are.
     pub(crate) threads: Vec<(Thread, Progress)>,
     /// Causal messages that wait.
     pub(crate) held: Vec<Held>,
@@ -418,10 +419,10 @@ pub(crate) struct Snapshot {
     pub(crate) contests: Vec<Contest>,
 }
 
-/// How far a thread is.
+/// Place of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Progress {
-    /// Its next round.
+    /// Next round of it.
     pub(crate) next: u64,
     /// At which message of the stream its last one was decided.
     pub(crate) at: u64,
@@ -442,15 +443,15 @@ pub(crate) struct Peer {
     /// of the modes semi-active and passive. The message of the stream at which it was let in, its
     /// program began or it was demoted; one promoted is put before all others.
     pub(crate) place: i64,
-    /// Whether an operator has drained it.
+    /// True if an operator has drained it.
     pub(crate) drained: bool,
-    /// Whether its program can give a checkpoint.
+    /// True if its program can give a checkpoint.
     pub(crate) gives: bool,
-    /// Whether its clock contradicts the majority's.
+    /// True if its clock contradicts the majority's.
     pub(crate) suspect: bool,
     /// Last report of it.
     pub(crate) report: Option<Report>,
-    /// Its program.
+    /// Program of it.
     pub(crate) run: Run,
     /// Difference for which that is fenced.
     pub(crate) fence: Option<Fence>,

@@ -72,6 +72,8 @@ impl Seat {
                 let event = Event::Commit { token: self.next_commit, point };
                 self.engine.handle(turn.clocks.read(), event);
             }
+            // Another's program would go on with that state. Who wants it asks again.
+            Request::Checkpoint { .. } if self.is_shut() => {}
             Request::Checkpoint { join, data, position, .. } => {
                 let event = Event::Checkpoint { join, data: &data, position: &position };
                 self.engine.handle(turn.clocks.read(), event);

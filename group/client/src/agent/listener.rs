@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, listen, socket_with};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 use truechimer_files::{Access, Bound, Entry, make_folder};
 
 use super::Settings;
@@ -170,11 +170,13 @@ fn make_directory(path: &Path, settings: &Settings) -> Result<(), DoorError> {
     if !there.is_dir() || !is_trusted(owner) || (now & 0o022 != 0 && now & 0o1000 == 0) {
         return Err(DoorError::Directory { path: path.into(), owner, mode: now });
     }
-    if let Some(group) = settings.access_group
-        && owner == geteuid().as_raw()
-    {
+    // The umask took some of these, and an agent of before may have had other settings.
+    if owner == geteuid().as_raw() {
         let folder = File::open(path).map_err(|error| system("open", path, error))?;
-        fchown(&folder, None, Some(group)).map_err(|error| system("give away", path, error))?;
+        let group = settings.access_group.unwrap_or_else(|| getegid().as_raw());
+        if there.gid() != group {
+            fchown(&folder, None, Some(group)).map_err(|error| system("give away", path, error))?;
+        }
         folder
             .set_permissions(Permissions::from_mode(mode))
             .map_err(|error| system("set the permissions of", path, error))?;
@@ -184,12 +186,12 @@ fn make_directory(path: &Path, settings: &Settings) -> Result<(), DoorError> {
 
 fn directory_mode(settings: &Settings) -> u32 {
     let Settings { permissions, owner, access_group, .. } = settings;
-    let enter =
-        |who: u32| if permissions & who != 0 { 0o055 & (who | who >> 1 | who >> 2) } else { 0 };
+    let enter = |who: u32, may: u32| if permissions & who != 0 { may } else { 0 };
     let write = if access_group.is_some() && permissions & 0o020 != 0 { 0o1020 } else { 0 };
     // Another owner of the socket comes as one of all users: the directory stays the agent's.
     let others = if owner.is_some() { 0o005 } else { 0 };
-    0o700 | enter(0o060) | enter(0o006) | write | others
+    // Others see its name, so that they are told what they may not.
+    0o700 | enter(0o060, 0o054) | enter(0o006, 0o005) | write | others
 }
 
 fn is_trusted(owner: u32) -> bool {

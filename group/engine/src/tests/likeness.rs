@@ -343,10 +343,40 @@ fn a_fenced_program_whose_member_alone_has_the_state_stays_fenced() {
     assert!(net.engine(2).last().unwrap() >= last);
     assert!(net.engine(2).fence().is_some() && net.engine(2).gaps() == 1);
     assert_eq!(fenced(&net, &[2]), [2]);
+    // Its state is for nobody: it is not asked for, and not taken where it was asked for before.
+    let asked = |net: &Net| {
+        let actions = net.nodes[&2].actions.iter();
+        let asked = actions.filter_map(|action| match action {
+            Action::TakeCheckpoint { join } => Some(*join),
+            _ => None,
+        });
+        asked.collect::<Vec<u64>>()
+    };
+    net.pass(5 * S);
+    let before = asked(&net);
+    assert_eq!(before, [0; 0]);
+    for join in 1..100 {
+        net.event(2, Event::Checkpoint { join, data: b"differs", position: &[] });
+    }
+    net.settle();
+    net.pass(S);
+    let installs = |action: &Action| matches!(action, Action::InstallCheckpoint { .. });
+    assert!(!net.nodes[&1].actions.iter().any(installs));
+    assert!(net.notices(2).contains(&Notice::NoCheckpoint { member: Member(1) }));
     net.event(2, Event::Restarted);
     net.settle();
     net.pass(2 * MS);
     assert_eq!((net.engine(2).fence(), fenced(&net, &[2])), (None, vec![]));
+    // Begun anew it has one, for whoever asks again.
+    for _ in 0..100 {
+        net.pass(S);
+    }
+    let join = *asked(&net).last().unwrap();
+    net.event(2, Event::Checkpoint { join, data: b"anew", position: &[] });
+    net.settle();
+    net.pass(S);
+    let installs = |action: &Action| matches!(action, Action::InstallCheckpoint { data, .. } if data == b"anew");
+    assert!(net.nodes[&1].actions.iter().any(installs));
 }
 
 /// The vote that fences a program may come with a message of another's, before it. The member goes

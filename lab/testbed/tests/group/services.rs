@@ -133,6 +133,17 @@ impl Resource<'_> {
         command
     }
 
+    /// The program's process, as the resource agent knows it.
+    fn pid(&self) -> u32 {
+        let text = fs::read_to_string(self.dir.join("truechimer-group-replica.pid")).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    }
+
+    fn set(&mut self, key: &'static str, value: &str) {
+        self.parameters.retain(|(other, _)| *other != key);
+        self.parameters.push((key, value.to_owned()));
+    }
+
     /// Exit status of an action.
     fn does(&self, action: &str) -> i32 {
         self.command(Resource::agent()).arg(action).output().unwrap().status.code().unwrap()
@@ -208,25 +219,101 @@ fn the_resource_agent_says_how_things_are() {
     promote.args(["group", "promote", "demo", "2", "--directory"]).arg(dir.path().join("agents"));
     assert!(promote.status().unwrap().success());
     primary(2);
+    // With `on-fail=demote` that is all that Pacemaker does: the program stays, as a backup.
+    let pid = resource.pid();
     assert_eq!((resource.does("monitor"), resource.does("demote")), (9, 0));
-    assert_eq!(resource.does("monitor"), 0);
+    assert_eq!((resource.does("monitor"), resource.does("promote")), (0, 0));
+    primary(1);
+    assert_eq!((resource.does("monitor"), resource.pid()), (8, pid));
+    assert_eq!((resource.does("demote"), resource.does("monitor")), (0, 0));
     // The program crashes.
-    let pid = fs::read_to_string(dir.path().join("truechimer-group-replica.pid")).unwrap();
-    let pid = pid.split(' ').next().unwrap();
-    assert!(command("kill").args(["-9", pid]).status().unwrap().success());
+    assert!(command("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     until("it is gone", || resource.does("monitor") == 7);
     assert_eq!((resource.does("start"), resource.does("monitor")), (0, 0));
     agent.take();
     until("without an agent it is to be started anew", || resource.does("monitor") == 1);
     assert_eq!((resource.does("stop"), resource.does("monitor")), (0, 7));
+    // Of three seconds it waits two.
+    resource.set("CRM_meta_timeout", "3000");
     assert_eq!(resource.does("start"), 1);
     for (key, value, status) in
         [("group", "no/name", 6), ("program", "", 6), ("reads", "all", 6), ("binary", "/no", 5)]
     {
         let parameters = resource.parameters.clone();
-        resource.parameters.retain(|(other, _)| *other != key);
-        resource.parameters.push((key, value.to_owned()));
+        resource.set(key, value);
         assert_eq!(resource.does("validate-all"), status, "{key}");
         resource.parameters = parameters;
     }
+}
+
+/// Processes of a group that are not dead.
+fn in_group(group: u32) -> usize {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|it| fs::read_to_string(it.path().join("stat")).ok());
+    let of_group = |stat: &String| {
+        let mut fields = stat.rsplit(") ").next().unwrap().split(' ');
+        let dead = matches!(fields.next(), Some("Z" | "X"));
+        !dead && fields.nth(1) == Some(&group.to_string())
+    };
+    stats.filter(of_group).count()
+}
+
+/// At boot, or where the agent has crashed, Pacemaker starts the replica before there is one; and a
+/// program that has crashed may have left others of its own.
+#[test]
+fn the_resource_agent_waits_for_an_agent_and_leaves_nothing() {
+    let (Some(()), Some(ocf)) = (root(), or_skip(ocf())) else { return };
+    let dir = temp::Dir::new();
+    let mut resource = Resource::new(&ocf, dir.path());
+    resource.set("program", "sh -c 'env -u LD_PRELOAD sleep 1000 & exec sleep 1000'");
+    // What Pacemaker is told of promotions.
+    let sbin = dir.path().join("sbin");
+    fs::create_dir(&sbin).unwrap();
+    let told = dir.path().join("told");
+    let script = format!("#!/bin/sh\necho \"$*\" >>'{}'\n", told.display());
+    fs::write(sbin.join("crm_attribute"), script).unwrap();
+    fs::set_permissions(sbin.join("crm_attribute"), Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", sbin.display(), std::env::var("PATH").unwrap());
+    let with_sbin = |action: &str| {
+        let mut command = resource.command(Resource::agent());
+        command.env("PATH", &path).env("HA_SBIN_DIR", &sbin).arg(action);
+        command
+    };
+    let mut start = with_sbin("start").spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(start.try_wait().unwrap(), None);
+    let _agent = agent(command(binary::truechimer()), dir.path(), &local("semi-active"));
+    assert!(start.wait().unwrap().success());
+    let pid = resource.pid();
+    until("both processes", || in_group(pid) == 2);
+    assert!(command("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+    until("it is gone", || resource.does("monitor") == 7);
+    assert_eq!(in_group(pid), 1);
+    assert!(with_sbin("stop").status().unwrap().success());
+    assert_eq!(in_group(pid), 0);
+    let told = fs::read_to_string(told).unwrap();
+    assert_eq!(told.lines().next_back(), Some("-p -D"), "{told}");
+    assert!(told.lines().any(|line| line == "-p -v 10"), "{told}");
+}
+
+/// The log is opened as the program's user, who might have laid a link there to what is root's.
+#[test]
+fn the_resource_agent_writes_to_nothing_that_the_user_may_not() {
+    let (Some(()), Some(ocf)) = (root(), or_skip(ocf())) else { return };
+    let dir = temp::Dir::new();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let _agent = agent(command(binary::truechimer()), dir.path(), &local("active"));
+    until("the group is there", || is_live(dir.path()));
+    let (secret, log) = (dir.path().join("secret"), dir.path().join("log"));
+    std::os::unix::fs::symlink(&secret, &log).unwrap();
+    let mut resource = Resource::new(&ocf, dir.path());
+    resource.set("program", "echo changed");
+    resource.set("user", "nobody");
+    resource.set("log", log.to_str().unwrap());
+    // Not even an empty file.
+    assert_eq!((resource.does("start"), secret.exists()), (4, false));
+    fs::write(&secret, "as it was").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(resource.does("start"), 4);
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "as it was");
 }
