@@ -53,13 +53,12 @@ fn a_request_and_its_answer_are_one_way_up_and_down() {
             return;
         }
     }
-    std::thread::scope(|scope| {
-        let talk = scope.spawn(|| {
-            net.client.enter().unwrap();
-            ask_and_answer();
-        });
-        talk.join().unwrap();
+    let way = net.client.way();
+    let talk = std::thread::spawn(move || {
+        way.enter().unwrap();
+        ask_and_answer();
     });
+    talk.join().unwrap();
     process.signal(Signal::Term);
     assert!(process.wait(SOON).is_some_and(|status| status.success()), "{}", process.output());
     let said = process.output();
