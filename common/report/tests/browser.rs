@@ -9,7 +9,6 @@ mod showcase;
 mod headless;
 
 use headless::{Folder, attribute, browser, open};
-use truechimer_report::{Chart, Page, Section, Series, Unit};
 
 /// Uses the first two charts as a reader would, and writes down what came of it.
 const READER: &str = r"<script>
@@ -98,40 +97,6 @@ fn every_chart_is_drawn_and_can_be_used() {
     // A fifth of six hours after 21:30:00 UTC.
     assert!(seen("tip").starts_with("22:") || seen("tip").starts_with("23:"), "{}", seen("tip"));
     assert_eq!(seen("theme"), "dark");
-}
-
-/// Writes down the labels that each chart's time axis would have, and the lines that are drawn of its bars.
-const LABELS: &str = r"<script>
-var lines = [], stroke = CanvasRenderingContext2D.prototype.lineTo;
-CanvasRenderingContext2D.prototype.lineTo = function (x, y) {
-  if (Error().stack.indexOf('bars') >= 0) lines.push(y);
-  return stroke.call(this, x, y);
-};
-window.addEventListener('load', function () { setTimeout(function () {
-  /* Ticks at midnight, as the axis has them: differences of rounded sums. */
-  var off = 34200.003, ticks = [1, 2, 3, 4, 5].map(function (d) { return d * 86400 - off; });
-  var plot = { chart: { since: [20785, off], views: [{}] }, view: 0 };
-  var text = Plot.prototype.labels.call(plot, { names: [], time: true })(null, ticks, 0);
-  document.documentElement.setAttribute('data-seen-days', text.join(' '));
-  document.documentElement.setAttribute('data-seen-lines', lines.length && lines.every(isFinite) ? lines.length : 'none');
-}, 300); });
-</script></head>";
-
-#[test]
-fn days_are_named_and_bars_down_to_zero_are_cut_at_the_axis() {
-    let Some(browser) = browser() else { return };
-    let folder = Folder::new("days");
-    let band = Series::band("bound", [(0.0, -1e-6, 2e-6), (1.0, 1e-6, 3e-6)]);
-    let chart = Chart::time("bars").unit(Unit::Seconds).log_y().with(band);
-    let page = Page::new("days").section(Section::new("s").chart(chart)).render();
-    std::fs::write(folder.0.join("page.html"), page.replacen("</head>", LABELS, 1)).unwrap();
-    let document = open(&browser, &folder, "page.html#light", 1200, &["--dump-dom"]);
-    assert_eq!(attribute(&document, "data-errors"), Some("0"));
-    let days = "2026-11-29 2026-11-30 2026-12-01 2026-12-02 2026-12-03";
-    assert_eq!(attribute(&document, "data-seen-days"), Some(days));
-    // Bar and upper cap of the one, bar and both caps of the other, as often as it is drawn.
-    let lines: u32 = attribute(&document, "data-seen-lines").unwrap().parse().unwrap();
-    assert_eq!(lines % 5, 0, "{lines}");
 }
 
 #[test]
