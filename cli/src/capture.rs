@@ -176,10 +176,14 @@ pub struct Capture {
     #[arg(short = 'G', value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     #[arg(conflicts_with = "rotate_time", requires = "write", help_heading = FILES)]
     seconds: Option<u64>,
-    /// Keep the last N files; tcpdump ends after N with -G instead
-    #[arg(short = 'W', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Keep the last N files, and delete older ones
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(requires = "write", help_heading = FILES)]
     files: Option<u32>,
+    /// As of tcpdump: with -C keep the last N files, as --files; with -G end after N files
+    #[arg(short = 'W', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(conflicts_with = "files", requires = "write", help_heading = FILES)]
+    limit: Option<u32>,
     /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9927, or at PATH, a Unix socket
     #[arg(long, value_name = "ADDR|PATH")]
     metrics: Option<truechimer_metrics::Listen>,
@@ -236,6 +240,49 @@ impl Capture {
         self.rotate_time.map(duration).or_else(|| self.seconds.map(Duration::from_secs))
     }
 
+    /// Files that are kept.
+    fn keep(&self) -> Option<u32> {
+        self.files.or(self.limit.filter(|_| self.rotate_bytes().is_some()))
+    }
+
+    /// Files after which the capture ends.
+    fn last(&self) -> Option<u32> {
+        self.limit.filter(|_| self.rotate_bytes().is_none())
+    }
+
+    /// Time after which the capture ends.
+    fn ends_after(&self) -> Option<Duration> {
+        let files = self.last().zip(self.rotate_after());
+        let files = files.map(|(files, each)| each.saturating_mul(files));
+        self.duration.map(duration).into_iter().chain(files).min()
+    }
+
+    /// Refuses what is asked of several files where that cannot be, or would not be what was meant.
+    fn check_files(&self) -> Result<(), String> {
+        let (by_size, by_time) = (self.rotate_bytes().is_some(), self.rotate_after().is_some());
+        if self.files.is_some() && !by_size && !by_time {
+            return Err(
+                "--files keeps the last of several files: say when another one begins, with \
+                        --rotate-size or --rotate-time"
+                    .into(),
+            );
+        }
+        if self.limit.is_some() && by_size == by_time {
+            return Err("-W keeps the last files of -C, or ends after so many of -G: give one of \
+                        these; --files keeps the last of both"
+                .into());
+        }
+        let name = self.write.as_deref().and_then(Path::file_name).unwrap_or_default();
+        if by_time && name.as_encoded_bytes().contains(&b'%') {
+            return Err(
+                "-w: '%' in the name of files by time: times are not put there; all names \
+                        get a number and the time, in UTC: NAME_00001_20261122103000.EXT"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
     /// The filter, if there is one.
     fn filter(&self) -> Option<String> {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
@@ -264,13 +311,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
                 .into(),
         ));
     }
-    if args.files.is_some() && args.rotate_bytes().is_none() && args.rotate_after().is_none() {
-        return Err(Failure::Said(
-            "--files keeps the last of several files: say when another one begins, with \
-             --rotate-size or --rotate-time"
-                .into(),
-        ));
-    }
+    args.check_files().map_err(Failure::Said)?;
     let exporter = metrics::open(args.metrics.as_ref())?;
     let stop = signals::finish()?;
     let say = Say { quiet: args.quiet, errors_only: args.errors_only };
@@ -306,7 +347,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let options = pipeline::Options {
         inline: args.inline,
         count: args.count,
-        duration: args.duration.map(duration),
+        duration: args.ends_after(),
         when_full: opened.when_full,
         capture_cpu: cores.capture,
         convert_cpu: cores.convert,
@@ -446,7 +487,8 @@ fn sink(
         path: path.clone(),
         rotate_bytes: args.rotate_bytes(),
         rotate_after: args.rotate_after(),
-        keep: args.files,
+        keep: args.keep(),
+        last: args.last(),
         filter: args.filter(),
         comments: vec![
             format!("method {}: {why}", live::described(facts)),
@@ -597,17 +639,40 @@ mod tests {
     #[test]
     fn tcpdumps_options_for_several_files_mean_what_they_mean_there() {
         let read = |line: &str| {
-            let words = ["capture", "-i", "eth0", "-w", "x"].into_iter().chain(line.split(' '));
+            let file: &[&str] = if line.contains("-w") { &[] } else { &["-w", "x"] };
+            let words = ["capture", "-i", "eth0"].iter().chain(file).copied();
+            let words = words.chain(line.split(' '));
             Line::try_parse_from(words).map(|line| line.capture)
         };
-        let capture = read("-C 100 -G 60 -W 5").unwrap();
+        let capture = read("-C 100 -W 5").unwrap();
         assert_eq!(capture.rotate_bytes(), Some(100_000_000));
-        assert_eq!(capture.rotate_after(), Some(Duration::from_secs(60)));
-        assert_eq!(capture.files, Some(5));
+        assert_eq!((capture.keep(), capture.last(), capture.ends_after()), (Some(5), None, None));
+        assert_eq!(capture.check_files(), Ok(()));
+        // An hour, and the end; nothing is deleted.
+        let capture = read("-G 3600 -W 1").unwrap();
+        assert_eq!(capture.rotate_after(), Some(Duration::from_secs(3600)));
+        assert_eq!((capture.keep(), capture.last()), (None, Some(1)));
+        assert_eq!(capture.ends_after(), Some(Duration::from_secs(3600)));
+        assert_eq!(capture.check_files(), Ok(()));
+        let sooner = read("-G 3600 -W 2 --duration 10s").unwrap();
+        assert_eq!(sooner.ends_after(), Some(Duration::from_secs(10)));
         let ours = read("--rotate-size 100M --rotate-time 60s --files 5").unwrap();
         assert_eq!(ours.rotate_bytes(), Some(100_000_000));
         assert_eq!(ours.rotate_after(), Some(Duration::from_secs(60)));
-        for both in ["-C 1 --rotate-size 1M", "-G 1 --rotate-time 1s", "-C 0", "-W 0"] {
+        assert_eq!((ours.keep(), ours.last(), ours.ends_after()), (Some(5), None, None));
+        for odd in
+            ["-W 5", "-C 100 -G 60 -W 5", "--files 5", "-G 60 -w c-%H%M", "--rotate-time 60s -w %F"]
+        {
+            assert!(read(odd).unwrap().check_files().is_err(), "{odd}");
+        }
+        assert_eq!(read("-C 1 -w c-%H%M").unwrap().check_files(), Ok(()));
+        for both in [
+            "-C 1 -W 2 --files 3",
+            "-C 1 --rotate-size 1M",
+            "-G 1 --rotate-time 1s",
+            "-C 0",
+            "-W 0",
+        ] {
             assert!(read(both).is_err(), "{both}");
         }
     }

@@ -76,7 +76,8 @@ hands it to the network stack; stack, where packet sockets see it; socket, in th
 socket that it is for; application, where that has read it. What is sent passes send, where the call
 that sends it begins; scheduler, in the interface's queue; transmit, where the driver is given it;
 sent, where the driver has it, and it is the card's. What a process sends next over the flow that
-it has read a packet of counts as the answer to that: one way, whose parts add up.
+it has read a packet of counts as the answer to the last one that it read: one way, whose parts
+add up. While it runs, every system call and packet of the host costs a little more.
 
 Definitions: delay RFC 7679, loss RFC 7680 and 3357, delay variation RFC 5481, duplicates RFC 5560,
 reordering RFC 4737, density RFC 5236, jitter RFC 3550. Percentiles are exact while there are no
@@ -169,7 +170,8 @@ pub struct Qos {
     /// Flows remembered at a time: each takes up to 500 KiB
     #[arg(long, value_name = "N", default_value_t = 1000, help_heading = MEMORY)]
     max_flows: usize,
-    /// Packets remembered until they pass the other point: each takes some 200 bytes
+    /// Packets remembered until they pass the other point: each takes some 200 bytes; with --layers,
+    /// requests until they are answered: some 400
     #[arg(long, value_name = "N", default_value_t = 500_000, help_heading = MEMORY)]
     max_waiting: usize,
     #[command(flatten)]

@@ -44,9 +44,7 @@ pub fn page(about: &About<'_>, report: &Report, session: &Session) -> Page {
     for (name, way) in ways(report) {
         page = page.highlight(&format!("median delay {name}"), headline(way));
     }
-    page = page
-        .highlight("without an answer", share(Some(&report.round_trip.loss)))
-        .section(figures(report));
+    page = page.highlight("without an answer", unanswered_share(report)).section(figures(report));
     // What nothing is promised of, the difference of two clocks, is no delay.
     let known = |rows: Vec<Row>| rows.into_iter().filter(|row| row.2.is_some()).collect::<Vec<_>>();
     let (there, back) =
@@ -69,6 +67,12 @@ fn seconds(ns: Option<i64>) -> Cell {
 
 fn share(loss: Option<&LossReport>) -> Cell {
     Cell::number(loss.and_then(|loss| loss.ratio).unwrap_or(f64::NAN), Unit::Share)
+}
+
+/// Share of the packets sent that nobody answered, those after the last answer among them.
+fn unanswered_share(report: &Report) -> Cell {
+    let unanswered = report.sent.saturating_sub(report.answered);
+    Cell::number(unanswered as f64 / report.sent as f64, Unit::Share)
 }
 
 /// Median with the greatest bound.
@@ -106,6 +110,11 @@ fn figures(report: &Report) -> Section {
             ],
         );
     }
+    let unanswered = Cell::count(report.sent.saturating_sub(report.answered));
+    lost = lost.row(
+        "without an answer",
+        [unanswered, unanswered_share(report), Cell::missing(), Cell::missing()],
+    );
     let round = &report.round_trip;
     table = table.row("round trip", row(&round.time, round.bound_max_ns, &round.ipdv));
     let mut voice = Table::new("Voice by the E-model (ITU-T G.107)").head([
@@ -185,6 +194,15 @@ mod tests {
         let (low, high) = reach(rows(1e-3).iter().chain(&rows(10e-3))).unwrap();
         assert!(low < 0.0 && (12e-3..13e-3).contains(&high), "{low} {high}");
         assert!(page.contains("no answer"));
+    }
+
+    #[test]
+    fn packets_after_the_last_answer_are_without_one_too() {
+        let session = Session::new(None, 44, 1);
+        let mut report = Report::of(&session, 0, truechimer_qos::Codec::ALL[0]);
+        (report.sent, report.answered, report.undetermined) = (10, 7, 3);
+        assert_eq!(unanswered_share(&report), Cell::number(0.3, Unit::Share));
+        assert!(format!("{:?}", figures(&report)).contains("without an answer"));
     }
 
     #[test]

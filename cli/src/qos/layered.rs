@@ -4,8 +4,10 @@ mod answers;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use truechimer_capture::layers::{self as kernel, Journey};
-use truechimer_qos::{At, Counted, DifferenceClock, Layer, Layered, Layers, LayersReport};
+use truechimer_capture::layers::{self as kernel, Journey, Unfollowed};
+use truechimer_qos::{
+    At, Counted, DifferenceClock, Layer, Layered, Layers, LayersReport, Note, Severity,
+};
 use truechimer_time::{Count, CountSpan, Epoch, Period, Rate};
 
 use super::{Qos, nanos};
@@ -56,14 +58,73 @@ impl Watch {
         self.layers.report()
     }
 
-    /// Ends and reports.
-    pub fn finish(mut self) -> Result<LayersReport, Failure> {
+    /// Ends and reports, with notes on what is not in the report.
+    pub fn finish(mut self) -> Result<(LayersReport, Vec<Note>), Failure> {
         self.look(Duration::ZERO)?;
         for journey in self.answers.finish() {
             self.layers.packet(&stamps(&journey, &mut self.origin_ns));
         }
         self.layers.finish();
-        Ok(self.layers.report())
+        let mut missing = Missing::default();
+        for tap in &self.taps {
+            missing.records += tap.lost().map_err(|why| Failure::Said(why.to_string()))?;
+            let Unfollowed { unread, misfits, mixed, unsent } = tap.unfollowed();
+            missing.up += unread + misfits;
+            missing.mixed += mixed;
+            missing.down += unsent;
+        }
+        Ok((self.layers.report(), missing.notes()))
+    }
+}
+
+/// Counts of what the layers' figures leave out.
+#[derive(Clone, Copy, Default)]
+struct Missing {
+    /// Records that found no room.
+    records: u64,
+    /// Packets that no program was seen to read.
+    up: u64,
+    /// Packets of which nobody can tell which thread read them.
+    mixed: u64,
+    /// Packets that were not seen to reach the driver.
+    down: u64,
+}
+
+impl Missing {
+    fn notes(self) -> Vec<Note> {
+        let Missing { records, up, mixed, down } = self;
+        let texts = [
+            (
+                Severity::Warning,
+                records,
+                "records of the kernel found no room: their packets are missing, or end early",
+            ),
+            (
+                Severity::Note,
+                up,
+                "packets that came in were not seen to be read by a program, and are left out: \
+                 forwarded, answered by the kernel, merged, dropped or still waiting",
+            ),
+            (
+                Severity::Note,
+                mixed,
+                "packets are left out because several threads read their socket at once",
+            ),
+            (
+                Severity::Note,
+                down,
+                "packets to be sent were not seen to reach the driver whole, and are left out: cut \
+                 into several there, dropped in the queue or begun before",
+            ),
+        ];
+        texts
+            .into_iter()
+            .filter(|(_, number, _)| *number > 0)
+            .map(|(severity, number, text)| Note {
+                severity,
+                text: format!("layers: {number} {text}"),
+            })
+            .collect()
     }
 }
 
@@ -97,4 +158,19 @@ fn stamps(journey: &Journey, origin: &mut Option<i64>) -> Vec<Layered> {
         })
     };
     places.into_iter().filter_map(stamp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_is_told() {
+        assert!(Missing::default().notes().is_empty());
+        let notes = Missing { records: 5, up: 1, mixed: 2, down: 30 }.notes();
+        let told: Vec<_> = notes.iter().map(|note| (note.severity, &note.text[..10])).collect();
+        let (warning, note) = (Severity::Warning, Severity::Note);
+        let all = ["layers: 5 ", "layers: 1 ", "layers: 2 ", "layers: 30"];
+        assert_eq!(told, [(warning, all[0]), (note, all[1]), (note, all[2]), (note, all[3])]);
+    }
 }

@@ -150,7 +150,7 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     };
     let progress: Vec<Progress> = runs.iter().map(|_| Progress::default()).collect();
     let (done, finished) = mpsc::channel();
-    let mut layers = None;
+    let mut layered = None;
     let summaries = std::thread::scope(|scope| -> Result<Vec<Summary>, Failure> {
         let mut threads = Vec::new();
         for ((tap, converter, sink), progress) in runs.into_iter().zip(&progress) {
@@ -172,11 +172,12 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
         let ended = shown.until(&finished, watched, &stop);
         stop.store(true, Ordering::Relaxed);
         let summaries: Result<Vec<_>, _> = threads.into_iter().map(|t| t.join()).collect();
-        layers = ended?;
+        layered = ended?;
         summaries.map_err(|_| Failure::Said("a capture thread has failed".into()))
     })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-    let mut notes = Vec::new();
+    let (layers, notes) = layered.unzip();
+    let mut notes: Vec<Note> = notes.unwrap_or_default();
     for summary in &summaries {
         notes.extend(losses(summary));
         match &summary.end {
@@ -240,7 +241,7 @@ impl Shown<'_> {
         finished: &mpsc::Receiver<()>,
         mut watch: Option<layered::Watch>,
         stop: &AtomicBool,
-    ) -> Result<Option<truechimer_qos::LayersReport>, Failure> {
+    ) -> Result<Option<(truechimer_qos::LayersReport, Vec<Note>)>, Failure> {
         let every = Duration::from_nanos(super::nanos(self.args.interval).max(100_000_000) as u64);
         let mut next = std::time::Instant::now() + every;
         while self.left > 0 {

@@ -87,16 +87,15 @@ fn facts(page: Page, report: &Report) -> Page {
 }
 
 /// Three tiles: of two points the delay of each way, with its bound, and the losses of both; of one its
-/// packets, round trips and losses.
+/// packets, its flows, shown or not, and the time that they lasted.
 fn headline(mut page: Page, report: &Report) -> Page {
     let loss = |lost: u64, sent: u64| ratio((sent > 0).then(|| lost as f64 / sent as f64));
     if report.points.len() < 2 {
-        let flows = || report.flows.iter();
         let packets = report.points.iter().map(|point| point.packets).sum();
         let lasted = report.points.iter().find_map(|point| point.first_ns.zip(point.last_ns));
         return page
             .highlight("packets", Cell::count(packets))
-            .highlight("flows", Cell::count(flows().count() as u64))
+            .highlight("flows", Cell::count(report.flows_seen))
             .highlight("lasted", seconds(lasted.map(|(first, last)| last.saturating_sub(first))));
     }
     let (mut lost, mut sent) = (0, 0);
@@ -318,12 +317,14 @@ fn delays(report: &Report, totals: &Totals, start: i64) -> Option<Section> {
     // Of later packets it is not known which were lost.
     let ended = report.points.iter().filter_map(|point| point.last_ns).min();
     let decided = ended.unwrap_or(i64::MAX).saturating_sub(report.timeout_ns);
-    if ways.iter().any(|(_, of_way)| of_way.bins.iter().any(|(_, bin)| bin.lost > 0)) {
-        let mut chart = Chart::time("Losses over time").unit(Unit::Share);
-        for (name, of_way) in &ways {
-            chart = chart.with(Series::steps(name, losses(&of_way.bins, start, decided)));
-        }
-        section = section.chart(chart);
+    let lost: Vec<_> =
+        ways.iter().map(|(name, of_way)| (name, losses(&of_way.bins, start, decided))).collect();
+    if lost.iter().flat_map(|(_, shares)| shares).any(|(_, share)| *share > 0.0) {
+        let chart = Chart::time("Losses over time").unit(Unit::Share);
+        section = section.chart(
+            lost.into_iter()
+                .fold(chart, |chart, (name, shares)| chart.with(Series::steps(name, shares))),
+        );
     }
     Some(section)
 }

@@ -85,6 +85,32 @@ fn two_files_give_one_way_delays_and_losses() {
 }
 
 #[test]
+fn losses_that_are_not_decided_yet_have_no_chart() {
+    let folder = Folder::new("undecided");
+    let a = folder.capture("a.pcap", 0, 64, &[]);
+    let page = folder.0.join("page.html").display().to_string();
+    for (lost, drawn) in [(vec![7, 8, 30], true), (vec![85], false)] {
+        let b = folder.capture("b.pcap", 5_000_000, 63, &lost);
+        output(&[&a, &b, "--html", &page]);
+        let page = fs::read_to_string(&page).unwrap();
+        assert_eq!(page.contains("Losses over time"), drawn, "{lost:?}");
+    }
+}
+
+#[test]
+fn the_tile_counts_flows_that_are_not_shown_as_well() {
+    let folder = Folder::new("tile");
+    let packets: Vec<Said> =
+        (0..150u16).map(|n| ((1, 4000 + n % 30), (2, 7000 + n % 30), u32::from(n))).collect();
+    let file = conversations(&folder, &packets);
+    let path = folder.0.join("page.html").display().to_string();
+    output(&[&file, "--top", "5", "--html", &path]);
+    let page = fs::read_to_string(path).unwrap();
+    let tile = page.split("<dt>flows</dt>").nth(1).unwrap().split("</dd>").next().unwrap();
+    assert!(tile.ends_with(">30"), "{tile}");
+}
+
+#[test]
 fn a_clock_that_is_wrong_is_said_and_is_the_exit_status() {
     let folder = Folder::new("clock");
     let a = folder.capture("a.pcap", 0, 64, &[]);

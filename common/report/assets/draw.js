@@ -27,11 +27,14 @@ Plot.prototype.bars = function (u) {
     ctx.lineWidth = 1.5 * r;
     for (var i = 0; i < xs.length; i++) {
       var low = s.columns[0].out[i], high = s.columns[1].out[i];
-      if (low == null || high == null || u.scales.y.distr === 3 && low <= 0) continue;
+      if (low == null || high == null || u.scales.y.distr === 3 && high <= 0) continue;
+      /* On a logarithmic axis a bar from zero or below begins at the edge, without a cap. */
+      var cut = u.scales.y.distr === 3 && low <= 0;
+      if (cut) low = Math.min(high, u.scales.y.min);
       var x = u.valToPos(xs[i], 'x', true), a = u.valToPos(low, 'y', true), b = u.valToPos(high, 'y', true);
       ctx.beginPath();
       ctx.moveTo(x, a); ctx.lineTo(x, b);
-      ctx.moveTo(x - 4 * r, a); ctx.lineTo(x + 4 * r, a);
+      if (!cut) { ctx.moveTo(x - 4 * r, a); ctx.lineTo(x + 4 * r, a); }
       ctx.moveTo(x - 4 * r, b); ctx.lineTo(x + 4 * r, b);
       ctx.stroke();
     }

@@ -231,7 +231,8 @@ Plot.prototype.labels = function (axis) {
     var top = 0, least = Infinity, k;
     splits.forEach(function (v) { top = Math.max(top, Math.abs(v)); });
     for (k = 1; k < splits.length; k++) least = Math.min(least, splits[k] - splits[k - 1]);
-    if (least === Infinity) least = top || 1;
+    /* Differences of rounded sums: a day is 86400, not 86399.99999. */
+    least = least === Infinity ? top || 1 : Number(least.toPrecision(6));
     if (self.chart.since && i === 0) return splits.map(function (v) { return timeOfDay(self.chart.since, v, least); });
     if (axis.time) return splits.map(function (v) { return clock(v, least, top); });
     var log = i === 0 ? axis.log : self.chart.views[self.view].scale !== 'linear';

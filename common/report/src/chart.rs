@@ -366,12 +366,16 @@ fn day_and_second(unix_ns: i64) -> (i64, f64) {
     (day, unix_ns.rem_euclid(DAY * SECOND) as f64 / SECOND as f64)
 }
 
-/// Time of day (UTC) `seconds` after `zero`, Unix ns, to the tenth: `09:30:12.3`.
+/// Time of day (UTC) `seconds` after `zero`, Unix ns, to the tenth: `09:30:12.3`; on another day than `zero`
+/// with the days from there, `09:30:12.3 +1 d`.
 pub(crate) fn time_of_day(zero: i64, seconds: f64) -> String {
     let (_, second) = day_and_second(zero);
-    let tenths = ((second + seconds) * 10.0).round().rem_euclid(DAY as f64 * 10.0);
+    let all_tenths = ((second + seconds) * 10.0).round();
+    let days = (all_tenths / (DAY as f64 * 10.0)).floor();
+    let tenths = all_tenths.rem_euclid(DAY as f64 * 10.0);
     let (hours, rest) = ((tenths / 36_000.0).floor(), tenths % 36_000.0);
-    format!("{hours:02.0}:{:02.0}:{:04.1}", (rest / 600.0).floor(), rest % 600.0 / 10.0)
+    let time = format!("{hours:02.0}:{:02.0}:{:04.1}", (rest / 600.0).floor(), rest % 600.0 / 10.0);
+    if days == 0.0 { time } else { format!("{time} {days:+.0}\u{a0}d") }
 }
 
 #[cfg(test)]
@@ -384,7 +388,9 @@ mod tests {
         let zero = 1_795_910_399_750_000_000;
         assert_eq!(day_and_second(zero), (20_785, 86_399.75));
         assert_eq!(time_of_day(zero, 0.0), "23:59:59.8");
-        assert_eq!(time_of_day(zero, 0.25), "00:00:00.0");
+        assert_eq!(time_of_day(zero, 0.25), "00:00:00.0 +1\u{a0}d");
+        assert_eq!(time_of_day(zero, 86_400.0 * 3.0), "23:59:59.8 +3\u{a0}d");
+        assert_eq!(time_of_day(zero, -86_399.85), "23:59:59.9 -1\u{a0}d");
         assert_eq!(time_of_day(zero, -3600.15), "22:59:59.6");
         assert_eq!(day_and_second(-1).0, -1);
     }

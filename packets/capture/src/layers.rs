@@ -19,8 +19,11 @@
 //! to 500 ppm whatever the system clock does.
 //!
 //! Of what a program sends the call is told in which it enters the queue: of a stream that may be a later
-//! one than that which wrote the bytes, or none. What the kernel cuts into packets below the queue is left
-//! out ([`Unfollowed::unsent`]).
+//! one than that which wrote the bytes, or none. An acknowledgement that comes while a process is in a call
+//! that may send, writing to a file say, may send a stream's next bytes: they count as that call's. What the
+//! kernel cuts into packets below the queue, or drops in it, is left out ([`Unfollowed::unsent`]).
+//!
+//! Watching slows the whole host: each call that begins and ends, and each buffer that is freed, runs a program.
 //!
 //! Datagrams are followed one by one; of a fragmented one, the fragment that completed it. A read
 //! is told by what stands first in the socket's queue before it: where several threads read one

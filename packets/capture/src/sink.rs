@@ -138,6 +138,8 @@ pub struct FileOptions {
     pub rotate_after: Option<Duration>,
     /// Keep so many files and delete older ones.
     pub keep: Option<u32>,
+    /// Begin no file after so many: the last one goes on.
+    pub last: Option<u32>,
     /// The filter, as the user wrote it.
     pub filter: Option<String>,
     /// Comments for the section header: clock, bound, method.

@@ -331,35 +331,48 @@ fn a_segment_that_was_merged_is_read_by_nobody_else() {
 
 #[test]
 fn what_the_kernel_answers_itself_is_read_by_nobody() {
-    let Some(mut layers) = open() else { return };
-    // Gets a copy of every echo request; the kernel answers.
-    // SAFETY: three numbers; the descriptor is checked, and ours.
-    let raw = unsafe {
-        let fd =
-            libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP);
-        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-        <std::net::UdpSocket as std::os::fd::FromRawFd>::from_raw_fd(fd)
-    };
-    let echo = [8, 0, 0xf7, 0xfd, 0, 1, 0, 1];
-    for _ in 0..20 {
-        raw.send_to(&echo, "127.0.0.1:0").unwrap();
-    }
-    std::thread::sleep(Duration::from_millis(50));
-    let mut found = Vec::new();
-    layers.next(Duration::from_millis(100), |journey| found.push(journey)).unwrap();
-    found.retain(|journey| journey.bytes.get(23) == Some(&1));
-    // On their way down there are both: requests, which our calls sent, and answers, which none did.
-    let (asked, answered): (Vec<&Journey>, Vec<&Journey>) =
-        found.iter().partition(|journey| journey.bytes.get(34) == Some(&8));
-    assert!(asked.iter().all(|journey| journey.pid == std::process::id()), "{asked:?}");
-    assert!(answered.iter().all(|journey| journey.at(Layer::Send).is_none()), "{answered:?}");
-    assert_eq!((asked.len(), answered.len()), (20, 20));
-    found.retain(|journey| journey.at(Layer::Stack).is_some());
-    assert_eq!(found, [], "nothing was read");
+    // Others' ICMP is not among it there.
+    in_a_namespace(|| {
+        let Some(mut layers) = open() else { return };
+        // Gets a copy of every echo request; the kernel answers.
+        // SAFETY: three numbers; the descriptor is checked, and ours.
+        let raw = unsafe {
+            let fd = libc::socket(
+                libc::AF_INET,
+                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+                libc::IPPROTO_ICMP,
+            );
+            assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+            <std::net::UdpSocket as std::os::fd::FromRawFd>::from_raw_fd(fd)
+        };
+        let echo = [8, 0, 0xf7, 0xfd, 0, 1, 0, 1];
+        for _ in 0..20 {
+            raw.send_to(&echo, "127.0.0.1:0").unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let mut found = Vec::new();
+        layers.next(Duration::from_millis(100), |journey| found.push(journey)).unwrap();
+        found.retain(|journey| journey.bytes.get(23) == Some(&1));
+        // On their way down there are both: requests, which our calls sent, and answers, which none did.
+        let (asked, answered): (Vec<&Journey>, Vec<&Journey>) =
+            found.iter().partition(|journey| journey.bytes.get(34) == Some(&8));
+        assert!(asked.iter().all(|journey| journey.pid == std::process::id()), "{asked:?}");
+        assert!(answered.iter().all(|journey| journey.at(Layer::Send).is_none()), "{answered:?}");
+        assert_eq!((asked.len(), answered.len()), (20, 20));
+        found.retain(|journey| journey.at(Layer::Stack).is_some());
+        assert_eq!(found, [], "nothing was read");
+    });
 }
 
-#[test]
-fn the_interface_is_that_of_the_thread_s_own_namespace() {
+/// Runs a program that sets the network up.
+fn set_up(line: &str) {
+    let (program, words) = line.split_once(' ').unwrap();
+    let status = std::process::Command::new(program).args(words.split(' ')).status();
+    assert!(status.unwrap().success(), "{line}");
+}
+
+/// Runs this in a network namespace of its own, with loopback.
+fn in_a_namespace(test: impl FnOnce() + Send + 'static) {
     let name = std::thread::current().name().unwrap_or("layers").to_owned();
     let inside = std::thread::Builder::new().name(name).spawn(|| {
         // SAFETY: it is about this thread alone, which does nothing else.
@@ -368,8 +381,29 @@ fn the_interface_is_that_of_the_thread_s_own_namespace() {
             _ => Err(Lacking(format!("no network namespace: {}", std::io::Error::last_os_error()))),
         };
         let Some(()) = or_skip(namespace) else { return };
-        let up = std::process::Command::new("ip").args(["link", "set", "lo", "up"]).status();
-        assert!(up.unwrap().success());
+        set_up("ip link set lo up");
+        test();
+    });
+    inside.unwrap().join().unwrap();
+}
+
+/// An interface with a peer and the address 192.0.2.1; its neighbour is 192.0.2.2.
+fn wire() {
+    set_up("ip link add v0 type veth peer name v1");
+    set_up("ip addr add 192.0.2.1/24 dev v0");
+    set_up("ip link set v0 up");
+    set_up("ip link set v1 up");
+    set_up("ip neigh add 192.0.2.2 lladdr 02:00:00:00:00:02 dev v0");
+}
+
+/// The journeys down so far to this port, by any interface.
+fn down_so_far(layers: &mut Layers, port: u16) -> Vec<Journey> {
+    journeys_by(layers, port, (Layer::Scheduler, usize::MAX), Duration::from_millis(300))
+}
+
+#[test]
+fn the_interface_is_that_of_the_thread_s_own_namespace() {
+    in_a_namespace(|| {
         let Some(mut layers) = open() else { return };
         let (from, to) = (udp(), udp());
         let reads: Vec<_> = (0..5).map(|number| round(&from, &to, number)).collect();
@@ -377,5 +411,55 @@ fn the_interface_is_that_of_the_thread_s_own_namespace() {
         none_is_mistaken(&found, &reads);
         assert_eq!(found.len(), 5);
     });
-    inside.unwrap().join().unwrap();
+}
+
+#[test]
+fn what_is_dropped_in_the_queue_lends_nothing_to_another_interface() {
+    in_a_namespace(|| {
+        wire();
+        set_up("tc qdisc replace dev v0 root blackhole");
+        let Some(mut layers) = or_skip(Layers::open("v0").map_err(|e| Lacking(e.to_string())))
+        else {
+            return;
+        };
+        let (from, to) = (udp(), udp());
+        let away = UdpSocket::bind("192.0.2.1:0").unwrap();
+        for number in 0..50 {
+            // The kernel takes the buffer that it has just freed for the next packet.
+            let _ = away.send_to(&[number; 100], "192.0.2.2:9");
+            round(&from, &to, number);
+        }
+        assert_eq!(down_so_far(&mut layers, to.local_addr().unwrap().port()), []);
+        assert_eq!(down_so_far(&mut layers, 9), [], "dropped");
+    });
+}
+
+#[test]
+fn what_is_cut_below_the_queue_lends_its_time_to_no_part() {
+    in_a_namespace(|| {
+        wire();
+        // The card takes one segment at a time, so that the kernel cuts what is longer.
+        set_up("ip link set v0 gso_max_segs 1");
+        let Some(mut layers) = or_skip(Layers::open("v0").map_err(|e| Lacking(e.to_string())))
+        else {
+            return;
+        };
+        let from = UdpSocket::bind("192.0.2.1:0").unwrap();
+        let length: libc::c_int = 100;
+        // SAFETY: the option is an int of this function's, and read only.
+        let set = unsafe {
+            let at = std::ptr::from_ref(&length).cast();
+            let (level, option) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+            let size = size_of::<libc::c_int>() as libc::socklen_t;
+            libc::setsockopt(from.as_raw_fd(), level, option, at, size)
+        };
+        assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        for number in 0..50 {
+            from.send_to(&[number; 1000], "192.0.2.2:9").unwrap();
+        }
+        assert_eq!(down_so_far(&mut layers, 9), []);
+        // One that is not cut is followed.
+        from.send_to(&[1; 100], "192.0.2.2:9").unwrap();
+        assert_eq!(down_so_far(&mut layers, 9).len(), 1);
+    });
 }

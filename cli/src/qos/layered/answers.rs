@@ -8,9 +8,10 @@ use truechimer_qos::{FlowKey, parse};
 /// Ethernet, which loopback looks like as well (LINKTYPE_ETHERNET).
 const ETHERNET: u16 = 1;
 
-/// Requests that a process has read and not answered, to be put together with what it sends back: the oldest
-/// request of a flow with the first packet that the process sends the other way after it has read it. A
-/// process that answers in another order than it is asked is told wrongly.
+/// Requests that a process has read and not answered, to be put together with what it sends back: the newest
+/// request of a flow that was read before the call that sends, with the first packet that the process sends
+/// the other way after that. Older ones of the flow and process get no answer of their own: most are parts of
+/// the same request. A process that reads several requests before it answers is told of the last one only.
 pub struct Answers {
     timeout_ns: u64,
     most: usize,
@@ -41,8 +42,10 @@ impl Answers {
         let is_sent = journey.at(Layer::Scheduler).is_some();
         match flow.filter(|_| journey.pid != 0) {
             None => whole.push(journey),
-            Some(flow) if is_sent => whole.push(self.answer(&flow, journey)),
+            Some(flow) if is_sent => whole.extend(self.answer(&flow, journey)),
             Some(flow) => {
+                // Its flow and its times are all that is asked for later.
+                let journey = Journey { bytes: Vec::new(), ..journey };
                 self.number += 1;
                 let key = (flow.reversed(), journey.pid);
                 self.waiting.entry(key).or_default().push_back(self.number);
@@ -52,22 +55,33 @@ impl Answers {
         whole
     }
 
-    /// The way of what is sent, with that of the request before it.
-    fn answer(&mut self, flow: &FlowKey, sent: Journey) -> Journey {
-        let begun = sent.at(Layer::Send);
-        let oldest = self.waiting.get(&(*flow, sent.pid)).and_then(VecDeque::front).copied();
-        let Some(number) = oldest else { return sent };
-        let read =
-            self.requests.get(&number).and_then(|(_, request)| request.at(Layer::Application));
-        if begun.zip(read).is_none_or(|(begun, read)| begun < read) {
-            return sent;
+    /// The way of what is sent, with that of the request before it, behind the ways of older requests that get
+    /// no answer with that.
+    fn answer(&mut self, flow: &FlowKey, sent: Journey) -> Vec<Journey> {
+        let key = (*flow, sent.pid);
+        let read_before = |number: &&u64| {
+            let (_, request) = self.requests.get(*number)?;
+            Some(request.at(Layer::Application)? <= sent.at(Layer::Send)?)
+        };
+        let newest = self.waiting.get(&key).and_then(|numbers| {
+            numbers.iter().rposition(|number| read_before(&number).unwrap_or(false))
+        });
+        let Some(newest) = newest else { return vec![sent] };
+        let mut numbers = self.waiting.remove(&key).unwrap_or_default();
+        let later = numbers.split_off(newest + 1);
+        if !later.is_empty() {
+            self.waiting.insert(key, later);
         }
-        let Some(request) = self.remove(number) else { return sent };
+        let mut ways: Vec<Journey> =
+            numbers.iter().filter_map(|number| Some(self.requests.remove(number)?.1)).collect();
         let mut whole = sent;
-        for (at, of) in whole.monotonic_ns.iter_mut().zip(request.monotonic_ns) {
-            *at = at.or(of);
+        if let Some(request) = ways.pop() {
+            for (at, of) in whole.monotonic_ns.iter_mut().zip(request.monotonic_ns) {
+                *at = at.or(of);
+            }
         }
-        whole
+        ways.push(whole);
+        ways
     }
 
     fn remove(&mut self, number: u64) -> Option<Journey> {
@@ -134,9 +148,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_with_the_oldest_request_of_its_flow() {
+    fn an_answer_goes_with_the_newest_request_of_its_flow() {
         let mut answers = Answers::new(1_000_000, 100);
-        for (port, ns) in [(1000, 100), (2000, 110), (1000, 120)] {
+        for (port, ns) in [(1000, 100), (2000, 110)] {
             assert!(answers.see(request(port, ns)).is_empty());
         }
         let whole = answers.see(answer(1000, 200));
@@ -146,11 +160,35 @@ mod tests {
             (at(Layer::Driver), at(Layer::Application), at(Layer::Send), at(Layer::Sent)),
             (Some(100), Some(109), Some(200), Some(205))
         );
-        let second = answers.see(answer(1000, 300));
-        assert_eq!(second[0].at(Layer::Driver), Some(120));
-        // A third has no request any more.
+        // A second has no request any more.
         assert_eq!(answers.see(answer(1000, 400))[0].at(Layer::Driver), None);
         assert_eq!(answers.finish().len(), 1);
+    }
+
+    #[test]
+    fn a_request_in_many_segments_leaves_none_of_them_to_the_next_answer() {
+        let mut answers = Answers::new(1_000_000_000, 1000);
+        for segment in 0..100 {
+            assert!(answers.see(request(1000, 100 + segment)).is_empty());
+        }
+        // One more comes after the call has begun.
+        answers.see(request(1000, 291));
+        let ways = answers.see(answer(1000, 250));
+        let drivers: Vec<_> = ways.iter().map(|way| way.at(Layer::Driver)).collect();
+        assert_eq!(drivers, (0..100).map(|segment| Some(100 + segment)).collect::<Vec<_>>());
+        let sent = ways.iter().filter(|way| way.at(Layer::Sent).is_some()).count();
+        assert_eq!((sent, ways[99].at(Layer::Sent)), (1, Some(255)));
+        answers.see(request(1000, 400));
+        let ways = answers.see(answer(1000, 500));
+        assert_eq!((ways.len(), ways[1].at(Layer::Driver)), (2, Some(400)));
+        assert!(answers.finish().is_empty() && answers.waiting.is_empty());
+    }
+
+    #[test]
+    fn what_waits_keeps_no_bytes() {
+        let mut answers = Answers::new(1_000_000, 100);
+        answers.see(request(1000, 100));
+        assert!(answers.finish()[0].bytes.is_empty());
     }
 
     #[test]

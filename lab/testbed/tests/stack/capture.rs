@@ -4,6 +4,7 @@ mod broken;
 mod check;
 mod clock;
 mod extcap;
+mod layers;
 mod life;
 mod scales;
 pub mod tools;

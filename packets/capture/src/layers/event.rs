@@ -77,6 +77,8 @@ pub enum What {
     Transmitted {
         /// The buffer.
         buffer: u64,
+        /// When it entered the queue: `CLOCK_MONOTONIC`, ns.
+        scheduled_ns: u64,
         /// Length from the link layer on, in bytes.
         length: u32,
         /// First bytes, from the link layer on.
@@ -116,7 +118,8 @@ pub(super) mod layout {
     /// u64: the buffer.
     pub const BUFFER: i16 = 16;
     /// u64: the socket's number; for an arrival, when the driver handed it over, or 0; for what is in the
-    /// queue to be sent, when its program's call began, or 0; for what was sent, the driver's answer.
+    /// queue to be sent, when its program's call began, or 0; for what the driver was given, when it entered the
+    /// queue; for what was sent, the driver's answer.
     pub const SOCKET: i16 = 24;
     /// u32: the process.
     pub const PID: i16 = 32;
@@ -174,7 +177,10 @@ impl Event {
             }
             kind::FOREIGN => What::Foreign { buffer },
             kind::SCHEDULED => What::Scheduled { buffer, begun_ns: some(socket), pid },
-            kind::TRANSMITTED => What::Transmitted { buffer, length, bytes: bytes()? },
+            kind::TRANSMITTED => {
+                let bytes = bytes()?;
+                What::Transmitted { buffer, scheduled_ns: socket, length, bytes }
+            }
             kind::SENT => What::Sent { buffer, taken: socket as u32 == 0 },
             _ => return None,
         };

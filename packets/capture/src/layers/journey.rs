@@ -173,8 +173,14 @@ impl Follow {
                 self.leave(buffer, journey);
                 None
             }
-            What::Transmitted { buffer, length, bytes } => {
+            What::Transmitted { buffer, scheduled_ns, length, bytes } => {
                 let journey = self.leaving.get_mut(&buffer)?;
+                // Where the record of its way through the queue was lost, this is an older packet's.
+                if journey.at(Layer::Scheduler) != Some(scheduled_ns) {
+                    self.leaving.remove(&buffer);
+                    self.unfollowed.unsent += 1;
+                    return None;
+                }
                 journey.set(Layer::Transmit, event.monotonic_ns);
                 (journey.length, journey.bytes) = (length, bytes);
                 None

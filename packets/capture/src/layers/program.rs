@@ -3,7 +3,7 @@
 use super::event::{kind, layout};
 use crate::bpf::Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9, R10};
 use crate::bpf::{
-    Alu, Asm, BpfError, Btf, BtfError, Cond, Helper, Hook, Link, Map, Operand, Program,
+    Alu, Asm, BpfError, Btf, BtfError, Cond, Helper, Hook, Label, Link, Map, Operand, Program,
     ProgramKind, Reg, RingBuffer, Size,
 };
 
@@ -33,6 +33,8 @@ const DRIVER: [&str; 5] = [
 /// Calls by which programs send.
 const SENDING: [libc::c_long; 5] =
     [libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_write, libc::SYS_writev];
+/// A buffer on its way down that the driver was given; a time has no such bit for 146 years.
+const GIVEN: u32 = 62;
 /// The driver had no room: the packet stays where it is (`NETDEV_TX_BUSY`).
 const BUSY: i32 = 0x10;
 
@@ -96,7 +98,8 @@ struct Maps {
     /// for none yet.
     sending: Map,
     sender: Map,
-    /// By buffer: it waits to leave by our interface, or the driver has just been given it.
+    /// By buffer that waits to leave by our interface: when it entered the queue, ns; with the bit [`GIVEN`]
+    /// once the driver was given it.
     leaving: Map,
     /// How many records found no room.
     lost: Map,
@@ -173,6 +176,9 @@ impl Programs {
         attach("net_dev_xmit", "layer_sent", &writer.sent())?;
         attach("net_dev_start_xmit", "layer_transmit", &writer.transmit())?;
         attach("net_dev_queue", "layer_scheduler", &writer.scheduler())?;
+        for (tracepoint, name) in [("kfree_skb", "layer_drop"), ("consume_skb", "layer_free")] {
+            attach(tracepoint, name, &writer.freed())?;
+        }
         // From the top down: what comes from below is known by whoever is above.
         attach("skb_copy_datagram_iovec", "layer_read", &writer.read())?;
         attach("sock_recv_length", "layer_received", &writer.received())?;
@@ -224,10 +230,15 @@ const RESULT: i16 = -24;
 const FIRST: i16 = -32;
 
 impl Writer<'_> {
-    /// Goes to `other` unless the buffer in R6 came in by the interface that is meant. Uses R7.
-    fn unless_ours(&self, asm: &mut Asm, other: crate::bpf::Label) {
+    /// Goes to `other` unless the buffer in R6 is of the interface that is meant. Uses R7.
+    fn unless_ours(&self, asm: &mut Asm, other: Label) {
+        asm.load(Size::U64, R7, R6, self.fields.device);
+        self.unless_device(asm, other);
+    }
+
+    /// Goes to `other` unless the device in R7 is the interface that is meant. Uses R1.
+    fn unless_device(&self, asm: &mut Asm, other: Label) {
         let fields = &self.fields;
-        asm.load(Size::U64, R7, R6, fields.device);
         asm.jump_if(Cond::Eq, R7, 0, other);
         asm.load(Size::U32, R1, R7, fields.interface);
         asm.jump_if32(Cond::Ne, R1, self.whose.interface.cast_signed(), other);
@@ -430,9 +441,13 @@ impl Writer<'_> {
     /// A call ends: what its thread sends from now on is none of it.
     fn call_ends(&self) -> Asm {
         let mut asm = Asm::new();
-        asm.call(Helper::CurrentPidTgid).store(Size::U64, R10, KEY, R0);
+        let end = asm.label();
+        // Nearly every call sends nothing: looking takes no lock, taking away does.
+        asm.call(Helper::CurrentPidTgid);
+        Self::look_up(&mut asm, &self.maps.sending, R0);
+        asm.jump_if(Cond::Eq, R0, 0, end);
         Self::take_away(&mut asm, &self.maps.sending);
-        asm.give(0);
+        asm.bind(end).give(0);
         asm
     }
 
@@ -444,7 +459,7 @@ impl Writer<'_> {
         asm.load(Size::U64, R6, R1, 0);
         self.unless_ours(&mut asm, end);
         asm.call(Helper::KtimeGetNs).mov(R7, R0).mov(R8, R6).mov(R6, 0);
-        Self::put(&mut asm, &self.maps.leaving, R8, 1);
+        Self::put(&mut asm, &self.maps.leaving, R8, R7);
         asm.call(Helper::CurrentPidTgid).store(Size::U64, R10, RESULT, R0);
         asm.load(Size::U64, R9, R8, self.fields.owner).jump_if(Cond::Eq, R9, 0, untold);
         asm.load(Size::U64, R1, R10, RESULT);
@@ -460,19 +475,23 @@ impl Writer<'_> {
         asm
     }
 
-    /// The driver is given a buffer.
+    /// The driver is given a buffer. Below a tunnel or a VLAN another driver may be given the same one.
     fn transmit(&self) -> Asm {
         let mut asm = Asm::new();
         let fields = &self.fields;
         let end = asm.label();
-        asm.load(Size::U64, R6, R1, 0);
+        asm.load(Size::U64, R6, R1, 0).load(Size::U64, R7, R1, 8);
+        self.unless_device(&mut asm, end);
         Self::look_up(&mut asm, &self.maps.leaving, R6);
-        asm.jump_if(Cond::Eq, R0, 0, end).call(Helper::KtimeGetNs).mov(R7, R0);
+        asm.jump_if(Cond::Eq, R0, 0, end).load(Size::U64, R8, R0, 0);
+        asm.mov(R1, R8).mov(R2, 1).alu(Alu::Shl, R2, GIVEN.cast_signed());
+        asm.alu(Alu::Or, R1, R2).store(Size::U64, R0, 0, R1);
+        asm.call(Helper::KtimeGetNs).mov(R7, R0);
         self.reserve(&mut asm, layout::LONG);
         asm.mov(R9, R0);
         asm.store(Size::U32, R9, layout::KIND, kind::TRANSMITTED.cast_signed());
         asm.store(Size::U64, R9, layout::MONOTONIC, R7).store(Size::U64, R9, layout::BUFFER, R6);
-        asm.store(Size::U64, R9, layout::SOCKET, 0).store(Size::U32, R9, layout::PID, 0);
+        asm.store(Size::U64, R9, layout::SOCKET, R8).store(Size::U32, R9, layout::PID, 0);
         asm.load(Size::U32, R7, R6, fields.length).load(Size::U32, R8, R6, fields.paged);
         asm.store(Size::U32, R9, layout::LENGTH, R7);
         // On its way out the data begin with the link layer.
@@ -482,17 +501,37 @@ impl Writer<'_> {
         asm
     }
 
-    /// The driver has returned.
+    /// The driver has returned: what it was given may be gone, or another packet's, so nothing of the buffer
+    /// is looked at.
     fn sent(&self) -> Asm {
         let mut asm = Asm::new();
-        let end = asm.label();
-        asm.load(Size::U64, R8, R1, 0).load(Size::U64, R6, R1, 8);
-        asm.jump_if32(Cond::Eq, R6, BUSY, end);
+        let [end, gone] = std::array::from_fn(|_| asm.label());
+        asm.load(Size::U64, R8, R1, 0).load(Size::U64, R6, R1, 8).load(Size::U64, R7, R1, 16);
+        self.unless_device(&mut asm, end);
         Self::look_up(&mut asm, &self.maps.leaving, R8);
-        asm.jump_if(Cond::Eq, R0, 0, end);
+        asm.jump_if(Cond::Eq, R0, 0, end).load(Size::U64, R9, R0, 0);
+        asm.mov(R1, R9).alu(Alu::Shr, R1, GIVEN.cast_signed()).jump_if(Cond::Eq, R1, 0, end);
+        asm.jump_if32(Cond::Ne, R6, BUSY, gone);
+        // Without the bit it waits again.
+        asm.alu(Alu::Shl, R9, 64 - GIVEN.cast_signed()).alu(Alu::Shr, R9, 64 - GIVEN.cast_signed());
+        asm.store(Size::U64, R0, 0, R9).jump(end).bind(gone);
         Self::take_away(&mut asm, &self.maps.leaving);
         asm.call(Helper::KtimeGetNs).mov(R7, R0);
         self.short(&mut asm, kind::SENT, Kept::default());
+        asm.bind(end).give(0);
+        asm
+    }
+
+    /// A buffer is freed, in the queue or as one that was cut into several: the next packet in it is another.
+    /// Of those that the driver has, [`sent`](Self::sent) tells.
+    fn freed(&self) -> Asm {
+        let mut asm = Asm::new();
+        let end = asm.label();
+        asm.load(Size::U64, R6, R1, 0);
+        Self::look_up(&mut asm, &self.maps.leaving, R6);
+        asm.jump_if(Cond::Eq, R0, 0, end).load(Size::U64, R1, R0, 0);
+        asm.alu(Alu::Shr, R1, GIVEN.cast_signed()).jump_if(Cond::Ne, R1, 0, end);
+        Self::take_away(&mut asm, &self.maps.leaving);
         asm.bind(end).give(0);
         asm
     }

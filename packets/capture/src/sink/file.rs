@@ -21,6 +21,9 @@ const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often a full disk is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Lateness of a file by time that the next one makes up for: it is looked at each second, on a busy machine a
+/// little later.
+const LATE: Duration = Duration::from_secs(2);
 /// The state of the clock is repeated after so many bytes, of which it takes 1 or 2 %: whoever
 /// keeps part of a file is likely to keep one of them.
 const REPEAT: usize = 64 << 10;
@@ -315,15 +318,25 @@ impl CaptureFile {
                 let _ = self.files.pop_front().map(|old| truechimer_files::remove(&old));
             }
         }
-        self.begun = Instant::now();
+        self.begun = self.next_begins();
         self.headed = false;
         self.begin();
         Ok(())
     }
 
+    /// When the next file begins: by time, when it was due, however late that is noticed, so that the lateness
+    /// of many does not add up.
+    fn next_begins(&self) -> Instant {
+        let now = Instant::now();
+        let due = self.options.rotate_after.and_then(|each| self.begun.checked_add(each));
+        due.filter(|due| now.checked_duration_since(*due).is_some_and(|late| late < LATE))
+            .unwrap_or(now)
+    }
+
     fn rotate_if_due(&mut self) -> Result<(), SinkError> {
         let length = self.output.position() + self.buffer.len() as u64;
-        if self.no_rotation_before.is_some_and(|then| Instant::now() < then) {
+        let is_last = self.options.last.is_some_and(|last| self.written.files >= u64::from(last));
+        if is_last || self.no_rotation_before.is_some_and(|then| Instant::now() < then) {
             return Ok(());
         }
         // One with nothing in it but its head is never too large.

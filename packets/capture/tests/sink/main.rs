@@ -294,6 +294,20 @@ fn a_row_by_time_goes_on_without_packets() {
 }
 
 #[test]
+fn no_file_is_begun_after_the_last_and_none_is_deleted() {
+    let scratch = Scratch::new();
+    let path = scratch.file("hours");
+    let last = Some(2);
+    let options = FileOptions { rotate_after: Some(Duration::ZERO), last, ..options(&path) };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, None, None)).unwrap();
+    for _ in 0..5 {
+        sink.flush().unwrap();
+    }
+    assert_eq!((sink.finish().unwrap().files, scratch.names().len()), (2, 2));
+}
+
+#[test]
 fn what_cannot_hold_a_capture_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();

@@ -31,8 +31,9 @@ fn scheduled(monotonic_ns: u64, buffer: u64, begun_ns: Option<u64>) -> Event {
     Event { monotonic_ns, what: What::Scheduled { buffer, begun_ns, pid: 8 } }
 }
 
-fn transmitted(monotonic_ns: u64, buffer: u64) -> Event {
-    Event { monotonic_ns, what: What::Transmitted { buffer, length: 60, bytes: vec![5; 60] } }
+fn transmitted(monotonic_ns: u64, buffer: u64, scheduled_ns: u64) -> Event {
+    let what = What::Transmitted { buffer, scheduled_ns, length: 60, bytes: vec![5; 60] };
+    Event { monotonic_ns, what }
 }
 
 fn sent(monotonic_ns: u64, buffer: u64, taken: bool) -> Event {
@@ -43,13 +44,13 @@ fn sent(monotonic_ns: u64, buffer: u64, taken: bool) -> Event {
 fn a_packet_is_followed_down_to_the_driver() {
     let mut follow = Follow::default();
     assert_eq!(follow.see(scheduled(20, 1, Some(10))), None);
-    assert_eq!(follow.see(transmitted(30, 1)), None);
+    assert_eq!(follow.see(transmitted(30, 1, 20)), None);
     let journey = follow.see(sent(40, 1, true)).unwrap();
     assert_eq!(journey.monotonic_ns[4..], [Some(10), Some(20), Some(30), Some(40)]);
     assert_eq!((journey.pid, journey.length, journey.bytes.len()), (8, 60, 60));
     // What the kernel sends by itself has no program and no call.
     follow.see(scheduled(50, 1, None));
-    follow.see(transmitted(51, 1));
+    follow.see(transmitted(51, 1, 50));
     let journey = follow.see(sent(52, 1, true)).unwrap();
     assert_eq!((journey.pid, journey.at(Layer::Send)), (0, None));
     assert_eq!(follow.unfollowed(), Unfollowed::default());
@@ -60,7 +61,7 @@ fn what_does_not_leave_is_counted() {
     let mut follow = Follow::default();
     follow.see(scheduled(10, 1, None));
     follow.see(scheduled(20, 1, None));
-    follow.see(transmitted(21, 1));
+    follow.see(transmitted(21, 1, 20));
     assert_eq!(follow.see(sent(22, 1, false)), None, "the driver dropped it");
     assert_eq!(follow.see(sent(23, 2, true)), None, "never seen before");
     follow.see(scheduled(30, 3, None));
@@ -71,6 +72,16 @@ fn what_does_not_leave_is_counted() {
     }
     assert_eq!(follow.unfollowed().unsent, 3 + MOST as u64);
     assert_eq!(follow.leaving.len(), 1);
+}
+
+#[test]
+fn an_older_packet_of_the_buffer_lends_nothing_to_the_next() {
+    let mut follow = Follow::default();
+    follow.see(scheduled(20, 1, Some(10)));
+    // The record of the next packet's way through the queue, at 25, found no room.
+    assert_eq!(follow.see(transmitted(30, 1, 25)), None);
+    assert_eq!(follow.see(sent(40, 1, true)), None);
+    assert_eq!((follow.unfollowed().unsent, follow.leaving.len()), (1, 0));
 }
 
 #[test]
