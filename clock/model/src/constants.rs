@@ -47,7 +47,7 @@ macro_rules! constants {
 
 constants! {
     // Delays.
-    law_change: 0.1, "1", "Probability per packet that another delay law is in force.";
+    law_change: 0.1, "1", "Probability per packet that another delay law is in force; and that a server that has moved does so again.";
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
@@ -57,7 +57,7 @@ constants! {
     // Oscillator.
     walk: 1.6e-9, "1/√s", "Random walk of the rate: quartz in still air.";
     walk_step: 4.0, "1", "Ratio of the walks of neighbouring modes.";
-    mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew.";
+    mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew; and that a server that had moved is right again.";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
@@ -75,9 +75,7 @@ constants! {
     server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
     wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
     wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
-    server_again: -2.0, "ln", "Probability that it moves again: it may drift.";
     oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
-    undone: -4.0, "ln", "Probability that a server that had moved is right again.";
     told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";
 }

@@ -9,7 +9,7 @@
 #![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
 
 use crate::constants::Constants;
-use crate::tail::Tail;
+use crate::tail::{LEAST_LEFT, Tail};
 
 /// Number of exponential laws.
 pub const SCALES: usize = 11;
@@ -161,7 +161,7 @@ impl Law {
         Reading {
             log_density: top - distance * distance / 2.0 + libm::log(sum),
             shift: gain * mean,
-            variance: after.max(1e-9 * variance),
+            variance: after.max(LEAST_LEFT * variance),
             noise: share * share * (total * left + square) + self.noise * (1.0 - share),
             weights,
         }

@@ -208,7 +208,7 @@ impl Proposal<'_> {
     /// The server's time has moved by about so much, s.
     fn server(&mut self, by: f64) {
         let again = self.parent.event == Event::Server;
-        let cost = if again { self.c.server_again } else { self.rare(self.c.server) };
+        let cost = if again { libm::log(self.c.law_change) } else { self.rare(self.c.server) };
         // Floors that are blurred, or that grow, are no witnesses.
         let cost = cost + libm::log(self.parent.filter.sharp().max(f64::MIN_POSITIVE));
         self.add(Event::Server, cost, |law| law.inflate(&unit(SERVER), by * by));
@@ -234,7 +234,9 @@ impl Proposal<'_> {
             _ => false,
         };
         if maybe {
-            self.add(Event::None, self.c.undone, |law| law.replace(SERVER, 0.0, 0.0));
+            self.add(Event::None, libm::log(self.c.mode_change), |law| {
+                law.replace(SERVER, 0.0, 0.0)
+            });
         }
     }
 

@@ -13,8 +13,6 @@ use crate::delay::{Law, fitted};
 use crate::gaussian::{Gaussian, OFFSET, RATE, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
-/// Random walk of the rate after it, 1/√s: quartz in still air.
-const WALK: f64 = 2e-9;
 /// Rounds for each new exchange: the sites are nearly right from the exchange before.
 const ROUNDS: usize = 2;
 /// Share of the way gone at once: mixtures of laws could swing.
@@ -109,7 +107,7 @@ impl Start {
         let mut law = self.before;
         for k in 0..stretch {
             if k > 0 {
-                still(self.gaps[k], WALK)(&mut law);
+                still(self.gaps[k], c.walk)(&mut law);
             }
             for (sum, site) in sums(self.samples[k].duration).iter().zip(self.sites[k]) {
                 tell(&mut law, sum, site.less(c.start_worth));

@@ -4,8 +4,8 @@
 const NORMAL: f64 = 0.398_942_280_401_432_7;
 /// Beyond this a tail is its first term, and powers would overflow.
 const FAR: f64 = 1e30;
-/// Rounding may not make a variance vanish.
-const LEAST_LEFT: f64 = 1e-9;
+/// Least share of a variance that a measurement leaves: rounding may not make it vanish.
+pub const LEAST_LEFT: f64 = 1e-9;
 
 /// A standard normal quantity, given that it is above some depth.
 ///
