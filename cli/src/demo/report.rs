@@ -42,7 +42,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether readings count, now that the clock has this status: before its first promise a clock may have
+    /// True if readings count, now that the clock has this status: before its first promise a clock may have
     /// no time of day at all, and so no error.
     fn has_begun(&self, status: Status) -> bool {
         self.zero.is_some() || status.bound_holds()

@@ -211,7 +211,7 @@ fn the_examples_are_c89_and_run() {
     }
 }
 
-/// What docs/use/node.md shows, where `$TRUECHIMER_NODE` names a folder with koffi in its node_modules.
+/// The example of docs/use/node.md runs, where `$TRUECHIMER_NODE` names a folder with koffi in its node_modules.
 #[test]
 fn the_example_in_node_runs() {
     let Some(modules) = std::env::var_os("TRUECHIMER_NODE").filter(|path| !path.is_empty()) else {

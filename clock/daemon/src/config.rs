@@ -160,7 +160,7 @@ pub struct Settings {
     pub sandbox: bool,
     /// Fate of system calls that no service makes: a part of that sandbox.
     pub seccomp: Unlisted,
-    /// Whether to keep all memory from being paged out.
+    /// Keeps all memory from being paged out.
     pub lock_memory: bool,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
