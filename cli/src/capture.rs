@@ -180,7 +180,7 @@ pub struct Capture {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(requires = "write", help_heading = FILES)]
     files: Option<u32>,
-    /// Keep the last N files with -C, as tcpdump does, as --files; with -G end after N files
+    /// Keep the last N files of -C, end after N files of -G, as tcpdump does
     #[arg(short = 'W', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "files", requires = "write", help_heading = FILES)]
     limit: Option<u32>,
