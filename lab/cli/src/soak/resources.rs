@@ -142,7 +142,7 @@ mod tests {
         };
         assert!(broken(&life(|n| 10_000 + 2_000 * n.min(20), |n| 10 + n % 7)).is_empty());
         assert_eq!(broken(&life(|n| 10_000 + 100 * n, |_| 10)), [MEMORY]);
-        assert_eq!(broken(&life(|_| 10_000, |n| 10 + n / 10)), [FILES]);
+        assert_eq!(broken(&life(|_| 10_000, |n| 10 + n / 2)), [FILES]);
         let mut short = life(|n| 10_000 + 5_000 * n, |n| n);
         short.truncate(40);
         assert!(broken(&short).is_empty(), "80 s say nothing");
