@@ -1,13 +1,10 @@
 //! The only unsafe code of this crate: mapping the file, and the calls that std lacks.
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -59,25 +56,6 @@ pub(crate) fn allocate(file: &File) -> io::Result<()> {
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, SIZE as libc::off_t) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
-    }
-}
-
-/// Gives the file at `new` the name `path`, unless something has it.
-pub(crate) fn name(new: &Path, path: &Path) -> io::Result<()> {
-    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
-    let (from, to) = (text(new)?, text(path)?);
-    let here = libc::AT_FDCWD;
-    let flags = libc::RENAME_NOREPLACE;
-    // By its number: not every libc has the call.
-    // SAFETY: both paths are texts that end with a zero, for the duration of the call.
-    let done = unsafe {
-        libc::syscall(libc::SYS_renameat2, here, from.as_ptr(), here, to.as_ptr(), flags)
-    };
-    match io::Error::last_os_error() {
-        _ if done == 0 => Ok(()),
-        // Some file systems cannot promise it.
-        why if why.raw_os_error() == Some(libc::EINVAL) => std::fs::rename(new, path),
-        why => Err(why),
     }
 }
 

@@ -103,11 +103,9 @@ impl Sheet {
             .mode(0o600)
             .open(&new)
             .map_err(|e| PageError::refused("make", new.clone(), e))?;
-        let made = Sheet::of(file, path).and_then(|sheet| match map::name(&new, path) {
+        // The caller has just seen that nothing has the name.
+        let made = Sheet::of(file, path).and_then(|sheet| match std::fs::rename(&new, path) {
             Ok(()) => Ok(sheet),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                Err(PageError::Replaced { path: path.into() })
-            }
             Err(error) => Err(PageError::refused("make", path.into(), error)),
         });
         if made.is_err() {
