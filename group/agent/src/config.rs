@@ -96,7 +96,7 @@ pub struct Membership {
     pub link: Link,
 }
 
-/// Whose the socket of a group is that programs attach by.
+/// Owner, group and mode of the socket of a group that programs attach by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Link {
     /// User; none: the agent's.

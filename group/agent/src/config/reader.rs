@@ -178,7 +178,7 @@ fn group(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<Memb
     (!made.group.name.is_empty()).then_some(made)
 }
 
-/// Whose a group's socket is.
+/// Owner, group and mode of a group's socket.
 fn link(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Link {
     let mut link = Link::default();
     for (key, value) in table {

@@ -44,7 +44,7 @@ pub struct Settings {
     pub order: Order,
     /// The socket's permissions (default 0o600: this user and root).
     pub permissions: u32,
-    /// Whose the socket is to be; none: this user's. Only root may give it away.
+    /// User that the socket is to belong to; none: this one. Only root may give it away.
     pub owner: Option<u32>,
     /// Which group's the socket and its directory are to be; none: this process's. Others than root
     /// must be in it. Where the permissions let it write to the socket it may make files of its own
