@@ -211,44 +211,6 @@ fn the_examples_are_c89_and_run() {
     }
 }
 
-/// The example of docs/use/node.md runs, where `$TRUECHIMER_NODE` names a folder with koffi in its node_modules.
-#[test]
-fn the_example_in_node_runs() {
-    let Some(modules) = std::env::var_os("TRUECHIMER_NODE").filter(|path| !path.is_empty()) else {
-        println!("SKIPPED the_example_in_node_runs: $TRUECHIMER_NODE names no folder with koffi");
-        return;
-    };
-    let mut daemon = Daemon::new(Choice::Auto);
-    let text = std::fs::read_to_string(here("../../docs/use/node.md")).unwrap();
-    let example = text.split("```js\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
-    let folder = daemon.directory.clone();
-    std::fs::write(folder.join("example.js"), example).unwrap();
-    std::fs::copy(target().join("libtruechimer_c.so"), folder.join("libtruechimer.so.0")).unwrap();
-    let node = || {
-        let mut node = Command::new("node");
-        node.arg(folder.join("example.js")).env("LD_LIBRARY_PATH", &folder);
-        node.env("NODE_PATH", Path::new(&modules).join("node_modules"));
-        node
-    };
-    let early = node().env("TRUECHIMER_PAGE", daemon.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&early.stderr).into_owned();
-    assert!(!early.status.success() && said.contains("Error: the clock is not set yet"), "{said}");
-    let hand = daemon.publish(|_, _| ());
-    let said = run(node().env("TRUECHIMER_PAGE", daemon.path()));
-    let times: Vec<i128> = said
-        .split_whitespace()
-        .map(|time| {
-            time.split_once('.').map(|(s, ns)| format!("{s}{ns}").parse().unwrap()).unwrap()
-        })
-        .collect();
-    let (clock, now) = (daemon.clock(), daemon.clock().now().unwrap());
-    assert_eq!((times.len(), clock.status().unwrap()), (3, Status::Synchronised), "{said}");
-    assert!(times[0] <= times[1] && times[1] <= times[2], "{said}");
-    // Between the hand and a reading that comes later.
-    let latest = nanos(now.latest, &hand.leaps);
-    assert!(nanos(hand.time, &hand.leaps) < times[1] && times[1] < latest, "{said}");
-}
-
 #[test]
 fn every_standard_takes_the_header_without_a_warning() {
     let mut daemon = Daemon::new(Choice::Auto);

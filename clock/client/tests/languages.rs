@@ -2,12 +2,17 @@
 //! nanosecond. Each language has a program that answers questions, one a line.
 //!
 //! A language that is missing is skipped, and says so: `go` for Go; for Python `$TRUECHIMER_PYTHON`, an interpreter that
-//! has the module (`scripts/python` makes one); for Java `$TRUECHIMER_JAVA`, the folder that `scripts/java` makes.
+//! has the module (`scripts/python` makes one); for Java and Node `$TRUECHIMER_JAVA` and `$TRUECHIMER_NODE`, the folders
+//! that `scripts/java` and `scripts/node` make.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
+#[path = "languages/children.rs"]
+mod children;
 mod common;
 #[path = "languages/moved.rs"]
 mod moved;
+#[path = "languages/page.rs"]
+mod page;
 
 use std::env;
 use std::fs;
@@ -47,6 +52,8 @@ enum Language {
     Java,
     /// By the Foreign Function & Memory API.
     JavaForeign,
+    /// By koffi, on the library for C.
+    Node,
     Python,
 }
 
@@ -57,6 +64,7 @@ impl Language {
             Language::Go => answer_in_go().map(Command::new),
             Language::Java => java("Answer"),
             Language::JavaForeign => java_foreign("Answer"),
+            Language::Node => node(&root().join("clock/c/tests/node/answer.js")),
             Language::Python => {
                 let mut command = Command::new(python()?);
                 command.arg(root().join("clock/python/tests/answer.py"));
@@ -104,6 +112,18 @@ fn python() -> Option<String> {
         );
     }
     python
+}
+
+/// A program in Node, which finds koffi and the library in the folder of both.
+fn node(program: &Path) -> Option<Command> {
+    let Some(folder) = env::var_os("TRUECHIMER_NODE").filter(|path| !path.is_empty()) else {
+        println!("SKIPPED the reader in Node: $TRUECHIMER_NODE names no folder with koffi");
+        return None;
+    };
+    let mut command = Command::new("node");
+    command.arg(program).env("LD_LIBRARY_PATH", &folder);
+    command.env("NODE_PATH", Path::new(&folder).join("node_modules"));
+    Some(command)
 }
 
 /// A class of the tests' in Java, to be run, by JNI on every machine.
@@ -615,55 +635,6 @@ fn a_dead_daemon_and_a_new_one(language: Language) {
     assert!(speaker.ask("now").starts_with("error the clock is not set yet"));
 }
 
-fn what_is_no_page_is_an_error_that_names_the_mend(language: Language) {
-    let mut daemon = Daemon::synchronised();
-    let Some(mut speaker) = Speaker::new(language) else { return };
-    let text = speaker.open(Path::new("/nonexistent/clock"));
-    assert!(text.contains("/nonexistent/clock") && text.contains("truechimer run"), "{text}");
-    let whole = fs::read(daemon.path()).unwrap();
-    let put = |name: &str, bytes: &[u8]| {
-        let path = daemon.directory.join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    };
-    let patched = |name: &str, at: usize, bytes: &[u8]| {
-        let mut page = whole.clone();
-        page[at..at + bytes.len()].copy_from_slice(bytes);
-        put(name, &page)
-    };
-    for (path, part) in [
-        (put("cut", &whole[..100]), "is not a whole clock page (yet): 100 bytes of 4096"),
-        (put("empty", &[]), "is not a whole clock page (yet): 0 bytes"),
-        (put("short", b"something else"), "is not a clock page; name another page"),
-        (put("foreign", &[b'x'; 65536]), "is not a clock page; name another page"),
-        (put("zeros", &[0; 4096]), "is not a whole clock page (yet)"),
-        (patched("magic", 0, b"TChimer2"), "is not a clock page"),
-        (
-            patched("version", 8, &2u32.to_ne_bytes()),
-            "has layout version 2, this program knows version 1",
-        ),
-        (patched("sizes", 16, &16u32.to_ne_bytes()), "contradicts itself"),
-        // The period of the newest hand, the first.
-        (patched("hand", 128 + 256 + 32, &[0; 16]), "a hand with an impossible period"),
-        (daemon.directory.clone(), "is not a regular file"),
-    ] {
-        let text = speaker.open(&path);
-        assert!(text.contains(part) && text.contains(&*path.to_string_lossy()), "{part}: {text}");
-        // In the client's own words.
-        let own = Clock::open_at(&path).unwrap_err().to_string();
-        assert_eq!(text, format!("error {own}"));
-    }
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(daemon.path(), fs::Permissions::from_mode(0o666)).unwrap();
-    let text = speaker.open(&daemon.path());
-    assert!(text.contains("mode 0666") && text.contains("chmod go-w"), "{text}");
-    fs::set_permissions(daemon.path(), fs::Permissions::from_mode(0o644)).unwrap();
-    daemon.publish(|hand, _| hand.counter.boot = BootId([7; 16]));
-    daemon.writer = None;
-    let text = speaker.open(&daemon.path());
-    assert!(text.contains("left by another boot, and no daemon tends it"), "{text}");
-}
-
 /// Says that something is done, also where a test fails.
 struct Done<'a>(&'a AtomicBool);
 
@@ -713,20 +684,25 @@ fn no_reading_mixes_two_hands(language: Language) {
 fn examples(language: &str) -> [String; 2] {
     ["README.md".to_owned(), format!("docs/use/{language}.md")].map(|page| {
         let text = fs::read_to_string(root().join(page)).unwrap();
-        let (_, begun) = text.split_once(&format!("```{language}\n")).unwrap();
-        begun.split_once("```").unwrap().0.to_owned()
+        fenced(&text, language)
     })
+}
+
+/// The first program in this language in a page.
+fn fenced(text: &str, language: &str) -> String {
+    let (_, begun) = text.split_once(&format!("```{language}\n")).unwrap();
+    begun.split_once("```").unwrap().0.to_owned()
 }
 
 /// The README's lines in Rust are those of a program, which runs.
 #[test]
 fn the_example_in_rust_runs() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
-    let shown = text.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let shown = fenced(&text, "rust");
     let program = fs::read_to_string(root().join("clock/client/examples/readme.rs")).unwrap();
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        words(&program).contains(&words(shown)),
+        words(&program).contains(&words(&shown)),
         "clock/client/examples/readme.rs is not: {shown}"
     );
     let mut daemon = Daemon::synchronised();
@@ -804,6 +780,32 @@ fn the_example_in_java_runs() {
     }
 }
 
+#[test]
+fn the_example_in_node_runs() {
+    let mut daemon = Daemon::new(Choice::Auto);
+    let program = daemon.directory.join("example.js");
+    let text = fs::read_to_string(root().join("docs/use/node.md")).unwrap();
+    fs::write(&program, fenced(&text, "js")).unwrap();
+    let Some(mut example) = node(&program) else { return };
+    example.env("TRUECHIMER_PAGE", daemon.path());
+    let early = example.output().unwrap();
+    let said = String::from_utf8_lossy(&early.stderr).into_owned();
+    assert!(!early.status.success() && said.contains("Error: the clock is not set yet"), "{said}");
+    let hand = daemon.publish(|_, _| ());
+    let said = tended(&mut daemon, || run(&mut example));
+    let nanos = |time: &str| {
+        let (seconds, part) = time.split_once('.').unwrap();
+        format!("{seconds}{part}").parse::<i128>().unwrap()
+    };
+    let times: Vec<i128> = said.split_whitespace().map(nanos).collect();
+    let [earliest, best, latest] = times[..] else { panic!("{said}") };
+    assert!(earliest <= best && best <= latest, "{said}");
+    // Between the hand and a reading that comes later.
+    let now = daemon.clock().now().unwrap();
+    let shown = |at: Instant| hand.leaps.utc(at).unix_nanos();
+    assert!(shown(hand.time) < best && best < shown(now.latest), "{said}");
+}
+
 /// Cost of a reading, beside the languages' own clocks in the same run.
 #[test]
 #[ignore = "prints figures, by release builds: with --ignored --nocapture figures"]
@@ -815,7 +817,8 @@ fn figures() {
         command.arg(root().join("clock/python/tests/bench.py"));
         command
     });
-    for mut bench in [java("Bench"), java_foreign("Bench"), python].into_iter().flatten() {
+    let node = node(&root().join("clock/c/tests/node/bench.js"));
+    for mut bench in [java("Bench"), java_foreign("Bench"), python, node].into_iter().flatten() {
         println!("{}", tended(&mut daemon, || run(bench.env("TRUECHIMER_PAGE", &path))));
     }
 }
@@ -843,7 +846,9 @@ fn python_finds_nothing_wrong() {
     });
 }
 
+use children::a_child_reads_too_and_inherits_no_file;
 use moved::a_marker_that_moves_ends_the_hand_at_once;
+use page::{a_page_that_is_mended_is_read_on, what_is_no_page_is_an_error_that_names_the_mend};
 
 macro_rules! tried {
     ($module:ident, $language:ident, [$($test:ident),* $(,)?]) => {
@@ -871,6 +876,8 @@ macro_rules! tried_in {
                 what_is_no_page_is_an_error_that_names_the_mend,
                 no_reading_mixes_two_hands,
                 a_marker_that_moves_ends_the_hand_at_once,
+                a_page_that_is_mended_is_read_on,
+                a_child_reads_too_and_inherits_no_file,
             ]
         );
     };
@@ -898,4 +905,5 @@ fn java_by_jni_goes_by_jni_on_new_machines_too() {
 tried_in!(in_go, Go);
 tried_in!(in_java, Java);
 tried_in!(in_java_by_foreign_functions, JavaForeign);
+tried_in!(in_node, Node);
 tried_in!(in_python, Python);

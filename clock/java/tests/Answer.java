@@ -1,9 +1,12 @@
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Locale;
 import org.truechimer.Clock;
 import org.truechimer.ClockException;
@@ -23,6 +26,10 @@ final class Answer {
     private static Timer timer;
 
     public static void main(String[] arguments) throws IOException, InterruptedException {
+        if (arguments.length == 2 && arguments[0].equals("child")) {
+            System.out.println(child(Path.of(arguments[1])));
+            return;
+        }
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String said;
@@ -35,11 +42,45 @@ final class Answer {
         }
     }
 
-    private static String answer(String[] words) throws ClockException, InterruptedException {
+    /** What a child says of itself, which has a memory of its own: no handle goes with it. */
+    private static String started() throws IOException {
+        ProcessHandle.Info own = ProcessHandle.current().info();
+        List<String> command = new ArrayList<>(List.of(own.command().orElseThrow()));
+        command.addAll(List.of(own.arguments().orElseThrow()));
+        command.addAll(List.of("child", clock.page().toString()));
+        Process child = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        return new String(child.getInputStream().readAllBytes()).trim();
+    }
+
+    private static String child(Path page) throws IOException {
+        long inherited = holds(page);
+        try {
+            clock = Clock.open(page);
+            return inherited + " " + holds(page) + " " + reading(clock.now());
+        } catch (ClockException error) {
+            return "error " + error.getMessage();
+        }
+    }
+
+    /** How many of this process's files and mappings are the page. */
+    private static long holds(Path page) throws IOException {
+        long number = 0;
+        try (var files = Files.newDirectoryStream(Path.of("/proc/self/fd"))) {
+            for (Path file : files) {
+                number += Files.exists(file) && Files.readSymbolicLink(file).equals(page) ? 1 : 0;
+            }
+        }
+        var maps = Files.readAllLines(Path.of("/proc/self/maps"));
+        return number + maps.stream().filter(line -> line.endsWith(" " + page)).count();
+    }
+
+    private static String answer(String[] words) throws ClockException, IOException, InterruptedException {
         switch (words[0]) {
             case "open":
                 clock = Clock.open(Path.of(words[1]));
                 return "ok";
+            case "child":
+                return started();
             case "now":
                 return reading(clock.now());
             case "mono":

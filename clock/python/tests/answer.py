@@ -1,7 +1,9 @@
 """Reads questions about the clock, one a line, and prints one line for each: what
 clock/client/tests/languages.rs asks to compare this client with the one in Rust."""
 
+import os
 import sys
+from pathlib import Path
 from typing import Optional
 
 from truechimer import Clock, ClockError, Length, Moment, Reading, Side, Timer
@@ -19,10 +21,35 @@ def length(long: Length) -> str:
     return f"{long.ns} {long.bound_ns}"
 
 
+def holds(path: str) -> int:
+    """How many of this process's files and mappings are the page."""
+    links = (Path("/proc/self/fd") / number for number in os.listdir("/proc/self/fd"))
+    # That of the folder itself is closed since.
+    files = [link for link in links if link.is_symlink() and os.readlink(link) == path]
+    return len(files) + sum(line.endswith(f" {path}") for line in Path("/proc/self/maps").read_text().splitlines())
+
+
+def child(clock: Clock) -> str:
+    """What a child says of itself, which goes on with the handle after a fork."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        page = str(clock.page)
+        inherited, now = holds(page), reading(clock.now())
+        os.write(write, f"{inherited} {holds(page)} {now}".encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as said:
+        text = said.read()
+    os.wait()
+    return text
+
+
 def answer(clock: Clock, question: str, n: list[int]) -> str:
     global timer
     if question == "now":
         return reading(clock.now())
+    if question == "child":
+        return child(clock)
     if question == "mono":
         return reading(clock.now_monotone())
     if question == "count":

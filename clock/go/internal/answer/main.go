@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,10 @@ import (
 var timer *truechimer.Timer
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "child" {
+		fmt.Println(child(os.Args[2]))
+		return
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	var clock *truechimer.Clock
 	for lines.Scan() {
@@ -28,6 +33,8 @@ func main() {
 		if words[0] == "open" {
 			text = "ok"
 			clock, err = truechimer.OpenAt(words[1])
+		} else if words[0] == "child" {
+			text, err = started(clock.Page())
 		} else {
 			text, err = answer(clock, words)
 		}
@@ -36,6 +43,47 @@ func main() {
 		}
 		fmt.Println(text)
 	}
+}
+
+// Started tells what a child says of itself, which has a memory of its own: no handle goes with it.
+func started(page string) (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	text, err := exec.Command(own, "child", page).Output()
+	return strings.TrimSpace(string(text)), err
+}
+
+func child(page string) string {
+	inherited := holds(page)
+	clock, err := truechimer.OpenAt(page)
+	if err != nil {
+		return "error " + err.Error()
+	}
+	text, err := reading(clock.Now())
+	if err != nil {
+		return "error " + err.Error()
+	}
+	return fmt.Sprint(inherited, " ", holds(page), " ", text)
+}
+
+// Holds tells how many of this process's files and mappings are the page.
+func holds(page string) int {
+	number := 0
+	files, _ := os.ReadDir("/proc/self/fd")
+	for _, file := range files {
+		if link, err := os.Readlink("/proc/self/fd/" + file.Name()); err == nil && link == page {
+			number++
+		}
+	}
+	maps, _ := os.ReadFile("/proc/self/maps")
+	for _, line := range strings.Split(string(maps), "\n") {
+		if strings.HasSuffix(line, " "+page) {
+			number++
+		}
+	}
+	return number
 }
 
 func answer(clock *truechimer.Clock, words []string) (string, error) {
