@@ -55,6 +55,7 @@ Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
 pub struct Run {
     /// An NTP server to follow: a name or an address, IPv6 with a port as [::1]:123; may be
     /// repeated
+    #[allow(rustdoc::broken_intra_doc_links)] // The text of --help, in which brackets are brackets.
     #[arg(long = "server", value_name = "HOST[:PORT]")]
     pub servers: Vec<String>,
     /// A pulse per second to follow beside the servers, which say what second it begins: a device,

@@ -205,10 +205,17 @@ fn makestep(line: &Line, found: &mut Found) {
         0.0 => "never",
         _ => "start",
     };
-    let lines =
-        vec![format!("step = \"{step}\""), format!("step-above = \"{}us\"", (above * 1e6).round())];
+    let lines = vec![format!("step = \"{step}\""), format!("step-above = \"{}\"", in_units(above))];
     found.system_clock.retain(|part| !part.lines.iter().any(|line| line.starts_with("step")));
     found.system_clock.push(Part { from: line.shown(), lines });
+}
+
+/// A length of time in the largest unit that has it in whole numbers, from seconds: rounded to us.
+fn in_units(seconds: f64) -> String {
+    let micros = (seconds * 1e6).round() as u64;
+    let units = [(1_000_000, "s"), (1000, "ms"), (1, "us")];
+    let (size, unit) = units.into_iter().find(|(size, _)| micros % size == 0).unwrap_or(units[2]);
+    format!("{}{unit}", micros / size)
 }
 
 fn access(line: &Line, found: &mut Found) {

@@ -157,7 +157,12 @@ fn numbers_of_the_same_meaning_are_carried_over() {
     assert_eq!(settings.engine.min_sources, Some(3));
     assert_eq!(settings.engine.max_wander.as_ppt(), 2_000_000);
     assert!(!settings.engine.discipline && text.contains("# discipline = true"));
-    has("makestep 1 -1", &["step = \"always\"\nstep-above = \"1000000us\""]);
+    has("makestep 1 -1", &["step = \"always\"\nstep-above = \"1s\""]);
+    for (seconds, unit) in
+        [("0.1", "100ms"), ("1.5", "1500ms"), ("0.00025", "250us"), ("0", "10us")]
+    {
+        has(&format!("makestep {seconds} 3"), &[&format!("step-above = \"{unit}\"")]);
+    }
     has("makestep 1", &["makestep has two numbers"]);
     has("maxchange 0.1 1 -1", &["max-step: must be 1s to 7d"]);
 }

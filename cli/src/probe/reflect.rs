@@ -56,6 +56,7 @@ Exit status: 0 ended by a signal, 2 error (address in use, say).")]
 pub struct Reflect {
     /// Where to listen: 192.0.2.1, 192.0.2.1:8620, 2001:db8::1 or [2001:db8::1]:8620. Without a port
     /// it is 862; port 0 takes any free one; may be repeated [default: all addresses]
+    #[allow(rustdoc::broken_intra_doc_links)] // The text of --help, in which brackets are brackets.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     listen: Vec<Place>,
     /// The file of keys, as chronyd's keyfile; none but its owner and group may read it

@@ -51,6 +51,7 @@ pub struct Serve {
     /// Where to listen: 192.0.2.1, 192.0.2.1:123, 2001:db8::1 or [2001:db8::1]:123. Without a port
     /// it is 123 with --clock page, else 11123; port 0 takes any free one; may be repeated with
     /// --clock page [default: all addresses with --clock page, else 127.0.0.1]
+    #[allow(rustdoc::broken_intra_doc_links)] // The text of --help, in which brackets are brackets.
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub listen: Vec<Place>,
     /// The stratum to claim, 1 to 15 [default: with --clock page the source's + 1; else 10, so that

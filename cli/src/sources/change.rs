@@ -57,6 +57,7 @@ pub struct Add {
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Keys of [[source]] in the configuration, with their values
+    #[allow(rustdoc::broken_intra_doc_links)] // The text of --help, in which brackets are brackets.
     #[arg(value_name = "KEY=VALUE")]
     pub keys: Vec<String>,
     /// The name is a pool's: follow several of the servers that it leads to

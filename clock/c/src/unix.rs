@@ -3,7 +3,7 @@
 
 use std::ffi::c_long;
 
-use libc::{time_t, timespec};
+use libc::timespec;
 use truechimer::UnixNanos;
 
 /// The time in the client's words; `None` if the nanoseconds are out of range.
@@ -15,7 +15,7 @@ pub(crate) fn time(from: &timespec) -> Option<UnixNanos> {
 /// A time of the client's as C has it.
 #[inline(always)]
 pub(crate) fn timespec_of(from: UnixNanos) -> timespec {
-    timespec { tv_sec: from.seconds as time_t, tv_nsec: from.nanos as c_long }
+    timespec { tv_sec: from.seconds, tv_nsec: from.nanos as c_long }
 }
 
 #[cfg(test)]

@@ -119,7 +119,8 @@ impl Shm {
 /// Where the fields are, bytes.
 const MODE: usize = 0;
 const COUNT: usize = 4;
-const WORD: usize = size_of::<libc::time_t>();
+/// Bytes of the system's seconds, by a field of theirs: libc deprecates the name of the type on musl.
+const WORD: usize = size_of_val(&libc::timeval { tv_sec: 0, tv_usec: 0 }.tv_sec);
 const CLOCK_S: usize = 8;
 const CLOCK_US: usize = CLOCK_S + WORD;
 /// Seconds begin where their alignment has them.

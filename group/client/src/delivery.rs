@@ -385,7 +385,7 @@ impl Page {
 
     fn wait(&self, at: usize, value: u32, patience: Duration) {
         let patience = libc::timespec {
-            tv_sec: patience.as_secs().min(3600) as libc::time_t,
+            tv_sec: patience.as_secs().min(3600) as _, // libc deprecates the name of the type on musl.
             tv_nsec: patience.subsec_nanos() as libc::c_long,
         };
         let word: *const AtomicU32 = self.u32_at(at);
