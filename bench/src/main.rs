@@ -51,11 +51,11 @@ struct Options {
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
     /// How often each has its turn
-    #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(long, value_name = "N", default_value_t = 400)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rounds: u16,
-    /// How long a turn is, ms
-    #[arg(long, value_name = "MS", default_value_t = 20)]
+    /// How long a turn is, ms: short, so that what else runs falls on few of them
+    #[arg(long, value_name = "MS", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     turn: u32,
     /// Where libtruechimer_c.so and libclockbound.so are [default: beside this program; without

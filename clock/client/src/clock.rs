@@ -398,11 +398,11 @@ impl Clock {
         let (hand, heartbeat) = (Glance(look.words(), look.beside()), ring.heartbeat());
         let count = read();
         // Here, and not with the rest: nothing that is worked out has to be kept meanwhile.
-        if !self.hypervisor.lets_stand(&hand) {
+        if !self.hypervisor.lets_stand(&hand) || !hand.stands_at(count, heartbeat) {
             return None;
         }
         let told = tell(&hand, count, readable);
-        if hand.stands_at(count, heartbeat) && ring.stands(&look) { told } else { None }
+        if ring.stands(&look) { told } else { None }
     }
 
     /// [`Clock::now`] for other counters, and when something is unusual.
