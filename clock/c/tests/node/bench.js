@@ -9,10 +9,11 @@ const place = [null];
 const error = library.openAt(null, 0, null, place, Buffer.alloc(0), 0);
 if (error !== 0) throw new Error(`${process.env.TRUECHIMER_PAGE}: error ${error}`);
 const clock = place[0];
-const [reading, moment] = [{}, {}];
+const [reading, moment, words] = [{}, {}, new BigInt64Array(9)];
 let kept;
 const calls = {
     "truechimer_now": () => { kept = library.now(clock, reading); },
+    "into a BigInt64Array": () => { kept = library.nowInto(clock, words); },
     "truechimer_count": () => { kept = library.count(clock, moment); },
     "process.hrtime.bigint()": () => { kept = process.hrtime.bigint(); },
     "Date.now()": () => { kept = Date.now(); },

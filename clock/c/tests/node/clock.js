@@ -17,6 +17,7 @@ module.exports = {
     openAt: named("open_at", "int",
         "const char *page, uint32_t flags, const timespec *timeout, _Out_ void **clock, _Out_ uint8_t *text, size_t size"),
     now: named("now", "int", "const void *clock, _Out_ Reading *reading"),
+    nowInto: named("now", "int", "const void *clock, void *reading"),
     nowMonotone: named("now_monotone", "int", "const void *clock, _Out_ Reading *reading"),
     status: named("status", "int", "const void *clock"),
     count: named("count", "int", "const void *clock, _Out_ Moment *moment"),
