@@ -1,4 +1,5 @@
-//! Writers that are killed and stopped at random moments, and readers that must not notice.
+//! Writers that are killed and stopped at random moments, and readers that must not notice; readers that are stopped,
+//! which nobody must notice.
 //!
 //! The writer is this very program, started again with a role in its environment: a tight loop of
 //! publishing, so that nearly every moment is the middle of an update.
@@ -20,8 +21,12 @@ use truechimer_timehands::{PageError, PageReader, PageWriter};
 const ROLE: &str = "TIMEHANDS_TEST_ROLE";
 const PAGE: &str = "TIMEHANDS_TEST_PAGE";
 
-/// How often a writer is killed or stopped.
+/// How often a writer is killed or stopped, or a reader stopped.
 const ROUNDS: u64 = 60;
+/// Hands that are published while a reader stands still: laps of the ring.
+const MISSED: u64 = 100;
+/// The last hand of a writer whose reader is stopped, after the first.
+const LAST: u64 = 1 + ROUNDS * MISSED;
 
 /// Plays the role of a started-again program. As an ordinary test it does nothing.
 #[test]
@@ -34,6 +39,13 @@ fn role() {
             let reader = PageReader::open(&path).unwrap();
             let mut last = 0;
             for _ in 0..200_000 {
+                last = read(&reader, last);
+            }
+        }
+        "follow" => {
+            let reader = PageReader::open(&path).unwrap();
+            let mut last = 0;
+            while last < LAST {
                 last = read(&reader, last);
             }
         }
@@ -84,6 +96,12 @@ impl Killed {
     fn signal(&self, signal: libc::c_int) {
         // SAFETY: it is our child and was not waited for: the number is still its own.
         assert_eq!(unsafe { libc::kill(self.0.id() as libc::pid_t, signal) }, 0);
+    }
+
+    /// Whether it has this file mapped, by `/proc`.
+    fn maps(&self, path: &Path) -> bool {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
+        maps.lines().any(|line| line.ends_with(path.to_str().unwrap()))
     }
 
     /// Whether all of it stands still, by `/proc`.
@@ -188,6 +206,36 @@ fn at_first_look(page: &PageReader) {
         assert!(look.held());
         assert_eq!(read(page, look.generation()), look.generation());
     }
+}
+
+#[test]
+fn a_reader_that_is_stopped_in_the_middle_holds_up_nobody() {
+    let scratch = Scratch::new();
+    let path = scratch.join("clock");
+    let mut writer = PageWriter::create(&path).unwrap();
+    let mut publish = |generation| {
+        let (hand, made) = derived(generation);
+        assert_eq!(writer.publish(&hand, &made), generation);
+    };
+    publish(1);
+    let page = PageReader::open(&path).unwrap();
+    let mut random = Random(0x5eed);
+    let mut reader = Killed::start("follow", &path);
+    until("the reader to begin", || reader.maps(&path));
+    for round in 0..ROUNDS {
+        thread::sleep(Duration::from_micros(random.below(3000)));
+        reader.signal(libc::SIGSTOP);
+        until("the reader to stop", || reader.stopped());
+        // What it was reading is overwritten, and another reader has each hand at once.
+        for n in 0..MISSED {
+            let generation = 2 + round * MISSED + n;
+            publish(generation);
+            assert_eq!(read(&page, generation), generation);
+        }
+        at_first_look(&page);
+        reader.signal(libc::SIGCONT);
+    }
+    assert!(reader.0.wait().unwrap().success(), "the reader goes on and sees none but whole hands");
 }
 
 #[test]
