@@ -62,6 +62,10 @@ func openPage(path string) (*page, error) {
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, missing([]string{path})
 		}
+		// A socket, or the file of a device that is not there.
+		if errors.Is(err, syscall.ENXIO) {
+			return nil, notAFile(path)
+		}
 		return nil, refused("open", path, err)
 	}
 	mapped, err := checked(file, path)
@@ -80,13 +84,17 @@ func refused(action, path string, err error) error {
 	return fail(ErrSystem, fmt.Sprintf("cannot %s %s: %v; name another page ($TRUECHIMER_PAGE), or let this user read it", action, path, err))
 }
 
+func notAFile(path string) error {
+	return fail(ErrForeign, fmt.Sprintf("%s is not a regular file; name another page", path))
+}
+
 func checked(file *os.File, path string) (*mapping, error) {
 	var meta syscall.Stat_t
 	if err := syscall.Fstat(int(file.Fd()), &meta); err != nil {
 		return nil, refused("examine", path, err)
 	}
 	if meta.Mode&syscall.S_IFMT != syscall.S_IFREG {
-		return nil, fail(ErrForeign, fmt.Sprintf("%s is not a regular file; name another page", path))
+		return nil, notAFile(path)
 	}
 	if !trusted(meta.Uid, path) {
 		return nil, fail(ErrUntrusted, fmt.Sprintf("%s belongs to user %d, who is not to be trusted with the time here; "+

@@ -1,6 +1,7 @@
 //! Files that are no clock page, and a page that somebody spoils, in every language.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
 
 use super::*;
 
@@ -23,6 +24,8 @@ pub(super) fn what_is_no_page_is_an_error_that_names_the_mend(language: Language
         page[at..at + bytes.len()].copy_from_slice(bytes);
         put(name, &page)
     };
+    let socket = daemon.directory.join("socket");
+    let _listener = UnixListener::bind(&socket).unwrap();
     for (path, part) in [
         (put("cut", &whole[..100]), "is not a whole clock page (yet): 100 bytes of 4096"),
         (put("empty", &[]), "is not a whole clock page (yet): 0 bytes"),
@@ -38,6 +41,7 @@ pub(super) fn what_is_no_page_is_an_error_that_names_the_mend(language: Language
         // The period of the newest hand, the first.
         (patched("hand", 128 + 256 + 32, &[0; 16]), "a hand with an impossible period"),
         (daemon.directory.clone(), "is not a regular file"),
+        (socket, "is not a regular file"),
     ] {
         let text = speaker.open(&path);
         assert!(text.contains(part) && text.contains(&*path.to_string_lossy()), "{part}: {text}");

@@ -104,7 +104,9 @@ impl PageError {
     /// The system refused to let a page be written.
     pub(super) fn refused(action: &'static str, path: PathBuf, error: io::Error) -> PageError {
         match error.kind() {
-            io::ErrorKind::PermissionDenied => PageError::NotPermitted { action, path, error },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                PageError::NotPermitted { action, path, error }
+            }
             _ => PageError::System { action, path, error },
         }
     }
@@ -121,6 +123,9 @@ impl fmt::Display for PageError {
                 match (error.kind(), path.parent()) {
                     (io::ErrorKind::NotFound, Some(folder)) => {
                         write!(f, "; is there a directory {}? Make it first", folder.display())
+                    }
+                    (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
+                        f.write_str("; make room there, or name another page with --page")
                     }
                     _ => Ok(()),
                 }
@@ -211,17 +216,23 @@ mod tests {
 
     #[test]
     fn who_may_not_write_there_hears_where_else() {
-        let told = |path: &str| {
-            let error = io::ErrorKind::PermissionDenied.into();
-            PageError::refused("make the directory of", path.into(), error).to_string()
-        };
-        let system = told(SYSTEM);
-        assert!(system.starts_with("cannot make the directory of /run/truechimer/clock: "));
-        assert!(system.contains("--page") && system.contains("XDG_RUNTIME_DIR"), "{system}");
-        let other = told("/elsewhere/clock");
-        assert!(other.contains("--page") && !other.contains("XDG_RUNTIME_DIR"), "{other}");
-        let full = io::Error::from_raw_os_error(libc::ENOSPC);
-        let full = PageError::refused("open", SYSTEM.into(), full);
-        assert!(matches!(full, PageError::System { .. }));
+        for number in [libc::EACCES, libc::EPERM, libc::EROFS] {
+            let told = |path: &str| {
+                let error = io::Error::from_raw_os_error(number);
+                PageError::refused("make the directory of", path.into(), error).to_string()
+            };
+            let system = told(SYSTEM);
+            assert!(system.starts_with("cannot make the directory of /run/truechimer/clock: "));
+            assert!(system.contains("--page") && system.contains("XDG_RUNTIME_DIR"), "{system}");
+            let other = told("/elsewhere/clock");
+            assert!(other.contains("--page") && !other.contains("XDG_RUNTIME_DIR"), "{other}");
+        }
+        for number in [libc::ENOSPC, libc::EDQUOT] {
+            let full = io::Error::from_raw_os_error(number);
+            let full = PageError::refused("find space for", SYSTEM.into(), full);
+            assert!(matches!(full, PageError::System { .. }));
+            let told = full.to_string();
+            assert!(told.contains("make room") && told.contains("--page"), "{told}");
+        }
     }
 }

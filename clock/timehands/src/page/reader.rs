@@ -42,6 +42,10 @@ impl PageReader {
             .open(&path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => PageError::Missing { path: path.clone() },
+                // A socket, or the file of a device that is not there.
+                _ if error.raw_os_error() == Some(libc::ENXIO) => {
+                    PageError::NotAFile { path: path.clone() }
+                }
                 _ => system("open", error),
             })?;
         let meta = file.metadata().map_err(|e| system("examine", e))?;
