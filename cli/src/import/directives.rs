@@ -214,7 +214,8 @@ fn makestep(line: &Line, found: &mut Found) {
 fn in_units(seconds: f64) -> String {
     let micros = (seconds * 1e6).round() as u64;
     let units = [(1_000_000, "s"), (1000, "ms"), (1, "us")];
-    let (size, unit) = units.into_iter().find(|(size, _)| micros % size == 0).unwrap_or(units[2]);
+    let (size, unit) =
+        units.into_iter().find(|(size, _)| micros.is_multiple_of(*size)).unwrap_or(units[2]);
     format!("{}{unit}", micros / size)
 }
 
