@@ -1,6 +1,7 @@
 //! Daemons that are killed, stopped, restarted and doubled under their readers.
 
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -264,6 +265,64 @@ fn a_restart_makes_no_majority_of_servers_that_disagree() {
     watch.run(Duration::from_secs(3));
     never_synchronised_until(&mut daemon, &held);
     println!("{}", watch.summary());
+}
+
+/// All that a daemon writes beside the page lies on a disk that fills up under it, and has room again later.
+#[test]
+fn a_full_disk_ends_neither_the_time_nor_the_daemon() {
+    if !process::is_root() {
+        return println!("SKIPPED a full disk: a file system is mounted for it, by root");
+    }
+    let dir = temp::Dir::new();
+    let server = serve(&dir);
+    let small = dir.join("small");
+    std::fs::create_dir(&small).unwrap();
+    let settings = format!(
+        "state = {:?}\nreplay-log = {:?}\n",
+        small.join("rate.json"),
+        small.join("replay.log")
+    );
+    let sections = format!("[audit]\ndirectory = {:?}\ninterval = \"1s\"\n", small.join("audit"));
+    let setup =
+        Setup { settings: &settings, sections: &sections, ..Setup::new(&dir, &*server.address) };
+    // In a mount namespace of its own, which is there as long as the daemon is.
+    let run = setup.command();
+    let mut command = process::command("unshare");
+    let script = "mount -t tmpfs -o size=512k none \"$0\" && mkdir \"$0/audit\" && exec \"$@\"";
+    command.args(["-m", "sh", "-c", script]).arg(&small).arg(run.get_program());
+    command.args(run.get_args());
+    let mut daemon = setup.run(command);
+    let mut watch = daemon.watch(server.truth);
+    watch.run_until_status(Status::Synchronised, SOON);
+    let inside = format!("/proc/{}/root", daemon.process.pid());
+    let inside = PathBuf::from(inside + small.to_str().unwrap());
+    let fill = inside.join("fill");
+    let full = std::fs::write(&fill, vec![0; 1 << 20]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    for told in [
+        "audit record: cannot be written in ",
+        "cannot be saved in ",
+        "the replay log ends here: No space left on device",
+    ] {
+        daemon.process.expect_output(told, SOON);
+    }
+    let before = watch.clock().view().unwrap().generation;
+    watch.run(Duration::from_secs(3));
+    assert!(watch.clock().view().unwrap().generation > before, "it goes on");
+    let last = watch.samples[watch.samples.len() - 1];
+    assert_eq!(last.status, Status::Synchronised);
+    // With room again, what was lost is counted, and all else is there.
+    std::fs::remove_file(&fill).unwrap();
+    daemon.process.expect_output("; it can be written again", SOON);
+    daemon.process.expect_output("rate.json could be written again", SOON);
+    let mut audit = process::command(binary::truechimer());
+    let audit = audit.args(["audit", "--json", "--record"]).arg(inside.join("audit"));
+    let audit = audit.output().unwrap();
+    let said = String::from_utf8_lossy(&audit.stdout).into_owned();
+    assert!(audit.status.success() && said.contains("lost"), "{said}");
+    println!("{}", watch.summary());
+    daemon.process.signal(Signal::Term);
+    assert!(daemon.process.wait(SOON).expect("it ends").success());
 }
 
 #[test]
