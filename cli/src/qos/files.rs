@@ -77,7 +77,7 @@ type CounterOf = (CounterKind, BootId);
 
 /// Counters that the packets of each point are counted by.
 #[derive(Default)]
-struct Counters {
+pub struct Counters {
     first: [Option<CounterOf>; 2],
 }
 
@@ -133,7 +133,7 @@ impl Clock {
     }
 }
 
-type Source = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
+type Source = Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>;
 
 enum Form {
     Pcapng(Box<(Blocks<Source>, Section)>),
@@ -152,11 +152,12 @@ struct Held {
     clock: Option<(DifferenceClock, CounterOf)>,
 }
 
-/// A file that is being read.
-struct Input {
+/// A file, or a stream, that is being read.
+pub struct Input {
     name: String,
     form: Form,
-    point: usize,
+    /// The point that its packets pass.
+    pub point: usize,
     between: Vec<String>,
     assumed: Option<u64>,
     filter: Option<String>,
@@ -172,17 +173,27 @@ struct Input {
 impl Input {
     fn open(path: &Path, filter: Option<String>, assumed: Option<u64>) -> Result<Input, Failure> {
         let name = path.display().to_string();
-        let mut source: Box<dyn Read> = if name == "-" {
+        let source: Box<dyn Read + Send> = if name == "-" {
             Box::new(io::stdin())
         } else {
             let file = File::open(path).map_err(|why| Failure::new(&name, why))?;
             Box::new(BufReader::with_capacity(1 << 20, file))
         };
+        Input::of(name, source, filter, assumed)
+    }
+
+    /// The input from its first bytes on, which tell of what form it is.
+    pub fn of(
+        name: String,
+        mut source: Box<dyn Read + Send>,
+        filter: Option<String>,
+        assumed: Option<u64>,
+    ) -> Result<Input, Failure> {
         let mut head = Vec::new();
         let read = source.by_ref().take(4).read_to_end(&mut head);
         read.map_err(|why| Failure::new(&name, why))?;
         if head.is_empty() {
-            return Err(Failure::new(&name, "the file is empty"));
+            return Err(Failure::new(&name, "it is empty"));
         }
         let pcapng = head == kind::SECTION.to_le_bytes();
         let source = Cursor::new(head).chain(source);
@@ -209,7 +220,7 @@ impl Input {
     }
 
     /// Reads up to the next packet that counts.
-    fn advance(&mut self) -> Result<(), Failure> {
+    pub fn advance(&mut self) -> Result<(), Failure> {
         loop {
             self.held = None;
             let Some(next) = self.next()? else { return Ok(()) };
@@ -331,8 +342,13 @@ impl Input {
         }
     }
 
+    /// Whether there is a packet to hand on.
+    pub fn holds(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// Hands the packet on.
-    fn give(&mut self, engine: &mut Engine, counters: &mut Counters) {
+    pub fn give(&mut self, engine: &mut Engine, counters: &mut Counters) {
         let Some(held) = &self.held else { return };
         let fits = held.clock.is_some_and(|(_, counter)| counters.fit(held.point, counter));
         if fits {
@@ -350,7 +366,8 @@ impl Input {
         });
     }
 
-    fn notes(&self) -> Vec<Note> {
+    /// Notes of what is odd about it.
+    pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         let mut say = |severity, text: String| {
             notes.push(Note { severity, text: format!("{}: {text}", self.name) });

@@ -60,7 +60,7 @@ fn assert_right(packets: &[Packet], sent: &[(u32, Sent)]) -> usize {
     bounded
 }
 
-fn synchronised(daemon: &mut Daemon) {
+pub fn synchronised(daemon: &mut Daemon) {
     let mut watch = daemon.watch(Truth::host());
     watch.run_until_status(Status::Synchronised, SOON);
 }
