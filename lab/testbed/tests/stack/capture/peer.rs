@@ -5,14 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use truechimer_testbed::binary;
-use truechimer_testbed::chrony::Chronyd;
-use truechimer_testbed::daemon::{SOON, Setup};
-use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::daemon::SOON;
 use truechimer_testbed::namespace::Namespace;
 use truechimer_testbed::process::{Process, Signal};
 
 use super::bed;
-use super::clock::synchronised;
+use super::clock::hosts;
 use super::traffic::{OURS, inject, last, numbered};
 
 /// Packets sent, of which every tenth does not arrive.
@@ -42,14 +40,7 @@ fn newest(process: &Process) -> Option<Value> {
 #[test]
 fn delays_and_losses_to_another_host_come_as_they_happen() {
     let Some((net, dir)) = bed() else { return };
-    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, "")) else { return };
-    let setup = |name, network, server: &str| {
-        let mut daemon = Setup { network: Some(network), name, ..Setup::new(&dir, server) }.start();
-        synchronised(&mut daemon);
-        daemon
-    };
-    let near = setup("near", &net.client, "192.0.2.1");
-    let far = setup("far", &net.server, "127.0.0.1");
+    let Some((_server, near, far)) = hosts(&net, &dir) else { return };
     let mut there = net.server.command(binary::truechimer());
     there.args(["capture", "-i", "wire", "-w", "-", "--page", far.page.to_str().unwrap()]);
     // Long ones do not arrive, as far as it sees.
