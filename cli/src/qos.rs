@@ -82,8 +82,8 @@ add up. While it runs, every system call and packet of the host costs a little m
 
 The other host (--peer): what its capture writes is taken in as it comes, with that host's bounds. ssh
 brings it, by the keys that it has; it is asked for no password. Leave ssh's own packets out at both
-ends, or each brings about the next. A stream later than --timeout looks like loss;
-losses are counted between the stream's first packet and its last.
+ends, or each brings about the next. Packets that come later than --timeout are left out, and that
+is said; losses are counted between the stream's first packet and its last.
 
 Definitions: delay RFC 7679, loss RFC 7680 and 3357, delay variation RFC 5481, duplicates RFC 5560,
 reordering RFC 4737, density RFC 5236, jitter RFC 3550. Percentiles are exact while there are no

@@ -133,11 +133,11 @@ impl Clock {
     }
 }
 
-type Source = Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>;
+type Source<'a> = Chain<Cursor<Vec<u8>>, Box<dyn Read + 'a>>;
 
-enum Form {
-    Pcapng(Box<(Blocks<Source>, Section)>),
-    Pcap(Box<Pcap<Source>>),
+enum Form<'a> {
+    Pcapng(Box<(Blocks<Source<'a>>, Section)>),
+    Pcap(Box<Pcap<Source<'a>>>),
 }
 
 /// A packet that waits for its turn.
@@ -153,11 +153,13 @@ struct Held {
 }
 
 /// A file, or a stream, that is being read.
-pub struct Input {
+pub struct Input<'a> {
     name: String,
-    form: Form,
+    form: Form<'a>,
     /// The point that its packets pass.
     pub point: usize,
+    /// It comes while the packets pass, and is ended with us.
+    pub streams: bool,
     between: Vec<String>,
     assumed: Option<u64>,
     filter: Option<String>,
@@ -170,10 +172,14 @@ pub struct Input {
     interfaces: u32,
 }
 
-impl Input {
-    fn open(path: &Path, filter: Option<String>, assumed: Option<u64>) -> Result<Input, Failure> {
+impl<'a> Input<'a> {
+    fn open(
+        path: &Path,
+        filter: Option<String>,
+        assumed: Option<u64>,
+    ) -> Result<Input<'a>, Failure> {
         let name = path.display().to_string();
-        let source: Box<dyn Read + Send> = if name == "-" {
+        let source: Box<dyn Read> = if name == "-" {
             Box::new(io::stdin())
         } else {
             let file = File::open(path).map_err(|why| Failure::new(&name, why))?;
@@ -185,10 +191,10 @@ impl Input {
     /// The input from its first bytes on, which tell of what form it is.
     pub fn of(
         name: String,
-        mut source: Box<dyn Read + Send>,
+        mut source: Box<dyn Read + 'a>,
         filter: Option<String>,
         assumed: Option<u64>,
-    ) -> Result<Input, Failure> {
+    ) -> Result<Input<'a>, Failure> {
         let mut head = Vec::new();
         let read = source.by_ref().take(4).read_to_end(&mut head);
         read.map_err(|why| Failure::new(&name, why))?;
@@ -207,6 +213,7 @@ impl Input {
             name,
             form,
             point: 0,
+            streams: false,
             between: Vec::new(),
             assumed,
             filter,
@@ -342,9 +349,9 @@ impl Input {
         }
     }
 
-    /// Whether there is a packet to hand on.
-    pub fn holds(&self) -> bool {
-        self.held.is_some()
+    /// Time of the packet that is to be handed on, if there is one.
+    pub fn held_at(&self) -> Option<At> {
+        Some(self.held.as_ref()?.at)
     }
 
     /// Hands the packet on.
@@ -376,7 +383,7 @@ impl Input {
             Form::Pcapng(both) => both.0.torn(),
             Form::Pcap(pcap) => pcap.torn(),
         };
-        if torn.is_some() {
+        if torn.is_some() && !self.streams {
             let text = "ends in the midst of a packet: its writer was stopped";
             say(Severity::Warning, text.to_owned());
         }
@@ -389,8 +396,12 @@ impl Input {
             say(Severity::Note, text);
         }
         if self.between.is_empty() && self.interfaces > 1 {
+            let mend = match self.streams {
+                true => "have it capture one",
+                false => "--between A,B makes two of them",
+            };
             let text = format!(
-                "has {} interfaces, which are taken for one point; --between A,B makes two of them",
+                "has {} interfaces, which are taken for one point; {mend}",
                 self.interfaces
             );
             say(Severity::Note, text);

@@ -115,7 +115,7 @@ impl Sink for Feed {
 
 /// Watches the interfaces until it is enough.
 pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
-    let stop = signals::stop()?;
+    let stop = signals::finish()?;
     let search = args.page.page.clone().map_or(Search::Usual, Search::At);
     let mut names = args.interface.clone();
     names.extend(args.peer.iter().map(|_| peer::NAME.to_owned()));
@@ -156,7 +156,7 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     let progress: Vec<Progress> = runs.iter().map(|_| Progress::default()).collect();
     let (done, finished) = mpsc::channel();
     let mut layered = None;
-    let mut peer = args.peer.as_deref().map(Peer::start).transpose()?;
+    let (mut peer, output) = args.peer.as_deref().map(Peer::start).transpose()?.unzip();
     let early = AtomicBool::new(false);
     let mut notes = Vec::new();
     let summaries = std::thread::scope(|scope| -> Result<Vec<Summary>, Failure> {
@@ -176,25 +176,33 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
             })?);
         }
         drop(done);
-        let streamed = peer.as_mut().map(|peer| {
-            let (stop, early) = (&stop, &early);
-            // Without it there is nothing to compare with.
-            let done = || {
-                early.store(!stop.load(Ordering::SeqCst), Ordering::SeqCst);
-                stop.store(true, Ordering::SeqCst);
+        let streamed = args.peer.as_deref().zip(output).map(|(command, output)| {
+            let stream = peer::Stream {
+                engine: &engine,
+                filter: args.filter.clone(),
+                timeout_ns: super::nanos(args.timeout),
+                stop: &stop,
+                early: &early,
             };
-            peer.follow(scope, args.filter.clone(), &engine, done)
+            let thread = std::thread::Builder::new().name("peer".into());
+            thread.spawn_scoped(scope, move || stream.follow(output, command)).map_err(|why| {
+                stop.store(true, Ordering::Relaxed);
+                Failure::new("cannot start a thread", why)
+            })
         });
+        let streamed = streamed.transpose()?;
         let mut shown = Shown { args, out, engine: &engine, names: &names, left: local };
         let ended = shown.until(&finished, watched, &stop);
         stop.store(true, Ordering::Relaxed);
         let summaries: Result<Vec<_>, _> = threads.into_iter().map(|t| t.join()).collect();
         if let (Some(peer), Some(streamed)) = (&mut peer, streamed) {
-            notes.extend(peer.end(early.load(Ordering::SeqCst)));
-            let streamed = streamed?.join();
-            notes.extend(
-                streamed.map_err(|_| Failure::Said("the thread of --peer has failed".into()))??,
-            );
+            let streamed = streamed
+                .join()
+                .map_err(|_| Failure::Said("the thread of --peer has failed".into()))?;
+            let early = early.load(Ordering::SeqCst);
+            let how = peer.end(early);
+            notes.extend(early.then(|| peer::early(peer, how.as_deref())));
+            notes.extend(streamed.map_err(|why| peer::ended_so(why, how))?);
         }
         layered = ended?;
         summaries.map_err(|_| Failure::Said("a capture thread has failed".into()))
