@@ -5,6 +5,7 @@ mod files;
 mod layered;
 mod live;
 mod page;
+mod peer;
 mod screen;
 #[cfg(test)]
 mod tests;
@@ -79,6 +80,11 @@ sent, where the driver has it, and it is the card's. What a process sends next o
 it has read a packet of counts as the answer to the last one that it read: one way, whose parts
 add up. While it runs, every system call and packet of the host costs a little more.
 
+The other host (--peer): what its capture writes is taken in as it comes, with that host's bounds. ssh
+brings it, by the keys that it has; it is asked for no password. Leave ssh's own packets out at both
+ends, or each brings about the next. Packets that come later than --timeout are left out, and that
+is said; losses are counted between the stream's first packet and its last.
+
 Definitions: delay RFC 7679, loss RFC 7680 and 3357, delay variation RFC 5481, duplicates RFC 5560,
 reordering RFC 4737, density RFC 5236, jitter RFC 3550. Percentiles are exact while there are no
 more than 1024 different values, then to the resolution that --json tells.
@@ -91,6 +97,8 @@ Examples:
   truechimer qos -i eth0                           live, until interrupted
   truechimer qos -i eth0 -i eth1 --json --duration 10s
   truechimer qos -i eth0 --layers                  from the driver to the application, and back
+  truechimer qos -i eth0 -f 'udp port 5004' \
+    --peer 'ssh there truechimer capture -q -i eth1 -s 256 -w - udp port 5004'
 
 Exit status: 0; 1 if a delay was below zero by more than its bound, or if there was no packet; 2 on
 an error.")]
@@ -102,6 +110,10 @@ pub struct Qos {
     /// An interface to watch, or two of them
     #[arg(short, long, value_name = "NAME", conflicts_with_all = ["files", "between", "assume"])]
     interface: Vec<String>,
+    /// The second point on another host: a command that writes its capture there, as it goes, to
+    /// standard output
+    #[arg(long, value_name = "COMMAND", requires = "interface", help_heading = LIVE)]
+    peer: Option<String>,
     /// Two interfaces of one file, by name or number from 0, as the two points
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1)]
     between: Vec<String>,
@@ -353,6 +365,9 @@ pub fn run(args: &Qos, out: &mut dyn Write) -> Ended {
         return Err(Failure::Said(
             "nothing to look at: name a capture, or two, or an interface with -i".into(),
         ));
+    }
+    if args.peer.is_some() && args.interface.len() != 1 {
+        return Err(Failure::Said("--peer is the second point: one interface with -i".into()));
     }
     if args.interface.len() > 2 {
         return Err(Failure::Said("-i: one interface, or two".into()));

@@ -77,7 +77,7 @@ type CounterOf = (CounterKind, BootId);
 
 /// Counters that the packets of each point are counted by.
 #[derive(Default)]
-struct Counters {
+pub struct Counters {
     first: [Option<CounterOf>; 2],
 }
 
@@ -133,11 +133,11 @@ impl Clock {
     }
 }
 
-type Source = Chain<Cursor<Vec<u8>>, Box<dyn Read>>;
+type Source<'a> = Chain<Cursor<Vec<u8>>, Box<dyn Read + 'a>>;
 
-enum Form {
-    Pcapng(Box<(Blocks<Source>, Section)>),
-    Pcap(Box<Pcap<Source>>),
+enum Form<'a> {
+    Pcapng(Box<(Blocks<Source<'a>>, Section)>),
+    Pcap(Box<Pcap<Source<'a>>>),
 }
 
 /// A packet that waits for its turn.
@@ -152,11 +152,14 @@ struct Held {
     clock: Option<(DifferenceClock, CounterOf)>,
 }
 
-/// A file that is being read.
-struct Input {
+/// A file, or a stream, that is being read.
+pub struct Input<'a> {
     name: String,
-    form: Form,
-    point: usize,
+    form: Form<'a>,
+    /// The point that its packets pass.
+    pub point: usize,
+    /// It comes while the packets pass, and is ended with us.
+    pub streams: bool,
     between: Vec<String>,
     assumed: Option<u64>,
     filter: Option<String>,
@@ -169,20 +172,34 @@ struct Input {
     interfaces: u32,
 }
 
-impl Input {
-    fn open(path: &Path, filter: Option<String>, assumed: Option<u64>) -> Result<Input, Failure> {
+impl<'a> Input<'a> {
+    fn open(
+        path: &Path,
+        filter: Option<String>,
+        assumed: Option<u64>,
+    ) -> Result<Input<'a>, Failure> {
         let name = path.display().to_string();
-        let mut source: Box<dyn Read> = if name == "-" {
+        let source: Box<dyn Read> = if name == "-" {
             Box::new(io::stdin())
         } else {
             let file = File::open(path).map_err(|why| Failure::new(&name, why))?;
             Box::new(BufReader::with_capacity(1 << 20, file))
         };
+        Input::of(name, source, filter, assumed)
+    }
+
+    /// The input from its first bytes on, which tell of what form it is.
+    pub fn of(
+        name: String,
+        mut source: Box<dyn Read + 'a>,
+        filter: Option<String>,
+        assumed: Option<u64>,
+    ) -> Result<Input<'a>, Failure> {
         let mut head = Vec::new();
         let read = source.by_ref().take(4).read_to_end(&mut head);
         read.map_err(|why| Failure::new(&name, why))?;
         if head.is_empty() {
-            return Err(Failure::new(&name, "the file is empty"));
+            return Err(Failure::new(&name, "it is empty"));
         }
         let pcapng = head == kind::SECTION.to_le_bytes();
         let source = Cursor::new(head).chain(source);
@@ -196,6 +213,7 @@ impl Input {
             name,
             form,
             point: 0,
+            streams: false,
             between: Vec::new(),
             assumed,
             filter,
@@ -209,7 +227,7 @@ impl Input {
     }
 
     /// Reads up to the next packet that counts.
-    fn advance(&mut self) -> Result<(), Failure> {
+    pub fn advance(&mut self) -> Result<(), Failure> {
         loop {
             self.held = None;
             let Some(next) = self.next()? else { return Ok(()) };
@@ -331,8 +349,13 @@ impl Input {
         }
     }
 
+    /// Time of the packet that is to be handed on, if there is one.
+    pub fn held_at(&self) -> Option<At> {
+        Some(self.held.as_ref()?.at)
+    }
+
     /// Hands the packet on.
-    fn give(&mut self, engine: &mut Engine, counters: &mut Counters) {
+    pub fn give(&mut self, engine: &mut Engine, counters: &mut Counters) {
         let Some(held) = &self.held else { return };
         let fits = held.clock.is_some_and(|(_, counter)| counters.fit(held.point, counter));
         if fits {
@@ -350,7 +373,8 @@ impl Input {
         });
     }
 
-    fn notes(&self) -> Vec<Note> {
+    /// Notes of what is odd about it.
+    pub fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         let mut say = |severity, text: String| {
             notes.push(Note { severity, text: format!("{}: {text}", self.name) });
@@ -359,7 +383,7 @@ impl Input {
             Form::Pcapng(both) => both.0.torn(),
             Form::Pcap(pcap) => pcap.torn(),
         };
-        if torn.is_some() {
+        if torn.is_some() && !self.streams {
             let text = "ends in the midst of a packet: its writer was stopped";
             say(Severity::Warning, text.to_owned());
         }
@@ -372,8 +396,12 @@ impl Input {
             say(Severity::Note, text);
         }
         if self.between.is_empty() && self.interfaces > 1 {
+            let mend = match self.streams {
+                true => "have it capture one",
+                false => "--between A,B makes two of them",
+            };
             let text = format!(
-                "has {} interfaces, which are taken for one point; --between A,B makes two of them",
+                "has {} interfaces, which are taken for one point; {mend}",
                 self.interfaces
             );
             say(Severity::Note, text);

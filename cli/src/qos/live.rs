@@ -15,6 +15,7 @@ use truechimer_capture::{Direction, Losses, Packet, Stamped, Tap};
 use truechimer_counter::Counter;
 use truechimer_qos::{At, Counted, Engine, Note, Observation, Report, Severity};
 
+use super::peer::{self, Peer};
 use super::{Found, Qos, files, layered, screen};
 use truechimer_command::Failure;
 use truechimer_command::{show, signals};
@@ -29,7 +30,7 @@ fn said(why: impl std::fmt::Display) -> Failure {
 }
 
 /// The engine, whoever has it meanwhile.
-fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
+pub fn lock(engine: &Mutex<Engine>) -> MutexGuard<'_, Engine> {
     // Whoever failed with it in hand has left whole packets behind.
     engine.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -114,9 +115,11 @@ impl Sink for Feed {
 
 /// Watches the interfaces until it is enough.
 pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
-    let stop = signals::stop()?;
+    let stop = signals::finish()?;
     let search = args.page.page.clone().map_or(Search::Usual, Search::At);
-    let points = args.interface.len();
+    let mut names = args.interface.clone();
+    names.extend(args.peer.iter().map(|_| peer::NAME.to_owned()));
+    let (points, local) = (names.len(), args.interface.len());
     let engine = Arc::new(Mutex::new(Engine::new(args.options(points))));
     let mut runs = Vec::new();
     let mut counters = Vec::new();
@@ -138,10 +141,12 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
         runs.push((tap, converter, sink));
     }
     // One host has one counter, unless the clock has just changed it.
-    lock(&engine).set_one_counter(counters.windows(2).all(|both| matches!(both, [a, b] if a == b)));
+    let one = counters.windows(2).all(|both| matches!(both, [a, b] if a == b));
+    lock(&engine).set_one_counter(one && points == local);
     let watched = args.layers.then(|| layered::Watch::open(args)).transpose()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-    for point in 0..points {
+    // A peer is known to watch from its first packet to its last, no longer.
+    for point in 0..local {
         lock(&engine).watches(point, now, i64::MAX);
     }
     let options = pipeline::Options {
@@ -151,6 +156,9 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     let progress: Vec<Progress> = runs.iter().map(|_| Progress::default()).collect();
     let (done, finished) = mpsc::channel();
     let mut layered = None;
+    let (mut peer, output) = args.peer.as_deref().map(Peer::start).transpose()?.unzip();
+    let early = AtomicBool::new(false);
+    let mut notes = Vec::new();
     let summaries = std::thread::scope(|scope| -> Result<Vec<Summary>, Failure> {
         let mut threads = Vec::new();
         for ((tap, converter, sink), progress) in runs.into_iter().zip(&progress) {
@@ -168,16 +176,40 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
             })?);
         }
         drop(done);
-        let mut shown = Shown { args, out, engine: &engine, left: points };
+        let streamed = args.peer.as_deref().zip(output).map(|(command, output)| {
+            let stream = peer::Stream {
+                engine: &engine,
+                filter: args.filter.clone(),
+                timeout_ns: super::nanos(args.timeout),
+                stop: &stop,
+                early: &early,
+            };
+            let thread = std::thread::Builder::new().name("peer".into());
+            thread.spawn_scoped(scope, move || stream.follow(output, command)).map_err(|why| {
+                stop.store(true, Ordering::Relaxed);
+                Failure::new("cannot start a thread", why)
+            })
+        });
+        let streamed = streamed.transpose()?;
+        let mut shown = Shown { args, out, engine: &engine, names: &names, left: local };
         let ended = shown.until(&finished, watched, &stop);
         stop.store(true, Ordering::Relaxed);
         let summaries: Result<Vec<_>, _> = threads.into_iter().map(|t| t.join()).collect();
+        if let (Some(peer), Some(streamed)) = (&mut peer, streamed) {
+            let streamed = streamed
+                .join()
+                .map_err(|_| Failure::Said("the thread of --peer has failed".into()))?;
+            let early = early.load(Ordering::SeqCst);
+            let how = peer.end(early);
+            notes.extend(early.then(|| peer::early(peer, how.as_deref())));
+            notes.extend(streamed.map_err(|why| peer::ended_so(why, how))?);
+        }
         layered = ended?;
         summaries.map_err(|_| Failure::Said("a capture thread has failed".into()))
     })?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-    let (layers, notes) = layered.unzip();
-    let mut notes: Vec<Note> = notes.unwrap_or_default();
+    let (layers, said) = layered.unzip();
+    notes.extend(said.into_iter().flatten());
     for summary in &summaries {
         notes.extend(losses(summary));
         match &summary.end {
@@ -194,12 +226,12 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     let engine = Arc::try_unwrap(engine)
         .map_err(|_| Failure::Said("the capture threads did not end".into()))?;
     let mut engine = engine.into_inner().unwrap_or_else(PoisonError::into_inner);
-    for point in 0..points {
+    for point in 0..local {
         let from = engine.points().get(point).and_then(|p| p.span).map_or(now, |(from, _)| from);
         engine.watches(point, from, now);
     }
     engine.finish();
-    Ok(Found { engine, names: args.interface.clone(), notes, layers })
+    Ok(Found { engine, names, notes, layers })
 }
 
 fn open(interface: &str, filter: Option<&str>, _counter: Counter) -> Result<Box<dyn Tap>, Failure> {
@@ -231,6 +263,7 @@ struct Shown<'a> {
     args: &'a Qos,
     out: &'a mut dyn Write,
     engine: &'a Mutex<Engine>,
+    names: &'a [String],
     left: usize,
 }
 
@@ -280,7 +313,7 @@ impl Shown<'_> {
         if !self.args.json && !terminal {
             return self.state();
         }
-        let mut report = Report::of(&lock(self.engine), &self.args.interface);
+        let mut report = Report::of(&lock(self.engine), self.names);
         report.layers = watch.map(layered::Watch::report);
         let most = if self.args.json { usize::MAX } else { ROWS };
         let more = self.args.choose(&mut report, most);

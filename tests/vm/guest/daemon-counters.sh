@@ -75,6 +75,23 @@ for pair in "hpet hpet" "acpi-pm acpi_pm" "acpi-pm-safe acpi_pm"; do
             "$(json readings </tmp/watch)"
     done
 
+    # Before the clocksource changes: that moves the system clock, which is the server's, by a microsecond or
+    # so. On a path without noise that shows sooner or later, and the server is then rightly held off.
+    watch_during "$counter: the daemon is stopped for ten seconds" "$counter" 30 2 stopped_for_long
+    is "$counter, stopped: no bound broken" "$(json broken <"/tmp/$counter.json")" 0
+    case $counter in
+    acpi-pm*)
+        is "$counter, stopped: a new epoch" "$(cat "/tmp/$counter.epochs")" 2
+        is "$counter, stopped: what readers see" "$(cat "/tmp/$counter.statuses")" \
+            "synchronised holdover disrupted synchronised"
+        ;;
+    *)
+        is "$counter, stopped: the epoch goes on" "$(cat "/tmp/$counter.epochs")" 1
+        is "$counter, stopped: what readers see" "$(cat "/tmp/$counter.statuses")" \
+            "synchronised holdover synchronised"
+        ;;
+    esac
+
     # The kernel keeps time by something else: the raw clock no longer stands for the device.
     ok "clocksource tsc" clocksource tsc
     says "$counter, clocksource tsc" user "$counter" "select $source"
@@ -99,24 +116,6 @@ for pair in "hpet hpet" "acpi-pm acpi_pm" "acpi-pm-safe acpi_pm"; do
     ok "clocksource $source again" clocksource "$source"
     sleep 30
     is "$counter: a user goes by the raw clock again" "$(read_by user "$counter")" raw-clock
-
-    # The change moves the system clock, which is the server's, by some microseconds, and on a path without
-    # noise that may show: the server is then held off until it has said so for long enough.
-    ok "$counter synchronises after the change" synchronised "$counter" 300s
-    watch_during "$counter: the daemon is stopped for ten seconds" "$counter" 30 2 stopped_for_long
-    is "$counter, stopped: no bound broken" "$(json broken <"/tmp/$counter.json")" 0
-    case $counter in
-    acpi-pm*)
-        is "$counter, stopped: a new epoch" "$(cat "/tmp/$counter.epochs")" 2
-        is "$counter, stopped: what readers see" "$(cat "/tmp/$counter.statuses")" \
-            "synchronised holdover disrupted synchronised"
-        ;;
-    *)
-        is "$counter, stopped: the epoch goes on" "$(cat "/tmp/$counter.epochs")" 1
-        is "$counter, stopped: what readers see" "$(cat "/tmp/$counter.statuses")" \
-            "synchronised holdover synchronised"
-        ;;
-    esac
 
     # Started again at once, it goes on in the same row; after five seconds it cannot.
     for wait in 0 5; do

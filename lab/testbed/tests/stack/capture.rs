@@ -6,6 +6,7 @@ mod clock;
 mod extcap;
 mod layers;
 mod life;
+mod peer;
 mod scales;
 pub mod tools;
 pub mod traffic;

@@ -441,6 +441,7 @@ impl Sink for CaptureFile {
         if self.finished {
             return Err(self.over());
         }
+        self.output.reader()?;
         // What the clock is should stand at the very beginning.
         let early = !self.headed && self.state.is_none() && self.begun.elapsed() < PATIENCE;
         if early || self.stuck() {

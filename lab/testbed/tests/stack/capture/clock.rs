@@ -8,7 +8,9 @@ use truechimer_pcapng::records::PacketRecord;
 use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{Daemon, SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::namespace::Pair;
 use truechimer_testbed::process::Signal;
+use truechimer_testbed::temp::Dir;
 use truechimer_testbed::truth::Truth;
 
 use super::bed;
@@ -66,7 +68,7 @@ fn synchronised(daemon: &mut Daemon) {
 }
 
 /// Sends so many numbered frames, a few milliseconds apart.
-fn send(net: &truechimer_testbed::namespace::Pair, from: u32, to: u32) -> Vec<(u32, Sent)> {
+fn send(net: &Pair, from: u32, to: u32) -> Vec<(u32, Sent)> {
     let mut sent = Vec::new();
     for n in (from..to).step_by(10) {
         let frames: Vec<_> = (n..n + 10).map(|n| numbered(n, 20)).collect();
@@ -77,11 +79,7 @@ fn send(net: &truechimer_testbed::namespace::Pair, from: u32, to: u32) -> Vec<(u
     sent
 }
 
-fn capture(
-    net: &truechimer_testbed::namespace::Pair,
-    dir: &truechimer_testbed::temp::Dir,
-    daemon: &Daemon,
-) -> Capture {
+fn capture(net: &Pair, dir: &Dir, daemon: &Daemon) -> Capture {
     let page = daemon.page.to_str().unwrap();
     tools::truechimer(&net.client, dir, "clock", &["--json", "--page", page, OURS])
 }
@@ -146,19 +144,24 @@ fn count(packet: &Packet) -> Option<u64> {
     packet.record.as_ref()?.counted.map(|(count, ..)| count.0)
 }
 
+/// A daemon on either of two hosts that follows a server on the second, once both are synchronised.
+pub fn hosts<'d>(net: &'d Pair, dir: &'d Dir) -> Option<(Chronyd<'d>, Daemon, Daemon)> {
+    let server = or_skip(Chronyd::start(&net.server, dir, ""))?;
+    let setup = |name, network, server: &str| {
+        let mut daemon = Setup { network: Some(network), name, ..Setup::new(dir, server) }.start();
+        synchronised(&mut daemon);
+        daemon
+    };
+    let near = setup("near", &net.client, "192.0.2.1");
+    Some((server, near, setup("far", &net.server, "127.0.0.1")))
+}
+
 /// Two hosts, a daemon each, and a capture at either end of the wire between them. Both are on one
 /// machine and count by the same counter, so that the truth is known: what lies between two counts.
 #[test]
 fn one_way_delays_between_two_captures_are_right_within_their_bounds() {
     let Some((net, dir)) = bed() else { return };
-    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, "")) else { return };
-    let setup = |name, network, server: &str| {
-        let mut daemon = Setup { network: Some(network), name, ..Setup::new(&dir, server) }.start();
-        synchronised(&mut daemon);
-        daemon
-    };
-    let near = setup("near", &net.client, "192.0.2.1");
-    let far = setup("far", &net.server, "127.0.0.1");
+    let Some((_server, near, far)) = hosts(&net, &dir) else { return };
     let take = |name, network, daemon: &Daemon| {
         let page = daemon.page.to_str().unwrap();
         tools::truechimer(network, &dir, name, &["--json", "--page", page, OURS])
