@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod peer;
+pub(crate) mod unicast;
 
 use core::net::IpAddr;
 
@@ -18,9 +19,11 @@ use crate::{
     Body, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally, Timestamp,
 };
 use arrivals::{Arrival, Arrivals};
+pub use unicast::Grant;
+use unicast::Unicast;
 
-/// Length of a `Delay_Req`, and of a `Pdelay_Req`, in bytes.
-const LENGTHS: (usize, usize) = (44, 54);
+/// Room for the longest message that is sent, in bytes: a signalling message of several TLVs.
+const LONGEST: usize = 96;
 /// Minor version that is sent: that of IEEE 1588-2019.
 const MINOR_VERSION: u8 = 1;
 /// Exponents of intervals between `Delay_Req` that a master may ask for: 1 s to 32 s. Shorter ones
@@ -69,14 +72,29 @@ pub enum DelayMechanism {
     PeerToPeer,
 }
 
-/// Bytes of a question, `Delay_Req` or `Pdelay_Req`.
+/// A message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Question {
-    bytes: [u8; LENGTHS.1],
+pub struct Packet {
+    bytes: [u8; LONGEST],
     length: usize,
+    to: Option<IpAddr>,
 }
 
-impl core::ops::Deref for Question {
+impl Packet {
+    fn new(message: &Message<'_>, to: Option<IpAddr>) -> Option<Packet> {
+        let mut bytes = [0; LONGEST];
+        let length = message.encode(&mut bytes)?.len();
+        Some(Packet { bytes, length, to })
+    }
+
+    /// The only receiver; none: the group of all.
+    #[must_use]
+    pub const fn to(&self) -> Option<IpAddr> {
+        self.to
+    }
+}
+
+impl core::ops::Deref for Packet {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -111,6 +129,8 @@ pub struct Slave {
     mechanism: DelayMechanism,
     nominal: Period,
     masters: Masters,
+    /// Negotiation with masters that are known by address; none: all is multicast.
+    unicast: Option<Unicast>,
     parent: Option<Master>,
     arrivals: Arrivals,
     /// Sequence number of the newest `Delay_Req`.
@@ -142,6 +162,7 @@ impl Slave {
             mechanism: DelayMechanism::EndToEnd,
             nominal,
             masters: Masters::new(own, nominal),
+            unicast: None,
             parent: None,
             arrivals: Arrivals::NONE,
             sequence,
@@ -160,6 +181,22 @@ impl Slave {
     pub const fn by(mut self, mechanism: DelayMechanism) -> Slave {
         self.mechanism = mechanism;
         self
+    }
+
+    /// The port with masters at these addresses, the first [`MASTERS`](crate::MASTERS) of them, that are
+    /// asked for their messages from `at` on (16.1). Nothing else is used then. Of those that are equally
+    /// good the first is the best. Without an address nothing changes.
+    #[must_use]
+    pub fn with_masters(mut self, masters: &[IpAddr], at: Count) -> Slave {
+        self.unicast =
+            (!masters.is_empty()).then(|| Unicast::new(masters, self.nominal, self.sequence, at));
+        self
+    }
+
+    /// Addresses of the masters that are asked for messages, and what each grants: `Announce`, `Sync` and
+    /// `Delay_Resp`.
+    pub fn grants(&self) -> impl Iterator<Item = (IpAddr, [Grant; 3])> {
+        self.unicast.iter().flat_map(Unicast::grants)
     }
 
     /// The port's identity.
@@ -195,7 +232,8 @@ impl Slave {
     /// When [`act`](Slave::act) is wanted next, if ever.
     #[must_use]
     pub fn deadline(&self, at: Count) -> Option<Count> {
-        let soonest = [self.due(), self.masters.deadline(at)];
+        let signal = self.unicast.as_ref().and_then(|unicast| unicast.deadline(at));
+        let soonest = [self.due(), self.masters.deadline(at), signal];
         soonest.into_iter().flatten().min_by_key(|due| (*due - at).0)
     }
 
@@ -209,49 +247,75 @@ impl Slave {
         &mut self,
         at: Count,
         random: &mut dyn FnMut() -> u64,
-    ) -> (Option<Change>, Option<Question>) {
+    ) -> (Option<Change>, Option<Packet>) {
         let change = if self.masters.expire(at) { self.choose(at) } else { None };
         let due = self.due().is_some_and(|due| at.at_or_after(due));
         let request = if due { self.ask(at, random) } else { None };
         (change, request)
     }
 
-    /// When the next question is due: later while an answer waits for its `Sync`.
+    /// The next signalling message that is due at `at`, to be sent to its receiver's general port. There
+    /// may be more.
+    pub fn signal(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Packet> {
+        let header = self.header(0);
+        self.unicast.as_mut()?.signal(header, at, random)
+    }
+
+    /// Messages that end all that masters grant, for when the port is given up; to be sent to the
+    /// receivers' general ports.
+    pub fn farewell(&self) -> impl Iterator<Item = Packet> {
+        let header = self.header(0);
+        self.unicast.iter().flat_map(move |unicast| unicast.farewell(header))
+    }
+
+    /// When the next question is due: later while an answer waits for its `Sync`, never before answers are
+    /// granted.
     fn due(&self) -> Option<Count> {
         let due = self.due?;
+        if let (Some(unicast), Some(parent)) = (&self.unicast, &self.parent)
+            && !unicast.answers(parent.from)
+        {
+            return None;
+        }
         let waits = self.answered.and_then(|request| request.sent);
         let longest = |sent: Stamp| sent.count + self.nominal.counts(self.interval * PATIENCE);
         Some(waits.map_or(due, |sent| due.latest(longest(sent))))
     }
 
-    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Question> {
+    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Packet> {
         let interval = self.nominal.counts(self.interval).0.max(2);
         let mut within = || (random() % interval.unsigned_abs()) as i64;
         self.due = Some(at + CountSpan(interval / 2 + within()));
         self.apart = CountSpan(interval / 4 + within() / 2);
         self.sequence = self.sequence.wrapping_add(1);
-        let end_to_end = self.mechanism == DelayMechanism::EndToEnd;
-        if end_to_end {
-            self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
-        } else {
-            self.peer = Some(peer::Question::new(self.sequence));
-        }
-        let header = Header {
+        // Nothing is said of our time (9.5.11.1 allows 0 as the origin).
+        let origin = Timestamp::default();
+        let body = match self.mechanism {
+            DelayMechanism::EndToEnd => {
+                self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
+                Body::DelayReq(origin)
+            }
+            DelayMechanism::PeerToPeer => {
+                self.peer = Some(peer::Question::new(self.sequence));
+                Body::PdelayReq(origin)
+            }
+        };
+        let to = self.unicast.as_ref().and(self.parent).map(|parent| parent.from);
+        let flags = if to.is_some() { Flags::UNICAST } else { Flags::default() };
+        let header = Header { flags, ..self.header(self.sequence) };
+        Packet::new(&Message { header, body, rest: &[] }, to)
+    }
+
+    /// The header of a message of ours.
+    fn header(&self, sequence: u16) -> Header {
+        Header {
             minor_version: MINOR_VERSION,
             domain: self.domain,
             source: self.own,
-            sequence: self.sequence,
+            sequence,
             interval: LogInterval::NONE,
             ..Header::default()
-        };
-        // Nothing is said of our time (9.5.11.1 allows 0 as the origin).
-        let (kind, length): (fn(Timestamp) -> Body, _) = match end_to_end {
-            true => (Body::DelayReq, LENGTHS.0),
-            false => (Body::PdelayReq, LENGTHS.1),
-        };
-        let (body, mut bytes) = (kind(Timestamp::default()), [0; LENGTHS.1]);
-        Message { header, body, rest: &[] }.encode(&mut bytes)?;
-        Some(Question { bytes, length })
+        }
     }
 
     /// The newest question left. Returns the exchange if that completes it.
@@ -282,6 +346,9 @@ impl Slave {
     /// The counter broke: nothing stamped before goes with anything stamped since.
     pub fn new_epoch(&mut self, at: Count) {
         self.masters.new_epoch(at);
+        if let Some(unicast) = &mut self.unicast {
+            unicast.new_epoch(at);
+        }
         self.forget();
         self.due = self.parent.map(|_| at);
     }
@@ -328,6 +395,16 @@ impl Slave {
         }
         if header.source.clock == self.own.clock {
             return Err(Refusal::Own);
+        }
+        if let Some(unicast) = &mut self.unicast {
+            if let Body::Signaling(target) = message.body {
+                if target != self.own {
+                    return Err(Refusal::ForOthers);
+                }
+                unicast.heard(from, &message, at)?;
+                return Ok(Heard::default());
+            }
+            unicast.check(message.body.kind(), from, header, at)?;
         }
         let exchange = match message.body {
             Body::Announce(announce) => {
@@ -433,7 +510,7 @@ impl Slave {
 
     /// Decides who is followed (9.2.2.1, figure 31: a slave only takes the best, or none).
     fn choose(&mut self, at: Count) -> Option<Change> {
-        let best = self.masters.best();
+        let best = self.masters.best(self.unicast.as_ref());
         let before = core::mem::replace(&mut self.parent, best);
         match (before, best) {
             (Some(before), Some(best)) if (before.port, before.from) == (best.port, best.from) => {
@@ -442,6 +519,9 @@ impl Slave {
             }
             (None, None) => return None,
             _ => {}
+        }
+        if let Some(unicast) = &mut self.unicast {
+            unicast.follow(best.map(|best| best.from), before.map(|before| before.from), at);
         }
         self.forget();
         self.interval = Span::from_secs(1);
