@@ -2,7 +2,7 @@
 //! Ethernet (annexes C to E).
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Delay, Event, PtpEvent, SourceId, Transport};
@@ -26,6 +26,15 @@ const ROOM: [u8; 2] = [0; 2];
 const PER_TURN: u32 = 64;
 /// Room for a message with a few TLVs. The rest of a longer one is cut off, and it is refused.
 const BUFFER: usize = 1024;
+
+/// How the messages of a port travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Carrier {
+    pub(crate) transport: Transport,
+    pub(crate) delay: Delay,
+    /// To and from single receivers; no group is listened to.
+    pub(crate) unicast: bool,
+}
 
 /// All PTP ports.
 #[derive(Debug)]
@@ -51,7 +60,13 @@ struct Port {
 }
 
 /// Groups of a transport for messages to that port: the one that questions go to first (tables C.1, D.1, E.1).
-fn groups(transport: Transport, delay: Delay, port: u16) -> Vec<Group> {
+fn groups(Carrier { transport, delay, unicast }: Carrier, port: u16) -> Vec<Group> {
+    if unicast {
+        return vec![Group::Udp(match transport {
+            Transport::Udp4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+            _ => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        })];
+    }
     let udp4 = |last: [u8; 4]| Group::Udp(SocketAddr::from((Ipv4Addr::from(last), port)));
     let udp6 = |scope: u16, last: u16| {
         let group = Ipv6Addr::new(0xff00 | scope, 0, 0, 0, 0, 0, 0, last);
@@ -87,27 +102,22 @@ impl PtpPorts {
         &mut self,
         source: SourceId,
         interface: &str,
-        (transport, delay): (Transport, Delay),
+        carrier: Carrier,
     ) -> Option<Event> {
         self.close(source);
-        match self.open(source, interface, (transport, delay)) {
+        match self.open(source, interface, carrier) {
             Ok(port) => {
                 self.ports.push(port);
                 None
             }
             Err(why) => {
-                let error = unopened(interface, transport, &why);
+                let error = unopened(interface, carrier.transport, &why);
                 Some(Event::Ptp(PtpEvent::Failed { source, error }))
             }
         }
     }
 
-    fn open(
-        &mut self,
-        source: SourceId,
-        interface: &str,
-        (transport, delay): (Transport, Delay),
-    ) -> io::Result<Port> {
+    fn open(&mut self, source: SourceId, interface: &str, carrier: Carrier) -> io::Result<Port> {
         let (counter, log) = (self.counter, &mut self.log);
         let mut open = |groups: &[Group], stamped| {
             let Some((first, others)) = groups.split_first() else {
@@ -117,26 +127,47 @@ impl PtpPorts {
             others.iter().try_for_each(|group| socket.join(interface, group))?;
             Ok((socket, first.on(interface)?))
         };
-        let (event, to) = open(&groups(transport, delay, EVENT), true)?;
-        let (general, padding): (_, &[u8]) = match transport {
+        let (event, to) = open(&groups(carrier, EVENT), true)?;
+        let (general, padding): (_, &[u8]) = match carrier.transport {
             Transport::Ethernet => (None, &[]),
             udp => (
-                Some(open(&groups(udp, delay, GENERAL), false)?.0),
+                Some(open(&groups(carrier, GENERAL), false)?.0),
                 if udp == Transport::Udp4 { &[] } else { &ROOM },
             ),
         };
         Ok(Port { source, event, general, to, padding, leaving: false })
     }
 
-    /// Sends a question, and says when it left as soon as that is known.
-    pub(crate) fn ask(&mut self, source: SourceId, packet: &[u8]) -> Option<Event> {
+    /// Sends a question to the group, or to that receiver alone, and says when it left as soon as that is
+    /// known.
+    pub(crate) fn ask(
+        &mut self,
+        source: SourceId,
+        to: Option<IpAddr>,
+        packet: &[u8],
+    ) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
         let packet = [packet, port.padding].concat();
-        if let Err(why) = port.event.send(self.counter, &mut self.log, port.to, &packet) {
+        let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
+        if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
         port.leaving = true;
         port.left(false)
+    }
+
+    /// Sends a message of the other kind to that receiver.
+    pub(crate) fn tell(
+        &mut self,
+        source: SourceId,
+        to: Option<IpAddr>,
+        packet: &[u8],
+    ) -> Option<Event> {
+        let port = self.ports.iter_mut().find(|port| port.source == source)?;
+        let (general, to) = (port.general.as_mut()?, Name::from(&SocketAddr::new(to?, GENERAL)));
+        let sent = general.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
+        let error = sent.err()?.to_string();
+        Some(Event::Undelivered { source, error })
     }
 
     /// Closes the sockets of a source.
@@ -264,20 +295,25 @@ mod tests {
     use super::*;
     use truechimer_counter::Choice;
 
+    fn by(transport: Transport, delay: Delay) -> Carrier {
+        Carrier { transport, delay, unicast: false }
+    }
+
     #[test]
     fn an_interface_that_is_not_there_is_told() {
         let counter = Counter::open(Choice::Raw).unwrap();
         let mut ports = PtpPorts::new(counter, Period::NANOSECOND, CountSpan(1));
         for transport in [Transport::Udp4, Transport::Udp6, Transport::Ethernet] {
             let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
-                ports.listen(SourceId(4), "no-such-if", (transport, Delay::E2e))
+                ports.listen(SourceId(4), "no-such-if", by(transport, Delay::E2e))
             else {
                 panic!("opened");
             };
             assert_eq!(source, SourceId(4));
             assert!(error.contains("no network interface no-such-if"), "{error}");
         }
-        assert_eq!(ports.ask(SourceId(4), b"x"), None);
+        assert_eq!(ports.ask(SourceId(4), None, b"x"), None);
+        assert_eq!(ports.tell(SourceId(4), None, b"x"), None);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
         assert!(fds.is_empty());
@@ -294,8 +330,16 @@ mod tests {
     }
 
     #[test]
+    fn a_unicast_port_is_in_no_group() {
+        for (transport, any) in [(Transport::Udp4, "0.0.0.0:320"), (Transport::Udp6, "[::]:320")] {
+            let carrier = Carrier { unicast: true, ..by(transport, Delay::E2e) };
+            assert_eq!(groups(carrier, GENERAL), [Group::Udp(any.parse().unwrap())]);
+        }
+    }
+
+    #[test]
     fn questions_go_to_the_standards_groups() {
-        let first = |transport, delay| match groups(transport, delay, EVENT).remove(0) {
+        let first = |transport, delay| match groups(by(transport, delay), EVENT).remove(0) {
             Group::Udp(group) => group.to_string(),
             Group::Ethernet { address, ethertype } => format!("{address:02x?} {ethertype:x}"),
         };
@@ -308,7 +352,7 @@ mod tests {
             assert_eq!(first(transport, Delay::E2e), e2e);
             assert_eq!(first(transport, Delay::P2p), p2p);
             // Announcements are heard all the same.
-            assert!(groups(transport, Delay::P2p, GENERAL).len() > 1);
+            assert!(groups(by(transport, Delay::P2p), GENERAL).len() > 1);
         }
     }
 }

@@ -12,7 +12,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use truechimer_ntp::LeapIndicator;
-use truechimer_ptp::{ClockIdentity, DelayMechanism, Flags, Master, PortIdentity, Slave};
+use truechimer_ptp::{
+    ClockIdentity, DelayMechanism, Flags, Grant, MASTERS, Master, PortIdentity, Slave,
+};
 use truechimer_time::{Count, Period, Span, Stamp};
 
 use crate::event::SourceId;
@@ -30,6 +32,9 @@ const RETRY: (i64, i64) = (2, 64);
 /// The largest `error` that makes sense: a master further off is of no use.
 pub const PTP_ERROR_LIMIT: Span = Span::from_secs(1);
 
+/// The most masters that a port asks by address.
+pub const PTP_MASTERS_LIMIT: usize = MASTERS;
+
 /// A PTP port on a network interface, slave only.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PtpConfig {
@@ -44,6 +49,10 @@ pub struct PtpConfig {
     /// Mechanism by which the delay to the master is measured.
     #[serde(default)]
     pub delay: Delay,
+    /// Addresses of masters that are asked for unicast messages, at most [`PTP_MASTERS_LIMIT`], over UDP
+    /// and end to end; none: all is multicast.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<IpAddr>,
     /// The most that the master's time may be off by, whatever it says itself; `None`: it has to
     /// say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +70,7 @@ pub enum Timescale {
     Utc,
 }
 
-/// Carrier of a port's messages, all of them multicast.
+/// Carrier of a port's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -110,7 +119,8 @@ impl From<Delay> for DelayMechanism {
 }
 
 impl PtpConfig {
-    /// Name of the source: interface, domain if that is not 0, and transport if that is not UDP over IPv4.
+    /// Name of the source: interface, domain if that is not 0, transport if that is not UDP over IPv4, and
+    /// `unicast` if it is that.
     #[must_use]
     pub fn name(&self, interface: &str) -> String {
         let mut name = format!("ptp:{interface}");
@@ -120,12 +130,21 @@ impl PtpConfig {
         if self.transport != Transport::Udp4 {
             name += &format!("/{}", self.transport.name());
         }
+        if self.is_unicast() {
+            name += "/unicast";
+        }
         name
     }
 
     /// Part that tells two ports on one interface apart, or makes another of one.
-    pub(crate) fn identity(&self) -> (u8, Timescale, Transport, Delay) {
-        (self.domain, self.timescale, self.transport, self.delay)
+    pub(crate) fn identity(&self) -> (u8, Timescale, Transport, Delay, &[IpAddr]) {
+        (self.domain, self.timescale, self.transport, self.delay, &self.masters)
+    }
+
+    /// Whether its masters are asked by address.
+    #[must_use]
+    pub fn is_unicast(&self) -> bool {
+        !self.masters.is_empty()
     }
 }
 
@@ -189,11 +208,27 @@ pub enum PtpAction {
         transport: Transport,
         /// Mechanism, which decides to which group is sent.
         delay: Delay,
+        /// No group is listened to: masters send to our own address.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        unicast: bool,
     },
-    /// Send this message to the event port of all, and report when it left ([`PtpEvent::Sent`]).
+    /// Send this message to the event port, and report when it left ([`PtpEvent::Sent`]).
     Ask {
         /// For which source.
         source: SourceId,
+        /// Its receiver; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<IpAddr>,
+        /// The message.
+        packet: Vec<u8>,
+    },
+    /// Send this message to the general port. If it gets lost it is sent again in time.
+    Tell {
+        /// For which source.
+        source: SourceId,
+        /// Its receiver; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<IpAddr>,
         /// The message.
         packet: Vec<u8>,
     },
@@ -208,6 +243,30 @@ pub struct PtpReport {
     pub master: Option<MasterReport>,
     /// Other masters that announce themselves.
     pub others: Vec<MasterReport>,
+    /// Masters that are asked by address, in the user's order.
+    #[serde(default)]
+    pub asked: Vec<AskedReport>,
+}
+
+/// A master that is asked by address, and the state of what it was asked for: `granted`, `asked`, `refused`
+/// or `unwanted`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AskedReport {
+    /// The address.
+    pub address: IpAddr,
+    /// Its announcements.
+    pub announce: String,
+    /// Its time.
+    pub sync: String,
+    /// Its answers to questions.
+    pub delay_resp: String,
+}
+
+impl AskedReport {
+    fn of((address, grants): (IpAddr, [Grant; 3])) -> AskedReport {
+        let [announce, sync, delay_resp] = grants.map(|grant| grant.name().to_string());
+        AskedReport { address, announce, sync, delay_resp }
+    }
 }
 
 /// A master, by its own words.
@@ -345,7 +404,7 @@ impl Port {
             Plan::Open(_) => None,
             Plan::Look(due) if at.at_or_after(due) => {
                 self.plan = Plan::Look(at + nominal.counts(LOOK));
-                if self.master().is_some() {
+                if self.slave.as_ref().is_some_and(Slave::is_served) {
                     self.lacking = 0;
                     return Some(PortDue::Slave);
                 }
@@ -362,8 +421,8 @@ impl Port {
     /// The slave; a fresh one has a random identity, as none may be another's (7.5.2.2).
     pub(crate) fn slave(
         &mut self,
-        (domain, delay): (u8, Delay),
-        nominal: Period,
+        config: &PtpConfig,
+        (at, nominal): (Count, Period),
         random: &mut dyn FnMut() -> u64,
     ) -> &mut Slave {
         self.slave.get_or_insert_with(|| {
@@ -373,7 +432,8 @@ impl Port {
                 *first = (*first | 0x02) & !0x01;
             }
             let own = PortIdentity { clock: ClockIdentity(clock), port: 1 };
-            Slave::new(own, domain, nominal, random() as u16).by(delay.into())
+            let slave = Slave::new(own, config.domain, nominal, random() as u16);
+            slave.by(config.delay.into()).with_masters(&config.masters, at)
         })
     }
 
@@ -426,9 +486,11 @@ impl Port {
         let domain = config.map_or(0, |config| config.domain);
         let mut refused = shown.refused;
         let (mut master, mut others, mut poll) = (None, Vec::new(), shown.poll);
+        let mut asked = Vec::new();
         if let Some(slave) = &self.slave {
             refused.extend(slave.refused().iter().map(|(name, n)| (name.to_string(), n)));
             poll = seconds_up(slave.interval());
+            asked.extend(slave.grants().map(AskedReport::of));
             let followed = slave.master().map(|master| master.port);
             for (heard, qualified) in slave.masters() {
                 let row = MasterReport::of(heard, qualified);
@@ -446,7 +508,7 @@ impl Port {
             reference: self.master().map(|master| master.announce.grandmaster.to_string()),
             leap: self.leap.map(|leap| leap as u8),
             refused,
-            ptp: Some(PtpReport { domain, master, others }),
+            ptp: Some(PtpReport { domain, master, others, asked }),
             ..shown
         }
     }

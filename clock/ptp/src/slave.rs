@@ -199,6 +199,17 @@ impl Slave {
         self.unicast.iter().flat_map(Unicast::grants)
     }
 
+    /// Whether there is a master, and it grants what it is asked for.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        let granted = |unicast: &Unicast, parent: &Master| {
+            unicast.grants().any(|(of, all)| of == parent.from && all == [Grant::Granted; 3])
+        };
+        self.parent.as_ref().is_some_and(|parent| {
+            self.unicast.as_ref().is_none_or(|unicast| granted(unicast, parent))
+        })
+    }
+
     /// The port's identity.
     #[must_use]
     pub const fn own(&self) -> PortIdentity {
@@ -272,9 +283,7 @@ impl Slave {
     /// granted.
     fn due(&self) -> Option<Count> {
         let due = self.due?;
-        if let (Some(unicast), Some(parent)) = (&self.unicast, &self.parent)
-            && !unicast.answers(parent.from)
-        {
+        if !self.is_served() {
             return None;
         }
         let waits = self.answered.and_then(|request| request.sent);

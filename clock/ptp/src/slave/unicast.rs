@@ -50,6 +50,19 @@ pub enum Grant {
     Refused,
 }
 
+impl Grant {
+    /// The word for it in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Grant::Unwanted => "unwanted",
+            Grant::Asked => "asked",
+            Grant::Granted => "granted",
+            Grant::Refused => "refused",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Unwanted,
@@ -296,11 +309,6 @@ impl Unicast {
     pub(super) fn grants(&self) -> impl Iterator<Item = (IpAddr, [Grant; KINDS.len()])> {
         let all = self.list.iter().flatten();
         all.map(|asked| (asked.address, asked.services.map(|service| service.grant())))
-    }
-
-    /// Whether this master answers questions.
-    pub(super) fn answers(&self, address: IpAddr) -> bool {
-        self.grants().any(|(of, [.., answers])| of == address && answers == Grant::Granted)
     }
 
     /// This master is followed now in place of that one.

@@ -168,3 +168,45 @@ fn an_interface_that_is_not_there_is_told() {
     let source = daemon.source_when(|source| !source["trouble"].is_null());
     assert!(source["trouble"].as_str().unwrap().contains("no network interface nowire"));
 }
+
+/// Masters that speak to those alone who ask (16.1).
+#[test]
+fn masters_are_asked_by_address() {
+    for (transport, network, addresses) in
+        [("udp4", "UDPv4", "\"192.0.2.1\""), ("udp6", "UDPv6", "\"2001:db8::1\"")]
+    {
+        let Some(net) = or_skip(Pair::new()) else { return };
+        let dir = temp::Dir::new();
+        let unicast = format!(
+            "{GOOD}\nunicast_listen 1\ninhibit_multicast_service 1\nnetwork_transport {network}"
+        );
+        let start = Ptp4l::start(&net.server, &dir, (1, 128), &unicast);
+        let Some(mut master) = or_skip(start) else { return };
+        let sections = format!("{PORT}transport = \"{transport}\"\nmasters = [{addresses}]\n");
+        let log = dir.join("log.jsonl");
+        let settings = format!("replay-log = {log:?}\n");
+        let mut daemon =
+            Setup { settings: &settings, ..setup(&dir, &net.client, &sections) }.start();
+        let mut watch = daemon.watch(Truth::host());
+        watch.run(long(Duration::from_secs(15)));
+        println!("{transport}: {}", watch.summary());
+        assert!(watch.samples.iter().all(|s| s.status == Status::Synchronised));
+        assert_kernel_stamps(&daemon);
+        let source = daemon.source();
+        assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
+        for kind in ["announce", "sync", "delay_resp"] {
+            assert_eq!(source["ptp"]["asked"][0][kind], "granted", "{source:#}");
+        }
+        // One that comes back has forgotten all, and is asked anew.
+        master.stop();
+        watch.run_until_status(Status::Holdover, SOON);
+        master.resume();
+        watch.run_until_status(Status::Synchronised, SOON);
+        daemon.process.signal(Signal::Term);
+        assert!(daemon.process.wait(SOON).is_some());
+        println!("{}", master.output());
+        let replayed = Command::new(binary::lab()).arg("replay").arg(&log).output().unwrap();
+        let said = String::from_utf8_lossy(&replayed.stdout);
+        assert!(said.contains("every decision is the same to the last bit"), "{replayed:?}");
+    }
+}
