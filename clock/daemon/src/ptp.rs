@@ -51,12 +51,20 @@ struct Port {
     event: Socket,
     /// None with Ethernet, where the other hears all.
     general: Option<Socket>,
-    /// Group that questions go to.
+    /// Groups that questions, and all other messages, go to.
     to: Name,
+    to_general: Name,
     /// Bytes that go behind a question.
     padding: &'static [u8],
-    /// The kernel has yet to say when the newest question left.
-    leaving: bool,
+    /// Message of which the kernel has yet to say when it left.
+    leaving: Option<Leaving>,
+}
+
+/// Message that is on its way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaving {
+    Question,
+    Answer,
 }
 
 /// Groups of a transport for messages to that port: the one that questions go to first (tables C.1, D.1, E.1).
@@ -128,14 +136,15 @@ impl PtpPorts {
             Ok((socket, first.on(interface)?))
         };
         let (event, to) = open(&groups(carrier, EVENT), true)?;
-        let (general, padding): (_, &[u8]) = match carrier.transport {
-            Transport::Ethernet => (None, &[]),
-            udp => (
-                Some(open(&groups(carrier, GENERAL), false)?.0),
-                if udp == Transport::Udp4 { &[] } else { &ROOM },
-            ),
+        let (general, to_general) = match carrier.transport {
+            Transport::Ethernet => (None, to),
+            _ => open(&groups(carrier, GENERAL), false).map(|(one, to)| (Some(one), to))?,
         };
-        Ok(Port { source, event, general, to, padding, leaving: false })
+        let padding: &[u8] = match carrier.transport {
+            Transport::Udp6 | Transport::Udp6Link => &ROOM,
+            Transport::Udp4 | Transport::Ethernet => &[],
+        };
+        Ok(Port { source, event, general, to, to_general, padding, leaving: None })
     }
 
     /// Sends a question to the group, or to that receiver alone, and says when it left as soon as that is
@@ -152,11 +161,27 @@ impl PtpPorts {
         if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
-        port.leaving = true;
+        port.leaving = Some(Leaving::Question);
         port.left(false)
     }
 
-    /// Sends a message of the other kind to that receiver.
+    /// Sends an answer to the group, and says when it left as soon as that is known. A question whose
+    /// departure is not known yet has left by now.
+    pub(crate) fn answer(&mut self, source: SourceId, packet: &[u8]) -> Vec<Event> {
+        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
+            return Vec::new();
+        };
+        let mut events = Vec::from_iter(port.left(true));
+        let packet = [packet, port.padding].concat();
+        // One that is lost is asked for again by the neighbour.
+        if port.event.send(self.counter, &mut self.log, port.to, &packet).is_ok() {
+            port.leaving = Some(Leaving::Answer);
+            events.extend(port.left(false));
+        }
+        events
+    }
+
+    /// Sends a message of the other kind to the group, or to that receiver alone.
     pub(crate) fn tell(
         &mut self,
         source: SourceId,
@@ -164,8 +189,9 @@ impl PtpPorts {
         packet: &[u8],
     ) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
-        let (general, to) = (port.general.as_mut()?, Name::from(&SocketAddr::new(to?, GENERAL)));
-        let sent = general.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
+        let to = to.map_or(port.to_general, |to| Name::from(&SocketAddr::new(to, GENERAL)));
+        let socket = port.general.as_mut().unwrap_or(&mut port.event);
+        let sent = socket.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
         let error = sent.err()?.to_string();
         Some(Event::Undelivered { source, error })
     }
@@ -179,7 +205,7 @@ impl PtpPorts {
     pub(crate) fn forget(&mut self) {
         self.log.clear();
         for port in &mut self.ports {
-            port.leaving = false;
+            port.leaving = None;
         }
     }
 
@@ -221,14 +247,16 @@ impl PtpPorts {
 }
 
 impl Port {
-    /// When the newest question left, once: if the kernel has said so, or `now` in any case.
+    /// When the newest question or answer left, once: if the kernel has said so, or `now` in any case.
     fn left(&mut self, now: bool) -> Option<Event> {
-        let (sent, waiting) = self.event.sent().filter(|_| self.leaving)?;
+        let leaving = self.leaving?;
+        let (sent, waiting) = self.event.sent()?;
         if waiting && !now {
             return None;
         }
-        self.leaving = false;
-        Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent }))
+        self.leaving = None;
+        let answer = leaving == Leaving::Answer;
+        Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent, answer }))
     }
 }
 

@@ -40,6 +40,9 @@ pub const PTP_MASTERS_LIMIT: usize = MASTERS;
 pub struct PtpConfig {
     /// The domain.
     pub domain: u8,
+    /// The profile.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub profile: Profile,
     /// Timescale of the master's timestamps.
     #[serde(default)]
     pub timescale: Timescale,
@@ -68,6 +71,37 @@ pub enum Timescale {
     Ptp,
     /// UTC in place of an arbitrary timescale, as masters have that serve their system clock.
     Utc,
+}
+
+/// Profile of the standard that a port is in, as its messages say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// None in particular, and those that give no other number.
+    #[default]
+    Default,
+    /// IEEE 802.1AS (gPTP): over Ethernet, peer to peer.
+    #[serde(rename = "802.1as")]
+    Ieee8021as,
+}
+
+impl Profile {
+    /// Word for it in configuration and names.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Default => "default",
+            Profile::Ieee8021as => "802.1as",
+        }
+    }
+
+    /// The number in messages (sdoId, 7.1.4).
+    fn sdo_id(self) -> u16 {
+        match self {
+            Profile::Default => 0,
+            Profile::Ieee8021as => 0x100,
+        }
+    }
 }
 
 /// Carrier of a port's messages.
@@ -118,9 +152,13 @@ impl From<Delay> for DelayMechanism {
     }
 }
 
+fn is_default(profile: &Profile) -> bool {
+    *profile == Profile::Default
+}
+
 impl PtpConfig {
-    /// Name of the source: interface, domain if that is not 0, transport if that is not UDP over IPv4, and
-    /// `unicast` if it is that.
+    /// Name of the source: interface, domain if that is not 0, transport if that is not UDP over IPv4,
+    /// profile if it is in one, and `unicast` if it is that.
     #[must_use]
     pub fn name(&self, interface: &str) -> String {
         let mut name = format!("ptp:{interface}");
@@ -130,6 +168,9 @@ impl PtpConfig {
         if self.transport != Transport::Udp4 {
             name += &format!("/{}", self.transport.name());
         }
+        if self.profile != Profile::Default {
+            name += &format!("/{}", self.profile.name());
+        }
         if self.is_unicast() {
             name += "/unicast";
         }
@@ -137,8 +178,8 @@ impl PtpConfig {
     }
 
     /// Part that tells two ports on one interface apart, or makes another of one.
-    pub(crate) fn identity(&self) -> (u8, Timescale, Transport, Delay, &[IpAddr]) {
-        (self.domain, self.timescale, self.transport, self.delay, &self.masters)
+    pub(crate) fn identity(&self) -> (u8, Profile, Timescale, Transport, Delay, &[IpAddr]) {
+        (self.domain, self.profile, self.timescale, self.transport, self.delay, &self.masters)
     }
 
     /// Whether its masters are asked by address.
@@ -177,12 +218,15 @@ pub enum PtpEvent {
         /// The datagram.
         packet: Vec<u8>,
     },
-    /// The newest [`PtpAction::Ask`] was done.
+    /// The newest [`PtpAction::Ask`] or [`PtpAction::Answer`] was done.
     Sent {
         /// At whose port.
         source: SourceId,
         /// When the message left.
         sent: Stamp,
+        /// It was an [`Answer`](PtpAction::Answer).
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        answer: bool,
     },
     /// The port cannot be had: [`PtpAction::Listen`] failed, or it was lost since. It is asked for
     /// again.
@@ -219,6 +263,14 @@ pub enum PtpAction {
         /// Its receiver; none: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<IpAddr>,
+        /// The message.
+        packet: Vec<u8>,
+    },
+    /// Send this answer to a neighbour to the event port of all, and report when it left
+    /// ([`PtpEvent::Sent`]).
+    Answer {
+        /// For which source.
+        source: SourceId,
         /// The message.
         packet: Vec<u8>,
     },
@@ -433,6 +485,7 @@ impl Port {
             }
             let own = PortIdentity { clock: ClockIdentity(clock), port: 1 };
             let slave = Slave::new(own, config.domain, nominal, random() as u16);
+            let slave = slave.in_profile(config.profile.sdo_id());
             slave.by(config.delay.into()).with_masters(&config.masters, at)
         })
     }

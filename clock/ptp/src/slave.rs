@@ -16,7 +16,8 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::masters::{Ignored, Masters, announced};
 use crate::{
-    Body, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally, Timestamp,
+    Body, ClockIdentity, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally,
+    Timestamp, Tlv,
 };
 use arrivals::{Arrival, Arrivals};
 pub use unicast::Grant;
@@ -109,6 +110,8 @@ pub struct Heard {
     pub exchange: Option<Exchange>,
     /// The master changed.
     pub change: Option<Change>,
+    /// An answer to the neighbour, to send to the event port; then tell [`answered`](Slave::answered).
+    pub answer: Option<Packet>,
 }
 
 /// A question to the master.
@@ -126,6 +129,8 @@ struct Request {
 pub struct Slave {
     own: PortIdentity,
     domain: u8,
+    /// Number of the profile whose messages are used and sent.
+    sdo_id: u16,
     mechanism: DelayMechanism,
     nominal: Period,
     masters: Masters,
@@ -140,6 +145,10 @@ pub struct Slave {
     answered: Option<Request>,
     /// The newest question to the neighbour.
     peer: Option<peer::Question>,
+    /// The neighbour's own newest question, while our answer is on its way.
+    asked: Option<peer::Asked>,
+    /// When the next of these is answered at the earliest.
+    rest: Option<Count>,
     /// The interval between questions that the master wants.
     interval: Span,
     /// When the next question is due; `None` without a master.
@@ -159,6 +168,7 @@ impl Slave {
         Slave {
             own,
             domain,
+            sdo_id: 0,
             mechanism: DelayMechanism::EndToEnd,
             nominal,
             masters: Masters::new(own, nominal),
@@ -169,6 +179,8 @@ impl Slave {
             waiting: None,
             answered: None,
             peer: None,
+            asked: None,
+            rest: None,
             interval: Span::from_secs(1),
             due: None,
             apart: CountSpan(0),
@@ -180,6 +192,13 @@ impl Slave {
     #[must_use]
     pub const fn by(mut self, mechanism: DelayMechanism) -> Slave {
         self.mechanism = mechanism;
+        self
+    }
+
+    /// The port in the profile with this number (sdoId) instead of in none: 0x100 for IEEE 802.1AS.
+    #[must_use]
+    pub const fn in_profile(mut self, sdo_id: u16) -> Slave {
+        self.sdo_id = sdo_id;
         self
     }
 
@@ -318,6 +337,7 @@ impl Slave {
     /// The header of a message of ours.
     fn header(&self, sequence: u16) -> Header {
         Header {
+            sdo_id: self.sdo_id,
             minor_version: MINOR_VERSION,
             domain: self.domain,
             source: self.own,
@@ -355,6 +375,7 @@ impl Slave {
     /// The counter broke: nothing stamped before goes with anything stamped since.
     pub fn new_epoch(&mut self, at: Count) {
         self.masters.new_epoch(at);
+        self.rest = None;
         if let Some(unicast) = &mut self.unicast {
             unicast.new_epoch(at);
         }
@@ -365,7 +386,7 @@ impl Slave {
     /// Forgets all that was stamped.
     fn forget(&mut self) {
         (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
-        self.peer = None;
+        (self.peer, self.asked) = (None, None);
     }
 
     /// A datagram came from that address, stamped if it came to the event port. `at` is when it was
@@ -396,7 +417,7 @@ impl Slave {
     ) -> Result<Heard, Refusal> {
         let message = Message::decode(datagram).map_err(Refusal::Malformed)?;
         let header = &message.header;
-        if header.sdo_id != 0 {
+        if header.sdo_id != self.sdo_id {
             return Err(Refusal::Profile(header.sdo_id));
         }
         if header.domain != self.domain {
@@ -417,10 +438,13 @@ impl Slave {
         }
         let exchange = match message.body {
             Body::Announce(announce) => {
+                if passed(&message, self.own.clock) {
+                    return Err(Refusal::Own);
+                }
                 let (port, flags) = (header.source, header.flags);
                 let master = Master { port, from, announce, flags };
                 let change = self.announced(master, header, at)?;
-                return Ok(Heard { exchange: None, change });
+                return Ok(Heard { change, ..Heard::default() });
             }
             Body::Sync(origin) => {
                 self.check_parent(header, from)?;
@@ -440,11 +464,15 @@ impl Slave {
             }
             Body::PdelayResp(arrived, port) => {
                 self.question(header, port)?.responded(header, arrived, received)?;
-                return Ok(Heard { exchange: self.measured()?, change: None });
+                return Ok(Heard { exchange: self.measured()?, ..Heard::default() });
+            }
+            Body::PdelayReq(_) if self.mechanism == DelayMechanism::PeerToPeer => {
+                let answer = Some(self.answer(header, received, at)?);
+                return Ok(Heard { answer, ..Heard::default() });
             }
             Body::PdelayRespFollowUp(left, port) => {
                 self.question(header, port)?.followed(header, left)?;
-                return Ok(Heard { exchange: self.measured()?, change: None });
+                return Ok(Heard { exchange: self.measured()?, ..Heard::default() });
             }
             Body::DelayResp(arrived, port) => {
                 self.check_parent(header, from)?;
@@ -454,7 +482,37 @@ impl Slave {
             _ => return Err(Refusal::Unused(message.body.kind())),
         };
         let exchange = if exchange { self.pair() } else { None };
-        Ok(Heard { exchange, change: None })
+        Ok(Heard { exchange, ..Heard::default() })
+    }
+
+    /// The neighbour asks. It is told times of the counter, which are of no clock: only what lies between
+    /// them counts (11.4.2), and their rate is the oscillator's.
+    fn answer(
+        &mut self,
+        header: &Header,
+        received: Option<Stamp>,
+        at: Count,
+    ) -> Result<Packet, Refusal> {
+        if self.rest.is_some_and(|rest| !at.at_or_after(rest)) {
+            return Err(Refusal::TooMany);
+        }
+        let received = received.ok_or(Refusal::NoStamp)?;
+        let asked = peer::Asked::new(header);
+        let time = peer::shown(received, self.nominal).ok_or(Refusal::Timestamp)?;
+        let body = Body::PdelayResp(time, asked.from);
+        let header = Header { flags: Flags::TWO_STEP, ..self.header(asked.sequence) };
+        self.rest = Some(at + self.nominal.counts(peer::REST));
+        self.asked = Some(asked);
+        Packet::new(&Message { header, body, rest: &[] }, None).ok_or(Refusal::Timestamp)
+    }
+
+    /// The newest answer to the neighbour left. Returns the message that says so, to send to the general
+    /// port.
+    pub fn answered(&mut self, sent: Stamp) -> Option<Packet> {
+        let asked = self.asked.take()?;
+        let body = Body::PdelayRespFollowUp(peer::shown(sent, self.nominal)?, asked.from);
+        let header = Header { correction: asked.correction, ..self.header(asked.sequence) };
+        Packet::new(&Message { header, body, rest: &[] }, None)
     }
 
     /// Question to the neighbour that a message answers. The neighbour sends from whatever address it
@@ -587,6 +645,14 @@ impl Slave {
             corrected: correction + corrected,
         })
     }
+}
+
+/// Whether an announcement went through this clock: it is its own, come back (16.2).
+fn passed(message: &Message<'_>, own: ClockIdentity) -> bool {
+    message.tlvs().any(|tlv| match tlv {
+        Tlv::PathTrace(path) => path.chunks_exact(own.0.len()).any(|clock| clock == own.0),
+        _ => false,
+    })
 }
 
 /// The correction of a message.

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use truechimer_config::{DeTable, Reader, Value, whole};
 
 use truechimer_engine::{
-    Delay, PTP_ERROR_LIMIT, PTP_MASTERS_LIMIT, PtpConfig, SourceConfig, Timescale, Transport,
+    Delay, PTP_ERROR_LIMIT, PTP_MASTERS_LIMIT, Profile, PtpConfig, SourceConfig, Timescale,
+    Transport,
 };
 use truechimer_time::Span;
 
@@ -15,7 +16,7 @@ use super::server::wish;
 
 /// Keys of a source that are for PTP alone.
 pub(super) const KEYS: &[&str] =
-    &["ptp", "domain", "transport", "delay", "masters", "error", "timescale"];
+    &["ptp", "domain", "transport", "delay", "profile", "masters", "error", "timescale"];
 /// Keys of other sources that mean nothing to a PTP port.
 const OF_OTHERS: &[&str] = &[
     "host",
@@ -44,6 +45,11 @@ pub(super) fn port(
 ) -> Option<SourceConfig> {
     let mut source = SourceConfig::ptp("");
     let mut ptp = PtpConfig::default();
+    let profiled = table.get("profile").and_then(|value| value.get_ref().as_str());
+    if profiled == Some(Profile::Ieee8021as.name()) {
+        // It has no other.
+        (ptp.transport, ptp.delay) = (Transport::Ethernet, Delay::P2p);
+    }
     let mut declared = Declared::default();
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -54,6 +60,10 @@ pub(super) fn port(
                 ptp.transport = read.unwrap_or(ptp.transport);
             }
             "delay" => ptp.delay = reader.text_of("delay", value, delay).unwrap_or(ptp.delay),
+            "profile" => {
+                let read = reader.text_of("profile", value, profile);
+                ptp.profile = read.unwrap_or(ptp.profile);
+            }
             "masters" => ptp.masters = masters(reader, value),
             "error" => ptp.error = span(reader, "error", value, "1us", error).or(ptp.error),
             "timescale" => {
@@ -97,6 +107,13 @@ fn domain(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<u8> {
     }
 }
 
+fn profile(text: &str) -> Result<Profile, String> {
+    let all = [Profile::Default, Profile::Ieee8021as];
+    all.into_iter()
+        .find(|profile| profile.name() == text)
+        .ok_or_else(|| "must be \"default\" or \"802.1as\" (gPTP)".into())
+}
+
 /// Addresses of masters.
 fn masters(reader: &mut Reader<'_>, value: &Value<'_>) -> Vec<IpAddr> {
     const KEY: &str = "masters";
@@ -121,9 +138,15 @@ fn masters(reader: &mut Reader<'_>, value: &Value<'_>) -> Vec<IpAddr> {
     masters
 }
 
-/// What masters that are asked by address go with.
+/// What a profile, and masters that are asked by address, go with.
 fn fits(ptp: &PtpConfig) -> Result<(), &'static str> {
     let over_ipv4 = ptp.transport == Transport::Udp4;
+    let as_802_1as = (ptp.transport, ptp.delay) == (Transport::Ethernet, Delay::P2p);
+    if ptp.profile == Profile::Ieee8021as && !as_802_1as {
+        return Err(
+            "profile = \"802.1as\" is over Ethernet and peer to peer: leave out `transport` and `delay`",
+        );
+    }
     if !ptp.is_unicast() {
         return Ok(());
     }
@@ -216,7 +239,7 @@ mod tests {
             timescale: Timescale::Utc,
             delay: Delay::P2p,
             error: Some(Span::from_micros(50)),
-            masters: Vec::new(),
+            ..PtpConfig::default()
         };
         let by = Asymmetry { by: Span::from_micros(1), error: Span::from_nanos(100) };
         let second = SourceConfig {
@@ -254,6 +277,14 @@ mod tests {
     }
 
     #[test]
+    fn a_profile_brings_its_transport_and_mechanism() {
+        let text = "[[source]]\nptp = \"eth0\"\nprofile = \"802.1as\"";
+        let sources = parse(text, "t").unwrap().engine.sources;
+        assert_eq!(sources[0].name(), "ptp:eth0/ethernet/802.1as");
+        assert_eq!(sources[0].ptp.as_ref().unwrap().delay, Delay::P2p);
+    }
+
+    #[test]
     fn mistakes_are_told_with_their_mend() {
         for (text, told) in [
             ("ptp = \"\"", "must be a network interface"),
@@ -264,6 +295,8 @@ mod tests {
             ("ptp = \"eth0\"\ntimescale = \"tai\"", "\"ptp\" or \"utc\""),
             ("ptp = \"eth0\"\nhost = \"a\"", "this source is PTP"),
             ("ptp = \"eth0\"\nmasters = \"192.0.2.1\"", "must be a list of addresses"),
+            ("ptp = \"eth0\"\nprofile = \"gptp\"", "or \"802.1as\""),
+            ("ptp = \"eth0\"\ndelay = \"e2e\"\nprofile = \"802.1as\"", "leave out `transport`"),
             ("ptp = \"eth0\"\nmasters = []", "1 to 8 addresses"),
             ("ptp = \"eth0\"\nmasters = [\"224.0.1.129\"]", "the address of a master"),
             ("ptp = \"eth0\"\nmasters = [\"master.example\"]", "the address of a master"),

@@ -51,6 +51,10 @@ impl Daemon<'_> {
             Action::Ptp(PtpAction::Ask { source, to, packet }) => {
                 self.events.extend(self.ptp.ask(source, to, &packet));
             }
+            Action::Ptp(PtpAction::Answer { source, packet }) => {
+                let events = self.ptp.answer(source, &packet);
+                self.events.extend(events);
+            }
             Action::Ptp(PtpAction::Tell { source, to, packet }) => {
                 self.events.extend(self.ptp.tell(source, to, &packet));
             }

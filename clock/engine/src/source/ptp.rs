@@ -168,13 +168,18 @@ impl Source {
         from: IpAddr,
         packet: &[u8],
         received: Option<Stamp>,
-        clock: &Clock,
-        at: Count,
+        (clock, at): (&Clock, Count),
+        actions: &mut Vec<Action>,
     ) -> Option<Heard> {
+        let source = self.peer.id;
         let port = self.ptp.as_mut()?;
         port.is_open(at);
         match port.slave.as_mut()?.heard(from, packet, received, at) {
             Ok(heard) => {
+                if let Some(answer) = &heard.answer {
+                    let packet = answer.to_vec();
+                    actions.push(Action::Ptp(PtpAction::Answer { source, packet }));
+                }
                 if let Some(change) = &heard.change {
                     self.master_changed(change);
                 }
@@ -188,6 +193,12 @@ impl Source {
                 None
             }
         }
+    }
+
+    /// The newest answer to the neighbour left, which it is told.
+    pub(crate) fn answered_ptp(&mut self, sent: Stamp) -> Option<Action> {
+        let packet = self.ptp.as_mut()?.slave.as_mut()?.answered(sent)?;
+        Some(tell(self.peer.id, &packet))
     }
 
     /// The newest question left.

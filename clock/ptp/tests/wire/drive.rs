@@ -54,6 +54,7 @@ fn probable(what: u8, step: u8, own: PortIdentity, room: &mut [u8; 64]) -> &[u8]
             rest = signal(step).encode(&mut tlv).unwrap();
             Body::Signaling(own)
         }
+        _ if step & 16 == 0 => Body::PdelayReq(time),
         _ if step & 8 == 0 => Body::PdelayResp(time, own),
         _ => Body::PdelayRespFollowUp(time, own),
     };
@@ -100,6 +101,7 @@ pub fn slave(script: &[u8]) {
     }
     let mut requests: Vec<(Count, IpAddr, Wire)> = Vec::new();
     let mut asked: Option<Count> = None;
+    let mut answered: Option<Count> = None;
     let mut rest = script;
     while let Some((&[length, what, step], after)) = rest.split_first_chunk() {
         let (raw, after) = after.split_at(usize::from(length % 80).min(after.len()));
@@ -125,14 +127,23 @@ pub fn slave(script: &[u8]) {
             1 => {
                 slave.new_epoch(at);
                 requests.clear();
+                answered = None;
                 None
             }
             2 => {
                 slave.unsent();
                 None
             }
-            3 => slave.heard(from, datagram, None, at).ok().and_then(|heard| heard.exchange),
-            _ => slave.heard(from, datagram, Some(stamp), at).ok().and_then(|heard| heard.exchange),
+            what => {
+                let received = (what != 3).then_some(stamp);
+                let heard = slave.heard(from, datagram, received, at).unwrap_or_default();
+                if heard.answer.is_some() {
+                    let asked = answered.replace(at);
+                    assert!(asked.is_none_or(|before| (at - before).0 >= 59_999_999));
+                    assert!(slave.answered(stamp).is_some());
+                }
+                heard.exchange
+            }
         };
         if let Some(exchange) = exchange {
             assert!((exchange.received.count - exchange.sent.count).0 > 0);
