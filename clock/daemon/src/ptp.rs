@@ -181,19 +181,13 @@ impl PtpPorts {
         events
     }
 
-    /// Sends a message of the other kind to the group, or to that receiver alone.
-    pub(crate) fn tell(
-        &mut self,
-        source: SourceId,
-        to: Option<IpAddr>,
-        packet: &[u8],
-    ) -> Option<Event> {
-        let port = self.ports.iter_mut().find(|port| port.source == source)?;
+    /// Sends a message of the other kind to the group, or to that receiver alone. One that cannot be sent is
+    /// as one that is lost: whoever does not answer is told of, and asked again.
+    pub(crate) fn tell(&mut self, source: SourceId, to: Option<IpAddr>, packet: &[u8]) {
+        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else { return };
         let to = to.map_or(port.to_general, |to| Name::from(&SocketAddr::new(to, GENERAL)));
         let socket = port.general.as_mut().unwrap_or(&mut port.event);
-        let sent = socket.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
-        let error = sent.err()?.to_string();
-        Some(Event::Undelivered { source, error })
+        let _ = socket.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
     }
 
     /// Closes the sockets of a source.
@@ -341,7 +335,6 @@ mod tests {
             assert!(error.contains("no network interface no-such-if"), "{error}");
         }
         assert_eq!(ports.ask(SourceId(4), None, b"x"), None);
-        assert_eq!(ports.tell(SourceId(4), None, b"x"), None);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
         assert!(fds.is_empty());
