@@ -16,7 +16,7 @@ pub enum Refusal {
     Domain(u8),
     /// Has our own clock's identity: our own message come back, or forged.
     Own,
-    /// Nothing is done with messages of this type.
+    /// Nothing is done with messages of this type, or with so many of them.
     Unused(Kind),
     /// Came without a stamp.
     NoStamp,

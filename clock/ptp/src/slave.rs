@@ -16,8 +16,8 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::masters::{Ignored, Masters, announced};
 use crate::{
-    Body, ClockIdentity, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally,
-    Timestamp, Tlv,
+    Body, ClockIdentity, Flags, Header, Kind, LogInterval, Master, Message, PortIdentity, Refusal,
+    Tally, Timestamp, Tlv,
 };
 use arrivals::{Arrival, Arrivals};
 pub use unicast::Grant;
@@ -393,7 +393,8 @@ impl Slave {
     /// noticed.
     ///
     /// # Errors
-    /// The first check that it failed; nothing changed then but the counts.
+    /// The first check that it failed; nothing changed then but the counts and, of a signalling message, the
+    /// grants before that.
     pub fn heard(
         &mut self,
         from: IpAddr,
@@ -494,7 +495,7 @@ impl Slave {
         at: Count,
     ) -> Result<Packet, Refusal> {
         if self.rest.is_some_and(|rest| !at.at_or_after(rest)) {
-            return Err(Refusal::TooMany);
+            return Err(Refusal::Unused(Kind::PdelayReq));
         }
         let received = received.ok_or(Refusal::NoStamp)?;
         let asked = peer::Asked::new(header);

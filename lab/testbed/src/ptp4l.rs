@@ -64,11 +64,6 @@ impl<'n> Ptp4l<'n> {
         self.process = Some(process);
     }
 
-    /// Words of it since it was last started.
-    pub fn output(&self) -> String {
-        self.process.as_ref().map(Process::output).unwrap_or_default()
-    }
-
     /// Ends it without a word to anybody.
     pub fn stop(&mut self) {
         if let Some(mut process) = self.process.take() {

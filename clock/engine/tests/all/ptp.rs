@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, PtpAction, PtpConfig, PtpEvent, SourceConfig,
+    Action, Config, Delay, Engine, Event, HostCheck, PtpAction, PtpConfig, PtpEvent, SourceConfig,
     SourceId, SourceReport, SourceStatus, Start, Timescale,
 };
 use truechimer_ptp::{
@@ -82,6 +82,8 @@ struct Bed {
     /// TLVs of signalling messages; requests in them are refused with `refuses`.
     told: Vec<String>,
     refuses: bool,
+    /// Answers to a neighbour.
+    answers: Vec<Vec<u8>>,
 }
 
 impl Bed {
@@ -104,6 +106,7 @@ impl Bed {
             shown: 0,
             told: Vec::new(),
             refuses: false,
+            answers: Vec::new(),
         };
         bed.act(actions);
         bed
@@ -216,7 +219,14 @@ impl Bed {
                     self.listening.insert(network, source);
                 }
                 Action::Ptp(PtpAction::Ask { source, packet, .. }) => self.asked(source, &packet),
-                Action::Ptp(PtpAction::Tell { to, packet, .. }) => self.told(to.unwrap(), &packet),
+                Action::Ptp(PtpAction::Tell { to: Some(to), packet, .. }) => self.told(to, &packet),
+                Action::Ptp(PtpAction::Tell { packet, .. }) => self.answers.push(packet),
+                Action::Ptp(PtpAction::Answer { source, packet }) => {
+                    self.answers.push(packet);
+                    self.now += 20_000;
+                    let sent = self.stamp();
+                    self.handle(Event::Ptp(PtpEvent::Sent { source, sent, answer: true }));
+                }
                 Action::Note { text, .. } => self.notes.push(text),
                 Action::Publish(hand) => self.hands.push(hand),
                 _ => {}
@@ -229,7 +239,7 @@ impl Bed {
         let sent = self.stamp();
         let Message { header, .. } = Message::decode(packet).unwrap();
         let network = *self.listening.iter().find(|(_, id)| **id == source).unwrap().0;
-        self.handle(Event::Ptp(PtpEvent::Sent { source, sent }));
+        self.handle(Event::Ptp(PtpEvent::Sent { source, sent, answer: false }));
         for master in self.masters.clone() {
             if master.alive && master.network == network {
                 let (there, residence) = self.way(&master, 1);
@@ -359,6 +369,21 @@ fn masters_are_asked_by_address_and_told_the_end() {
         bed.handle(configure(port()));
         bed.run(20);
     }
+}
+
+#[test]
+fn a_neighbour_is_answered_by_the_counter() {
+    let mut bed = Bed::new(vec![eth_with(0, |ptp| ptp.delay = Delay::P2p)], vec![master(0, 1)]);
+    bed.run(5);
+    let neighbour = master(0, 1);
+    let question = Body::PdelayReq(Timestamp::default());
+    bed.send(&neighbour, question, (7, 0), (1000, true));
+    bed.run(1);
+    let [answer, follow] = [0, 1].map(|n| Message::decode(&bed.answers[n]).unwrap().body);
+    let Body::PdelayResp(came, whose) = answer else { panic!("{answer:?}") };
+    let Body::PdelayRespFollowUp(left, same) = follow else { panic!("{follow:?}") };
+    assert!(whose == neighbour.port && same == neighbour.port);
+    assert_eq!(left.instant().unwrap() - came.instant().unwrap(), Span::from_micros(20));
 }
 
 #[test]
@@ -551,9 +576,15 @@ proptest! {
         queues in [0..3_000_000_u64, 0..300_000_u64],
         residence in 0..2_000_000_u64,
         offset in -90_i64..90,
+        unicast: bool,
     ) {
-        let honest = Master { queues, residence, offset, ..master(0, 1) };
-        let mut bed = Bed::new(vec![eth(0)], vec![honest]);
+        let mut honest = Master { queues, residence, offset, ..master(0, 1) };
+        let mut port = eth(0);
+        if unicast {
+            honest.flags = honest.flags.and(Flags::UNICAST);
+            port = eth_with(0, |ptp| ptp.masters = vec![honest.from]);
+        }
+        let mut bed = Bed::new(vec![port], vec![honest]);
         bed.random = seed;
         bed.run(150);
         prop_assert_eq!(bed.status(), Status::Synchronised);

@@ -170,12 +170,19 @@ fn an_interface_that_is_not_there_is_told() {
     assert!(source["trouble"].as_str().unwrap().contains("no network interface nowire"));
 }
 
+/// The address of a host within the scope of the link.
+fn link_local(host: &Namespace) -> String {
+    let mut command = host.command(binary::system("ip"));
+    command.args(["-6", "-o", "address", "show", "dev", "wire", "scope", "link"]);
+    let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let address = shown.split_whitespace().find_map(|word| word.strip_suffix("/64"));
+    address.unwrap_or_else(|| panic!("no address: {shown}")).to_owned()
+}
+
 /// Masters that speak to those alone who ask (16.1).
 #[test]
 fn masters_are_asked_by_address() {
-    for (transport, network, addresses) in
-        [("udp4", "UDPv4", "\"192.0.2.1\""), ("udp6", "UDPv6", "\"2001:db8::1\"")]
-    {
+    for (transport, network) in [("udp4", "UDPv4"), ("udp6", "UDPv6"), ("udp6-link", "UDPv6")] {
         let Some(net) = or_skip(Pair::new()) else { return };
         let dir = temp::Dir::new();
         let unicast = format!(
@@ -183,7 +190,12 @@ fn masters_are_asked_by_address() {
         );
         let start = Ptp4l::start(&net.server, &dir, (1, 128), &unicast);
         let Some(mut master) = or_skip(start) else { return };
-        let sections = format!("{PORT}transport = \"{transport}\"\nmasters = [{addresses}]\n");
+        let address = match transport {
+            "udp4" => "192.0.2.1".to_owned(),
+            "udp6" => "2001:db8::1".to_owned(),
+            _ => link_local(&net.server),
+        };
+        let sections = format!("{PORT}transport = \"{transport}\"\nmasters = [{address:?}]\n");
         let log = dir.join("log.jsonl");
         let settings = format!("replay-log = {log:?}\n");
         let mut daemon =
@@ -205,7 +217,6 @@ fn masters_are_asked_by_address() {
         watch.run_until_status(Status::Synchronised, SOON);
         daemon.process.signal(Signal::Term);
         assert!(daemon.process.wait(SOON).is_some());
-        println!("{}", master.output());
         let replayed = Command::new(binary::lab()).arg("replay").arg(&log).output().unwrap();
         let said = String::from_utf8_lossy(&replayed.stdout);
         assert!(said.contains("every decision is the same to the last bit"), "{replayed:?}");
@@ -235,6 +246,23 @@ fn a_grandmaster_of_802_1as_is_followed() {
     let source = daemon.source();
     assert_eq!(source["name"], "ptp:wire/ethernet/802.1as", "{source:#}");
     assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
+}
+
+/// A master that serves a group alone is no master to those who ask it, and is not taken for one.
+#[test]
+fn a_master_that_is_not_asked_by_address_is_not_used() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(_master) = or_skip(Ptp4l::start(&net.server, &dir, (1, 128), GOOD)) else { return };
+    let sections = format!("{PORT}masters = [\"192.0.2.1\", \"192.0.2.77\"]\n");
+    let mut daemon = setup(&dir, &net.client, &sections).start();
+    let source = daemon.source_when(|source| {
+        let trouble = source["trouble"].as_str().unwrap_or_default();
+        trouble.contains("serves this port") && trouble.contains("192.0.2.77 does not answer")
+    });
+    println!("{}", source["trouble"]);
+    assert_eq!(source["accepted"], 0, "{source:#}");
+    assert_eq!(daemon.clock().status().unwrap(), Status::Unknown);
 }
 
 /// A master of our own that lies so, in the network of servers; and its log.
