@@ -128,6 +128,9 @@ pub struct Bad {
     pub residence: u64,
 }
 
+/// A signalling message: when, to whom and which TLVs by name and kind.
+type Signal = (u64, IpAddr, Vec<(&'static str, u8)>);
+
 /// All of it.
 pub struct Bed {
     pub masters: Vec<Master>,
@@ -144,8 +147,7 @@ pub struct Bed {
     /// Clock that answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
     pub neighbour: (Option<PortIdentity>, u64),
     pub asked: Vec<u64>,
-    /// Signalling messages: when, to whom and which TLVs by name and kind.
-    pub signals: Vec<(u64, IpAddr, Vec<(&'static str, u8)>)>,
+    pub signals: Vec<Signal>,
 }
 
 impl Bed {

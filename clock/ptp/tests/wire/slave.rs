@@ -218,7 +218,7 @@ fn a_neighbour_is_answered() {
     bed.run(5);
     let (master, at) = (bed.masters[0].clone(), bed.now);
     let question = master.message(Body::PdelayReq(time(0)), 77, 3, Flags::default());
-    let mut ask = |slave: &mut truechimer_ptp::Slave, received, at: u64| {
+    let ask = |slave: &mut truechimer_ptp::Slave, received, at: u64| {
         slave.heard(master.from, &question, received, Count(at))
     };
     assert_eq!(ask(&mut bed.slave, None, at), Err(Refusal::NoStamp));
