@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use truechimer_command::show::plain;
-use truechimer_engine::{MasterReport, PtpReport, SourceReport};
+use truechimer_engine::{AskedReport, MasterReport, PtpReport, SourceReport};
 use truechimer_time::Span;
 
 /// A PTP port as JSON.
@@ -13,6 +13,17 @@ pub(super) struct PtpJson<'a> {
     master: Option<MasterJson<'a>>,
     /// Masters that are not.
     others: Vec<MasterJson<'a>>,
+    /// Masters that are asked by address; empty with multicast.
+    asked: Vec<AskedJson<'a>>,
+}
+
+/// A master that is asked by address, and the state of what it was asked for.
+#[derive(Serialize)]
+struct AskedJson<'a> {
+    address: String,
+    announce: &'a str,
+    sync: &'a str,
+    delay_resp: &'a str,
 }
 
 /// A master as JSON, by its own words.
@@ -39,7 +50,15 @@ impl PtpJson<'_> {
             domain: report.domain,
             master: report.master.as_ref().map(MasterJson::of),
             others: report.others.iter().map(MasterJson::of).collect(),
+            asked: report.asked.iter().map(AskedJson::of).collect(),
         }
+    }
+}
+
+impl AskedJson<'_> {
+    fn of(asked: &AskedReport) -> AskedJson<'_> {
+        let AskedReport { address, announce, sync, delay_resp } = asked;
+        AskedJson { address: address.to_string(), announce, sync, delay_resp }
     }
 }
 
@@ -63,7 +82,7 @@ impl MasterJson<'_> {
 
 /// Lines of `sources -v` that only a PTP port has.
 pub(super) fn lines(source: &SourceReport) -> Vec<(&'static str, String)> {
-    let Some(PtpReport { master, others, .. }) = &source.ptp else { return Vec::new() };
+    let Some(PtpReport { master, others, asked, .. }) = &source.ptp else { return Vec::new() };
     let told = |master: &MasterReport| {
         let accuracy = match master.accuracy {
             Some(accuracy) => format!("accuracy {accuracy}"),
@@ -79,6 +98,10 @@ pub(super) fn lines(source: &SourceReport) -> Vec<(&'static str, String)> {
     for other in others {
         let yet = if other.qualified { "" } else { " (heard once)" };
         lines.push(("other", format!("{}{yet}", told(other))));
+    }
+    for AskedReport { address, announce, sync, delay_resp } in asked {
+        let text = format!("{address}: Announce {announce}, Sync {sync}, Delay_Resp {delay_resp}");
+        lines.push(("asked", plain(&text)));
     }
     lines
 }

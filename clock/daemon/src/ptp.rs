@@ -2,7 +2,7 @@
 //! Ethernet (annexes C to E).
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Delay, Event, PtpEvent, SourceId, Transport};
@@ -27,6 +27,15 @@ const PER_TURN: u32 = 64;
 /// Room for a message with a few TLVs. The rest of a longer one is cut off, and it is refused.
 const BUFFER: usize = 1024;
 
+/// How the messages of a port travel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Carrier {
+    pub(crate) transport: Transport,
+    pub(crate) delay: Delay,
+    /// To and from single receivers; no group is listened to.
+    pub(crate) unicast: bool,
+}
+
 /// All PTP ports.
 #[derive(Debug)]
 pub(crate) struct PtpPorts {
@@ -42,16 +51,30 @@ struct Port {
     event: Socket,
     /// None with Ethernet, where the other hears all.
     general: Option<Socket>,
-    /// Group that questions go to.
+    /// Groups that questions, and all other messages, go to.
     to: Name,
+    to_general: Name,
     /// Bytes that go behind a question.
     padding: &'static [u8],
-    /// The kernel has yet to say when the newest question left.
-    leaving: bool,
+    /// Message of which the kernel has yet to say when it left.
+    leaving: Option<Leaving>,
+}
+
+/// Message that is on its way out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leaving {
+    Question,
+    Answer,
 }
 
 /// Groups of a transport for messages to that port: the one that questions go to first (tables C.1, D.1, E.1).
-fn groups(transport: Transport, delay: Delay, port: u16) -> Vec<Group> {
+fn groups(Carrier { transport, delay, unicast }: Carrier, port: u16) -> Vec<Group> {
+    if unicast {
+        return vec![Group::Udp(match transport {
+            Transport::Udp4 => SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)),
+            _ => SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)),
+        })];
+    }
     let udp4 = |last: [u8; 4]| Group::Udp(SocketAddr::from((Ipv4Addr::from(last), port)));
     let udp6 = |scope: u16, last: u16| {
         let group = Ipv6Addr::new(0xff00 | scope, 0, 0, 0, 0, 0, 0, last);
@@ -87,27 +110,22 @@ impl PtpPorts {
         &mut self,
         source: SourceId,
         interface: &str,
-        (transport, delay): (Transport, Delay),
+        carrier: Carrier,
     ) -> Option<Event> {
         self.close(source);
-        match self.open(source, interface, (transport, delay)) {
+        match self.open(source, interface, carrier) {
             Ok(port) => {
                 self.ports.push(port);
                 None
             }
             Err(why) => {
-                let error = unopened(interface, transport, &why);
+                let error = unopened(interface, carrier.transport, &why);
                 Some(Event::Ptp(PtpEvent::Failed { source, error }))
             }
         }
     }
 
-    fn open(
-        &mut self,
-        source: SourceId,
-        interface: &str,
-        (transport, delay): (Transport, Delay),
-    ) -> io::Result<Port> {
+    fn open(&mut self, source: SourceId, interface: &str, carrier: Carrier) -> io::Result<Port> {
         let (counter, log) = (self.counter, &mut self.log);
         let mut open = |groups: &[Group], stamped| {
             let Some((first, others)) = groups.split_first() else {
@@ -117,26 +135,59 @@ impl PtpPorts {
             others.iter().try_for_each(|group| socket.join(interface, group))?;
             Ok((socket, first.on(interface)?))
         };
-        let (event, to) = open(&groups(transport, delay, EVENT), true)?;
-        let (general, padding): (_, &[u8]) = match transport {
-            Transport::Ethernet => (None, &[]),
-            udp => (
-                Some(open(&groups(udp, delay, GENERAL), false)?.0),
-                if udp == Transport::Udp4 { &[] } else { &ROOM },
-            ),
+        let (event, to) = open(&groups(carrier, EVENT), true)?;
+        let (general, to_general) = match carrier.transport {
+            Transport::Ethernet => (None, to),
+            _ => open(&groups(carrier, GENERAL), false).map(|(one, to)| (Some(one), to))?,
         };
-        Ok(Port { source, event, general, to, padding, leaving: false })
+        let padding: &[u8] = match carrier.transport {
+            Transport::Udp6 | Transport::Udp6Link => &ROOM,
+            Transport::Udp4 | Transport::Ethernet => &[],
+        };
+        Ok(Port { source, event, general, to, to_general, padding, leaving: None })
     }
 
-    /// Sends a question, and says when it left as soon as that is known.
-    pub(crate) fn ask(&mut self, source: SourceId, packet: &[u8]) -> Option<Event> {
+    /// Sends a question to the group, or to that receiver alone, and says when it left as soon as that is
+    /// known.
+    pub(crate) fn ask(
+        &mut self,
+        source: SourceId,
+        to: Option<IpAddr>,
+        packet: &[u8],
+    ) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
         let packet = [packet, port.padding].concat();
-        if let Err(why) = port.event.send(self.counter, &mut self.log, port.to, &packet) {
+        let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
+        if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
-        port.leaving = true;
+        port.leaving = Some(Leaving::Question);
         port.left(false)
+    }
+
+    /// Sends an answer to the group, and says when it left as soon as that is known. A question whose
+    /// departure is not known yet has left by now.
+    pub(crate) fn answer(&mut self, source: SourceId, packet: &[u8]) -> Vec<Event> {
+        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
+            return Vec::new();
+        };
+        let mut events = Vec::from_iter(port.left(true));
+        let packet = [packet, port.padding].concat();
+        // One that is lost is asked for again by the neighbour.
+        if port.event.send(self.counter, &mut self.log, port.to, &packet).is_ok() {
+            port.leaving = Some(Leaving::Answer);
+            events.extend(port.left(false));
+        }
+        events
+    }
+
+    /// Sends a message of the other kind to the group, or to that receiver alone. One that cannot be sent is
+    /// as one that is lost: whoever does not answer is told of, and asked again.
+    pub(crate) fn tell(&mut self, source: SourceId, to: Option<IpAddr>, packet: &[u8]) {
+        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else { return };
+        let to = to.map_or(port.to_general, |to| Name::from(&SocketAddr::new(to, GENERAL)));
+        let socket = port.general.as_mut().unwrap_or(&mut port.event);
+        let _ = socket.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
     }
 
     /// Closes the sockets of a source.
@@ -148,7 +199,7 @@ impl PtpPorts {
     pub(crate) fn forget(&mut self) {
         self.log.clear();
         for port in &mut self.ports {
-            port.leaving = false;
+            port.leaving = None;
         }
     }
 
@@ -190,14 +241,16 @@ impl PtpPorts {
 }
 
 impl Port {
-    /// When the newest question left, once: if the kernel has said so, or `now` in any case.
+    /// When the newest question or answer left, once: if the kernel has said so, or `now` in any case.
     fn left(&mut self, now: bool) -> Option<Event> {
-        let (sent, waiting) = self.event.sent().filter(|_| self.leaving)?;
+        let leaving = self.leaving?;
+        let (sent, waiting) = self.event.sent()?;
         if waiting && !now {
             return None;
         }
-        self.leaving = false;
-        Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent }))
+        self.leaving = None;
+        let answer = leaving == Leaving::Answer;
+        Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent, answer }))
     }
 }
 
@@ -264,20 +317,24 @@ mod tests {
     use super::*;
     use truechimer_counter::Choice;
 
+    fn by(transport: Transport, delay: Delay) -> Carrier {
+        Carrier { transport, delay, unicast: false }
+    }
+
     #[test]
     fn an_interface_that_is_not_there_is_told() {
         let counter = Counter::open(Choice::Raw).unwrap();
         let mut ports = PtpPorts::new(counter, Period::NANOSECOND, CountSpan(1));
         for transport in [Transport::Udp4, Transport::Udp6, Transport::Ethernet] {
             let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
-                ports.listen(SourceId(4), "no-such-if", (transport, Delay::E2e))
+                ports.listen(SourceId(4), "no-such-if", by(transport, Delay::E2e))
             else {
                 panic!("opened");
             };
             assert_eq!(source, SourceId(4));
             assert!(error.contains("no network interface no-such-if"), "{error}");
         }
-        assert_eq!(ports.ask(SourceId(4), b"x"), None);
+        assert_eq!(ports.ask(SourceId(4), None, b"x"), None);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
         assert!(fds.is_empty());
@@ -294,8 +351,16 @@ mod tests {
     }
 
     #[test]
+    fn a_unicast_port_is_in_no_group() {
+        for (transport, any) in [(Transport::Udp4, "0.0.0.0:320"), (Transport::Udp6, "[::]:320")] {
+            let carrier = Carrier { unicast: true, ..by(transport, Delay::E2e) };
+            assert_eq!(groups(carrier, GENERAL), [Group::Udp(any.parse().unwrap())]);
+        }
+    }
+
+    #[test]
     fn questions_go_to_the_standards_groups() {
-        let first = |transport, delay| match groups(transport, delay, EVENT).remove(0) {
+        let first = |transport, delay| match groups(by(transport, delay), EVENT).remove(0) {
             Group::Udp(group) => group.to_string(),
             Group::Ethernet { address, ethertype } => format!("{address:02x?} {ethertype:x}"),
         };
@@ -308,7 +373,7 @@ mod tests {
             assert_eq!(first(transport, Delay::E2e), e2e);
             assert_eq!(first(transport, Delay::P2p), p2p);
             // Announcements are heard all the same.
-            assert!(groups(transport, Delay::P2p, GENERAL).len() > 1);
+            assert!(groups(by(transport, Delay::P2p), GENERAL).len() > 1);
         }
     }
 }

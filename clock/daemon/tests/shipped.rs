@@ -74,7 +74,11 @@ fn the_documented_file_is_right_and_complete() {
     sources[0].interface = Some("eth0".into());
     sources[0].authentication = Authentication::Key(5);
     sources.push(SourceConfig::pool("pool.ntp.org"));
-    let ptp = PtpConfig { error: Some(Span::from_micros(1)), ..PtpConfig::default() };
+    let ptp = PtpConfig {
+        masters: vec![[192, 0, 2, 1].into()],
+        error: Some(Span::from_micros(1)),
+        ..PtpConfig::default()
+    };
     sources.push(SourceConfig { ptp: Some(ptp), ..SourceConfig::ptp("eth0") });
     let min_sources = Some(2);
     assert_eq!(full.engine, Config { refclocks, sources, min_sources, ..settings.engine });

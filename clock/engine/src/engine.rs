@@ -315,6 +315,7 @@ impl Engine {
             Event::Leaps(leaps) => self.learn_leaps(*leaps, at, actions),
             Event::SystemClock(reading) => self.steer(*reading, actions),
             Event::Stop => {
+                actions.extend(self.sources.iter().flat_map(Source::farewell));
                 // A slew that nobody ends would run on, and a leap second that is withdrawn would
                 // come.
                 actions.extend(self.servo.rest().map(Action::Steer));

@@ -50,7 +50,7 @@ pub use event::{
 pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};
 pub use ptp::{
-    Delay, MasterReport, PTP_ERROR_LIMIT, PtpAction, PtpConfig, PtpEvent, PtpReport, Timescale,
-    Transport,
+    AskedReport, Delay, MasterReport, PTP_ERROR_LIMIT, PTP_MASTERS_LIMIT, Profile, PtpAction,
+    PtpConfig, PtpEvent, PtpReport, Timescale, Transport,
 };
 pub use report::{Learnt, Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};

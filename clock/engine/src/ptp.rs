@@ -12,7 +12,9 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use truechimer_ntp::LeapIndicator;
-use truechimer_ptp::{ClockIdentity, DelayMechanism, Flags, Master, PortIdentity, Slave};
+use truechimer_ptp::{
+    ClockIdentity, DelayMechanism, Flags, Grant, MASTERS, Master, PortIdentity, Slave,
+};
 use truechimer_time::{Count, Period, Span, Stamp};
 
 use crate::event::SourceId;
@@ -30,11 +32,17 @@ const RETRY: (i64, i64) = (2, 64);
 /// The largest `error` that makes sense: a master further off is of no use.
 pub const PTP_ERROR_LIMIT: Span = Span::from_secs(1);
 
+/// The most masters that a port asks by address.
+pub const PTP_MASTERS_LIMIT: usize = MASTERS;
+
 /// A PTP port on a network interface, slave only.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PtpConfig {
     /// The domain.
     pub domain: u8,
+    /// The profile.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub profile: Profile,
     /// Timescale of the master's timestamps.
     #[serde(default)]
     pub timescale: Timescale,
@@ -44,6 +52,10 @@ pub struct PtpConfig {
     /// Mechanism by which the delay to the master is measured.
     #[serde(default)]
     pub delay: Delay,
+    /// Addresses of masters that are asked for unicast messages, at most [`PTP_MASTERS_LIMIT`], over UDP
+    /// and end to end; none: all is multicast.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masters: Vec<IpAddr>,
     /// The most that the master's time may be off by, whatever it says itself; `None`: it has to
     /// say so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +73,38 @@ pub enum Timescale {
     Utc,
 }
 
-/// Carrier of a port's messages, all of them multicast.
+/// Profile of the standard that a port is in, as its messages say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Profile {
+    /// None in particular, and those that give no other number.
+    #[default]
+    Default,
+    /// IEEE 802.1AS (gPTP): over Ethernet, peer to peer.
+    #[serde(rename = "802.1as")]
+    Ieee8021as,
+}
+
+impl Profile {
+    /// Word for it in configuration and names.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Profile::Default => "default",
+            Profile::Ieee8021as => "802.1as",
+        }
+    }
+
+    /// The number in messages (sdoId, 7.1.4).
+    fn sdo_id(self) -> u16 {
+        match self {
+            Profile::Default => 0,
+            Profile::Ieee8021as => 0x100,
+        }
+    }
+}
+
+/// Carrier of a port's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Transport {
@@ -109,8 +152,13 @@ impl From<Delay> for DelayMechanism {
     }
 }
 
+fn is_default(profile: &Profile) -> bool {
+    *profile == Profile::Default
+}
+
 impl PtpConfig {
-    /// Name of the source: interface, domain if that is not 0, and transport if that is not UDP over IPv4.
+    /// Name of the source: interface, domain if that is not 0, transport if that is not UDP over IPv4,
+    /// profile if it is in one, and `unicast` if it is that.
     #[must_use]
     pub fn name(&self, interface: &str) -> String {
         let mut name = format!("ptp:{interface}");
@@ -120,12 +168,24 @@ impl PtpConfig {
         if self.transport != Transport::Udp4 {
             name += &format!("/{}", self.transport.name());
         }
+        if self.profile != Profile::Default {
+            name += &format!("/{}", self.profile.name());
+        }
+        if self.is_unicast() {
+            name += "/unicast";
+        }
         name
     }
 
     /// Part that tells two ports on one interface apart, or makes another of one.
-    pub(crate) fn identity(&self) -> (u8, Timescale, Transport, Delay) {
-        (self.domain, self.timescale, self.transport, self.delay)
+    pub(crate) fn identity(&self) -> (u8, Profile, Timescale, Transport, Delay, &[IpAddr]) {
+        (self.domain, self.profile, self.timescale, self.transport, self.delay, &self.masters)
+    }
+
+    /// Whether its masters are asked by address.
+    #[must_use]
+    pub fn is_unicast(&self) -> bool {
+        !self.masters.is_empty()
     }
 }
 
@@ -158,12 +218,15 @@ pub enum PtpEvent {
         /// The datagram.
         packet: Vec<u8>,
     },
-    /// The newest [`PtpAction::Ask`] was done.
+    /// The newest [`PtpAction::Ask`] or [`PtpAction::Answer`] was done.
     Sent {
         /// At whose port.
         source: SourceId,
         /// When the message left.
         sent: Stamp,
+        /// It was an [`Answer`](PtpAction::Answer).
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        answer: bool,
     },
     /// The port cannot be had: [`PtpAction::Listen`] failed, or it was lost since. It is asked for
     /// again.
@@ -189,11 +252,35 @@ pub enum PtpAction {
         transport: Transport,
         /// Mechanism, which decides to which group is sent.
         delay: Delay,
+        /// No group is listened to: masters send to our own address.
+        #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+        unicast: bool,
     },
-    /// Send this message to the event port of all, and report when it left ([`PtpEvent::Sent`]).
+    /// Send this message to the event port, and report when it left ([`PtpEvent::Sent`]).
     Ask {
         /// For which source.
         source: SourceId,
+        /// Its receiver; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<IpAddr>,
+        /// The message.
+        packet: Vec<u8>,
+    },
+    /// Send this answer to a neighbour to the event port of all, and report when it left
+    /// ([`PtpEvent::Sent`]).
+    Answer {
+        /// For which source.
+        source: SourceId,
+        /// The message.
+        packet: Vec<u8>,
+    },
+    /// Send this message to the general port. If it gets lost it is sent again in time.
+    Tell {
+        /// For which source.
+        source: SourceId,
+        /// Its receiver; none: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<IpAddr>,
         /// The message.
         packet: Vec<u8>,
     },
@@ -208,6 +295,30 @@ pub struct PtpReport {
     pub master: Option<MasterReport>,
     /// Other masters that announce themselves.
     pub others: Vec<MasterReport>,
+    /// Masters that are asked by address, in the user's order.
+    #[serde(default)]
+    pub asked: Vec<AskedReport>,
+}
+
+/// A master that is asked by address, and the state of what it was asked for: `granted`, `asked`, `refused`
+/// or `unwanted`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AskedReport {
+    /// The address.
+    pub address: IpAddr,
+    /// Its announcements.
+    pub announce: String,
+    /// Its time.
+    pub sync: String,
+    /// Its answers to questions.
+    pub delay_resp: String,
+}
+
+impl AskedReport {
+    fn of((address, grants): (IpAddr, [Grant; 3])) -> AskedReport {
+        let [announce, sync, delay_resp] = grants.map(|grant| grant.name().to_string());
+        AskedReport { address, announce, sync, delay_resp }
+    }
 }
 
 /// A master, by its own words.
@@ -345,7 +456,7 @@ impl Port {
             Plan::Open(_) => None,
             Plan::Look(due) if at.at_or_after(due) => {
                 self.plan = Plan::Look(at + nominal.counts(LOOK));
-                if self.master().is_some() {
+                if self.slave.as_ref().is_some_and(Slave::is_served) {
                     self.lacking = 0;
                     return Some(PortDue::Slave);
                 }
@@ -362,8 +473,8 @@ impl Port {
     /// The slave; a fresh one has a random identity, as none may be another's (7.5.2.2).
     pub(crate) fn slave(
         &mut self,
-        (domain, delay): (u8, Delay),
-        nominal: Period,
+        config: &PtpConfig,
+        (at, nominal): (Count, Period),
         random: &mut dyn FnMut() -> u64,
     ) -> &mut Slave {
         self.slave.get_or_insert_with(|| {
@@ -373,7 +484,9 @@ impl Port {
                 *first = (*first | 0x02) & !0x01;
             }
             let own = PortIdentity { clock: ClockIdentity(clock), port: 1 };
-            Slave::new(own, domain, nominal, random() as u16).by(delay.into())
+            let slave = Slave::new(own, config.domain, nominal, random() as u16);
+            let slave = slave.in_profile(config.profile.sdo_id());
+            slave.by(config.delay.into()).with_masters(&config.masters, at)
         })
     }
 
@@ -426,9 +539,11 @@ impl Port {
         let domain = config.map_or(0, |config| config.domain);
         let mut refused = shown.refused;
         let (mut master, mut others, mut poll) = (None, Vec::new(), shown.poll);
+        let mut asked = Vec::new();
         if let Some(slave) = &self.slave {
             refused.extend(slave.refused().iter().map(|(name, n)| (name.to_string(), n)));
             poll = seconds_up(slave.interval());
+            asked.extend(slave.grants().map(AskedReport::of));
             let followed = slave.master().map(|master| master.port);
             for (heard, qualified) in slave.masters() {
                 let row = MasterReport::of(heard, qualified);
@@ -446,7 +561,7 @@ impl Port {
             reference: self.master().map(|master| master.announce.grandmaster.to_string()),
             leap: self.leap.map(|leap| leap as u8),
             refused,
-            ptp: Some(PtpReport { domain, master, others }),
+            ptp: Some(PtpReport { domain, master, others, asked }),
             ..shown
         }
     }

@@ -163,11 +163,11 @@ impl Source {
 
     /// Whether `config` is for the same server.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
-        let identity = |config: &SourceConfig| config.ptp.as_ref().map(PtpConfig::identity);
         let SourceConfig { host, port, authentication, .. } = config;
         (&self.config.host, self.config.port, self.config.authentication)
             == (host, *port, *authentication)
-            && identity(&self.config) == identity(config)
+            && self.config.ptp.as_ref().map(PtpConfig::identity)
+                == config.ptp.as_ref().map(PtpConfig::identity)
     }
 
     /// Takes over another configuration without forgetting anything; a server that is lost is

@@ -25,13 +25,18 @@ impl DataSet {
         if a.grandmaster == b.grandmaster {
             return self.compare_paths(other);
         }
+        self.compare_quality(other).then(a.grandmaster.cmp(&b.grandmaster))
+    }
+
+    /// Order of two masters by what their grandmasters say of themselves, whichever they are.
+    pub(crate) fn compare_quality(&self, other: &DataSet) -> Ordering {
+        let (a, b) = (&self.announce, &other.announce);
         a.priority1
             .cmp(&b.priority1)
             .then(a.quality.class.cmp(&b.quality.class))
             .then(a.quality.accuracy.cmp(&b.quality.accuracy))
             .then(a.quality.variance.cmp(&b.quality.variance))
             .then(a.priority2.cmp(&b.priority2))
-            .then(a.grandmaster.cmp(&b.grandmaster))
     }
 
     /// Order of two ways to one grandmaster (figure 35).

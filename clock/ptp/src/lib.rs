@@ -5,7 +5,7 @@
 //! * [`DataSet`]: which of two masters is the better, 9.3.4.
 //! * [`Slave`]: an ordinary clock's one port. It chooses its master, asks it with `Delay_Req`, and
 //!   makes an [`Exchange`] of each question and the next `Sync`: four times as those of NTP are, two
-//!   of them raw counts.
+//!   of them raw counts. Masters that are known by address are asked for their messages (16.1).
 //!
 //! ```
 //! use truechimer_ptp::{Body, Header, Message, Timestamp};
@@ -21,9 +21,8 @@
 //! Numbers of clauses, tables and figures are those of IEEE 1588-2019. Nothing here has a clock, a
 //! socket or a source of random numbers, and nothing panics or allocates, whatever the bytes.
 //!
-//! Not supported: being a master, management (passed over), the peer-to-peer delay mechanism with a
-//! neighbour that is not the master, and unicast negotiation (its TLVs are read and written, and
-//! nothing is done with them).
+//! Not supported: being a master, management (passed over), and the peer-to-peer delay mechanism with a
+//! neighbour that is not the master.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -47,6 +46,6 @@ pub use message::{
     Announce, Body, ClockQuality, Flags, HEADER_LEN, Header, Kind, Malformed, Message, VERSION,
 };
 pub use refusal::{Refusal, Tally};
-pub use slave::{Change, DelayMechanism, Exchange, Heard, Question, Slave};
+pub use slave::{Change, DelayMechanism, Exchange, Grant, Heard, Packet, Slave};
 pub use time::{Correction, LogInterval, Timestamp};
 pub use tlv::{Tlv, Tlvs, Wire};

@@ -1,10 +1,10 @@
 //! Foreign masters: who announces itself, who of them is qualified, and which is the best (9.3.2).
 
-use core::cmp::Ordering;
 use core::net::IpAddr;
 
 use truechimer_time::{Count, Period, Span};
 
+use crate::slave::unicast::Unicast;
 use crate::{Announce, DataSet, Flags, PortIdentity};
 
 /// Masters remembered at once; the standard asks for five (9.3.2.4.5).
@@ -135,17 +135,22 @@ impl Masters {
         self.list.iter().flatten().map(due).min_by_key(|due| (*due - at).0)
     }
 
-    /// The best of those that are qualified (9.3.2.2, 9.3.4).
-    pub(crate) fn best(&self) -> Option<Master> {
+    /// The best of those that are qualified (9.3.2.2, 9.3.4); of those that are asked by address and equally
+    /// good the first, as the alternate algorithm of ITU-T G.8275.2 has it (6.7) with local priorities in
+    /// that order.
+    pub(crate) fn best(&self, asked: Option<&Unicast>) -> Option<Master> {
         let set = |foreign: &&Foreign| DataSet {
             announce: foreign.master.announce,
             sender: foreign.master.port,
             receiver: self.own,
         };
-        let better = |a: &&Foreign, b: &&Foreign| match set(a).compare(&set(b)) {
+        let better = |a: &&Foreign, b: &&Foreign| match asked {
+            Some(asked) => {
+                let place = |foreign: &&Foreign| asked.place(foreign.master.from);
+                set(a).compare_quality(&set(b)).then(place(a).cmp(&place(b)))
+            }
             // One master seen twice cannot be, as ports are told apart.
-            Ordering::Equal => a.master.port.cmp(&b.master.port),
-            order => order,
+            None => set(a).compare(&set(b)).then_with(|| a.master.port.cmp(&b.master.port)),
         };
         let qualified = self.list.iter().flatten().filter(|foreign| foreign.qualified);
         qualified.min_by(better).map(|foreign| foreign.master)

@@ -16,7 +16,7 @@ pub enum Refusal {
     Domain(u8),
     /// Has our own clock's identity: our own message come back, or forged.
     Own,
-    /// Nothing is done with messages of this type.
+    /// Nothing is done with messages of this type, or with so many of them.
     Unused(Kind),
     /// Came without a stamp.
     NoStamp,
@@ -40,10 +40,14 @@ pub enum Refusal {
     Correction,
     /// The neighbour on the link is not the master, or does not say when it answered.
     Neighbour,
+    /// Was not granted, or is not said to be unicast, where masters are asked by address.
+    Ungranted,
+    /// Grants or ends what was not asked for or granted, for no time of use, or at another interval.
+    Grant,
 }
 
 /// Names in the order of [`Refusal::index`].
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 18] = [
     "malformed",
     "profile",
     "domain",
@@ -60,6 +64,8 @@ const NAMES: [&str; 16] = [
     "timestamp",
     "correction",
     "neighbour",
+    "ungranted",
+    "grant",
 ];
 
 impl Refusal {
@@ -81,6 +87,8 @@ impl Refusal {
             Refusal::Timestamp => 13,
             Refusal::Correction => 14,
             Refusal::Neighbour => 15,
+            Refusal::Ungranted => 16,
+            Refusal::Grant => 17,
         }
     }
 
@@ -104,6 +112,7 @@ impl Refusal {
                 | Refusal::Timestamp
                 | Refusal::Correction
                 | Refusal::Neighbour
+                | Refusal::Grant
         )
     }
 }
@@ -137,6 +146,13 @@ impl fmt::Display for Refusal {
             Refusal::Neighbour => f.write_str(
                 "the neighbour on the link is not the master, answers in one step or by another \
                  clock: nothing bounds the path to the master; set delay = \"e2e\"",
+            ),
+            Refusal::Ungranted => f.write_str(
+                "a message that no master was asked for, or one that is not said to be unicast",
+            ),
+            Refusal::Grant => f.write_str(
+                "a master grants what it was not asked for, for less than 10 s or at another \
+                 interval: forged, or of no use",
             ),
             Refusal::Correction => f.write_str(
                 "a correction is too large for its field or for any path: a transparent clock is \

@@ -8,6 +8,7 @@
 
 mod arrivals;
 mod peer;
+pub(crate) mod unicast;
 
 use core::net::IpAddr;
 
@@ -15,12 +16,15 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::masters::{Ignored, Masters, announced};
 use crate::{
-    Body, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally, Timestamp,
+    Body, ClockIdentity, Flags, Header, Kind, LogInterval, Master, Message, PortIdentity, Refusal,
+    Tally, Timestamp, Tlv,
 };
 use arrivals::{Arrival, Arrivals};
+pub use unicast::Grant;
+use unicast::Unicast;
 
-/// Length of a `Delay_Req`, and of a `Pdelay_Req`, in bytes.
-const LENGTHS: (usize, usize) = (44, 54);
+/// Room for the longest message that is sent, in bytes: a signalling message of several TLVs.
+const LONGEST: usize = 96;
 /// Minor version that is sent: that of IEEE 1588-2019.
 const MINOR_VERSION: u8 = 1;
 /// Exponents of intervals between `Delay_Req` that a master may ask for: 1 s to 32 s. Shorter ones
@@ -69,14 +73,29 @@ pub enum DelayMechanism {
     PeerToPeer,
 }
 
-/// Bytes of a question, `Delay_Req` or `Pdelay_Req`.
+/// A message to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Question {
-    bytes: [u8; LENGTHS.1],
+pub struct Packet {
+    bytes: [u8; LONGEST],
     length: usize,
+    to: Option<IpAddr>,
 }
 
-impl core::ops::Deref for Question {
+impl Packet {
+    fn new(message: &Message<'_>, to: Option<IpAddr>) -> Option<Packet> {
+        let mut bytes = [0; LONGEST];
+        let length = message.encode(&mut bytes)?.len();
+        Some(Packet { bytes, length, to })
+    }
+
+    /// The only receiver; none: the group of all.
+    #[must_use]
+    pub const fn to(&self) -> Option<IpAddr> {
+        self.to
+    }
+}
+
+impl core::ops::Deref for Packet {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -91,6 +110,8 @@ pub struct Heard {
     pub exchange: Option<Exchange>,
     /// The master changed.
     pub change: Option<Change>,
+    /// An answer to the neighbour, to send to the event port; then tell [`answered`](Slave::answered).
+    pub answer: Option<Packet>,
 }
 
 /// A question to the master.
@@ -108,9 +129,13 @@ struct Request {
 pub struct Slave {
     own: PortIdentity,
     domain: u8,
+    /// Number of the profile whose messages are used and sent.
+    sdo_id: u16,
     mechanism: DelayMechanism,
     nominal: Period,
     masters: Masters,
+    /// Negotiation with masters that are known by address; none: all is multicast.
+    unicast: Option<Unicast>,
     parent: Option<Master>,
     arrivals: Arrivals,
     /// Sequence number of the newest `Delay_Req`.
@@ -120,6 +145,10 @@ pub struct Slave {
     answered: Option<Request>,
     /// The newest question to the neighbour.
     peer: Option<peer::Question>,
+    /// The neighbour's own newest question, while our answer is on its way.
+    asked: Option<peer::Asked>,
+    /// When the next of these is answered at the earliest.
+    rest: Option<Count>,
     /// The interval between questions that the master wants.
     interval: Span,
     /// When the next question is due; `None` without a master.
@@ -139,15 +168,19 @@ impl Slave {
         Slave {
             own,
             domain,
+            sdo_id: 0,
             mechanism: DelayMechanism::EndToEnd,
             nominal,
             masters: Masters::new(own, nominal),
+            unicast: None,
             parent: None,
             arrivals: Arrivals::NONE,
             sequence,
             waiting: None,
             answered: None,
             peer: None,
+            asked: None,
+            rest: None,
             interval: Span::from_secs(1),
             due: None,
             apart: CountSpan(0),
@@ -160,6 +193,40 @@ impl Slave {
     pub const fn by(mut self, mechanism: DelayMechanism) -> Slave {
         self.mechanism = mechanism;
         self
+    }
+
+    /// The port in the profile with this number (sdoId) instead of in none: 0x100 for IEEE 802.1AS.
+    #[must_use]
+    pub const fn in_profile(mut self, sdo_id: u16) -> Slave {
+        self.sdo_id = sdo_id;
+        self
+    }
+
+    /// The port with masters at these addresses, the first [`MASTERS`](crate::MASTERS) of them, that are
+    /// asked for their messages from `at` on (16.1). Nothing else is used then. Of those that are equally
+    /// good the first is the best. Without an address nothing changes.
+    #[must_use]
+    pub fn with_masters(mut self, masters: &[IpAddr], at: Count) -> Slave {
+        self.unicast =
+            (!masters.is_empty()).then(|| Unicast::new(masters, self.nominal, self.sequence, at));
+        self
+    }
+
+    /// Addresses of the masters that are asked for messages, and what each grants: `Announce`, `Sync` and
+    /// `Delay_Resp`.
+    pub fn grants(&self) -> impl Iterator<Item = (IpAddr, [Grant; 3])> {
+        self.unicast.iter().flat_map(Unicast::grants)
+    }
+
+    /// Whether there is a master, and it grants what it is asked for.
+    #[must_use]
+    pub fn is_served(&self) -> bool {
+        let granted = |unicast: &Unicast, parent: &Master| {
+            unicast.grants().any(|(of, all)| of == parent.from && all == [Grant::Granted; 3])
+        };
+        self.parent.as_ref().is_some_and(|parent| {
+            self.unicast.as_ref().is_none_or(|unicast| granted(unicast, parent))
+        })
     }
 
     /// The port's identity.
@@ -195,7 +262,8 @@ impl Slave {
     /// When [`act`](Slave::act) is wanted next, if ever.
     #[must_use]
     pub fn deadline(&self, at: Count) -> Option<Count> {
-        let soonest = [self.due(), self.masters.deadline(at)];
+        let signal = self.unicast.as_ref().and_then(|unicast| unicast.deadline(at));
+        let soonest = [self.due(), self.masters.deadline(at), signal];
         soonest.into_iter().flatten().min_by_key(|due| (*due - at).0)
     }
 
@@ -209,49 +277,74 @@ impl Slave {
         &mut self,
         at: Count,
         random: &mut dyn FnMut() -> u64,
-    ) -> (Option<Change>, Option<Question>) {
+    ) -> (Option<Change>, Option<Packet>) {
         let change = if self.masters.expire(at) { self.choose(at) } else { None };
         let due = self.due().is_some_and(|due| at.at_or_after(due));
         let request = if due { self.ask(at, random) } else { None };
         (change, request)
     }
 
-    /// When the next question is due: later while an answer waits for its `Sync`.
+    /// The next signalling message that is due at `at`, to be sent to its receiver's general port. There
+    /// may be more.
+    pub fn signal(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Packet> {
+        let header = self.header(0);
+        self.unicast.as_mut()?.signal(header, at, random)
+    }
+
+    /// Messages that end all that masters grant, for when the port is given up; to be sent to the
+    /// receivers' general ports.
+    pub fn farewell(&self) -> impl Iterator<Item = Packet> {
+        let header = self.header(0);
+        self.unicast.iter().flat_map(move |unicast| unicast.farewell(header))
+    }
+
+    /// When the next question is due: later while an answer waits for its `Sync`, never before answers are
+    /// granted.
     fn due(&self) -> Option<Count> {
         let due = self.due?;
+        if !self.is_served() {
+            return None;
+        }
         let waits = self.answered.and_then(|request| request.sent);
         let longest = |sent: Stamp| sent.count + self.nominal.counts(self.interval * PATIENCE);
         Some(waits.map_or(due, |sent| due.latest(longest(sent))))
     }
 
-    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Question> {
+    fn ask(&mut self, at: Count, random: &mut dyn FnMut() -> u64) -> Option<Packet> {
         let interval = self.nominal.counts(self.interval).0.max(2);
         let mut within = || (random() % interval.unsigned_abs()) as i64;
         self.due = Some(at + CountSpan(interval / 2 + within()));
         self.apart = CountSpan(interval / 4 + within() / 2);
         self.sequence = self.sequence.wrapping_add(1);
-        let end_to_end = self.mechanism == DelayMechanism::EndToEnd;
-        if end_to_end {
-            self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
-        } else {
-            self.peer = Some(peer::Question::new(self.sequence));
-        }
-        let header = Header {
+        // Nothing is said of our time (9.5.11.1 allows 0 as the origin).
+        let origin = Timestamp::default();
+        let body = match self.mechanism {
+            DelayMechanism::EndToEnd => {
+                self.waiting = Some(Request { sequence: self.sequence, sent: None, arrived: None });
+                Body::DelayReq(origin)
+            }
+            DelayMechanism::PeerToPeer => {
+                self.peer = Some(peer::Question::new(self.sequence));
+                Body::PdelayReq(origin)
+            }
+        };
+        let to = self.unicast.as_ref().and(self.parent).map(|parent| parent.from);
+        let flags = if to.is_some() { Flags::UNICAST } else { Flags::default() };
+        let header = Header { flags, ..self.header(self.sequence) };
+        Packet::new(&Message { header, body, rest: &[] }, to)
+    }
+
+    /// The header of a message of ours.
+    fn header(&self, sequence: u16) -> Header {
+        Header {
+            sdo_id: self.sdo_id,
             minor_version: MINOR_VERSION,
             domain: self.domain,
             source: self.own,
-            sequence: self.sequence,
+            sequence,
             interval: LogInterval::NONE,
             ..Header::default()
-        };
-        // Nothing is said of our time (9.5.11.1 allows 0 as the origin).
-        let (kind, length): (fn(Timestamp) -> Body, _) = match end_to_end {
-            true => (Body::DelayReq, LENGTHS.0),
-            false => (Body::PdelayReq, LENGTHS.1),
-        };
-        let (body, mut bytes) = (kind(Timestamp::default()), [0; LENGTHS.1]);
-        Message { header, body, rest: &[] }.encode(&mut bytes)?;
-        Some(Question { bytes, length })
+        }
     }
 
     /// The newest question left. Returns the exchange if that completes it.
@@ -282,6 +375,10 @@ impl Slave {
     /// The counter broke: nothing stamped before goes with anything stamped since.
     pub fn new_epoch(&mut self, at: Count) {
         self.masters.new_epoch(at);
+        self.rest = None;
+        if let Some(unicast) = &mut self.unicast {
+            unicast.new_epoch(at);
+        }
         self.forget();
         self.due = self.parent.map(|_| at);
     }
@@ -289,14 +386,15 @@ impl Slave {
     /// Forgets all that was stamped.
     fn forget(&mut self) {
         (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
-        self.peer = None;
+        (self.peer, self.asked) = (None, None);
     }
 
     /// A datagram came from that address, stamped if it came to the event port. `at` is when it was
     /// noticed.
     ///
     /// # Errors
-    /// The first check that it failed; nothing changed then but the counts.
+    /// The first check that it failed; nothing changed then but the counts and, of a signalling message, the
+    /// grants before that.
     pub fn heard(
         &mut self,
         from: IpAddr,
@@ -320,7 +418,7 @@ impl Slave {
     ) -> Result<Heard, Refusal> {
         let message = Message::decode(datagram).map_err(Refusal::Malformed)?;
         let header = &message.header;
-        if header.sdo_id != 0 {
+        if header.sdo_id != self.sdo_id {
             return Err(Refusal::Profile(header.sdo_id));
         }
         if header.domain != self.domain {
@@ -329,12 +427,25 @@ impl Slave {
         if header.source.clock == self.own.clock {
             return Err(Refusal::Own);
         }
+        if let Some(unicast) = &mut self.unicast {
+            if let Body::Signaling(target) = message.body {
+                if target != self.own {
+                    return Err(Refusal::ForOthers);
+                }
+                unicast.heard(from, &message, at)?;
+                return Ok(Heard::default());
+            }
+            unicast.check(message.body.kind(), from, header, at)?;
+        }
         let exchange = match message.body {
             Body::Announce(announce) => {
+                if passed(&message, self.own.clock) {
+                    return Err(Refusal::Own);
+                }
                 let (port, flags) = (header.source, header.flags);
                 let master = Master { port, from, announce, flags };
                 let change = self.announced(master, header, at)?;
-                return Ok(Heard { exchange: None, change });
+                return Ok(Heard { change, ..Heard::default() });
             }
             Body::Sync(origin) => {
                 self.check_parent(header, from)?;
@@ -354,11 +465,15 @@ impl Slave {
             }
             Body::PdelayResp(arrived, port) => {
                 self.question(header, port)?.responded(header, arrived, received)?;
-                return Ok(Heard { exchange: self.measured()?, change: None });
+                return Ok(Heard { exchange: self.measured()?, ..Heard::default() });
+            }
+            Body::PdelayReq(_) if self.mechanism == DelayMechanism::PeerToPeer => {
+                let answer = Some(self.answer(header, received, at)?);
+                return Ok(Heard { answer, ..Heard::default() });
             }
             Body::PdelayRespFollowUp(left, port) => {
                 self.question(header, port)?.followed(header, left)?;
-                return Ok(Heard { exchange: self.measured()?, change: None });
+                return Ok(Heard { exchange: self.measured()?, ..Heard::default() });
             }
             Body::DelayResp(arrived, port) => {
                 self.check_parent(header, from)?;
@@ -368,7 +483,37 @@ impl Slave {
             _ => return Err(Refusal::Unused(message.body.kind())),
         };
         let exchange = if exchange { self.pair() } else { None };
-        Ok(Heard { exchange, change: None })
+        Ok(Heard { exchange, ..Heard::default() })
+    }
+
+    /// The neighbour asks. It is told times of the counter, which are of no clock: only what lies between
+    /// them counts (11.4.2), and their rate is the oscillator's.
+    fn answer(
+        &mut self,
+        header: &Header,
+        received: Option<Stamp>,
+        at: Count,
+    ) -> Result<Packet, Refusal> {
+        if self.rest.is_some_and(|rest| !at.at_or_after(rest)) {
+            return Err(Refusal::Unused(Kind::PdelayReq));
+        }
+        let received = received.ok_or(Refusal::NoStamp)?;
+        let asked = peer::Asked::new(header);
+        let time = peer::shown(received, self.nominal).ok_or(Refusal::Timestamp)?;
+        let body = Body::PdelayResp(time, asked.from);
+        let header = Header { flags: Flags::TWO_STEP, ..self.header(asked.sequence) };
+        self.rest = Some(at + self.nominal.counts(peer::REST));
+        self.asked = Some(asked);
+        Packet::new(&Message { header, body, rest: &[] }, None).ok_or(Refusal::Timestamp)
+    }
+
+    /// The newest answer to the neighbour left. Returns the message that says so, to send to the general
+    /// port.
+    pub fn answered(&mut self, sent: Stamp) -> Option<Packet> {
+        let asked = self.asked.take()?;
+        let body = Body::PdelayRespFollowUp(peer::shown(sent, self.nominal)?, asked.from);
+        let header = Header { correction: asked.correction, ..self.header(asked.sequence) };
+        Packet::new(&Message { header, body, rest: &[] }, None)
     }
 
     /// Question to the neighbour that a message answers. The neighbour sends from whatever address it
@@ -433,7 +578,7 @@ impl Slave {
 
     /// Decides who is followed (9.2.2.1, figure 31: a slave only takes the best, or none).
     fn choose(&mut self, at: Count) -> Option<Change> {
-        let best = self.masters.best();
+        let best = self.masters.best(self.unicast.as_ref());
         let before = core::mem::replace(&mut self.parent, best);
         match (before, best) {
             (Some(before), Some(best)) if (before.port, before.from) == (best.port, best.from) => {
@@ -442,6 +587,9 @@ impl Slave {
             }
             (None, None) => return None,
             _ => {}
+        }
+        if let Some(unicast) = &mut self.unicast {
+            unicast.follow(best.map(|best| best.from), before.map(|before| before.from), at);
         }
         self.forget();
         self.interval = Span::from_secs(1);
@@ -498,6 +646,14 @@ impl Slave {
             corrected: correction + corrected,
         })
     }
+}
+
+/// Whether an announcement went through this clock: it is its own, come back (16.2).
+fn passed(message: &Message<'_>, own: ClockIdentity) -> bool {
+    message.tlvs().any(|tlv| match tlv {
+        Tlv::PathTrace(path) => path.chunks_exact(own.0.len()).any(|clock| clock == own.0),
+        _ => false,
+    })
 }
 
 /// The correction of a message.

@@ -7,6 +7,7 @@ const REQUEST: u16 = 0x0004;
 const GRANT: u16 = 0x0005;
 const CANCEL: u16 = 0x0006;
 const ACKNOWLEDGE: u16 = 0x0007;
+const PATH_TRACE: u16 = 0x0008;
 
 /// A TLV.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +29,8 @@ pub enum Tlv<'m> {
     Cancel(Wire),
     /// Has taken note of that (16.1.4.4).
     Acknowledge(Wire),
+    /// Clocks that an announcement went through, each in eight bytes (16.2).
+    PathTrace(&'m [u8]),
     /// Any other: its type and value.
     Other(u16, &'m [u8]),
 }
@@ -67,6 +70,7 @@ impl<'m> Tlv<'m> {
             },
             (CANCEL, [first, _]) => Tlv::Cancel(wire(*first)),
             (ACKNOWLEDGE, [first, _]) => Tlv::Acknowledge(wire(*first)),
+            (PATH_TRACE, _) => Tlv::PathTrace(value),
             _ => Tlv::Other(kind, value),
         }
     }
@@ -94,6 +98,7 @@ impl<'m> Tlv<'m> {
                 let cancels = matches!(self, Tlv::Cancel(_));
                 (if cancels { CANCEL } else { ACKNOWLEDGE }, own.get(..2)?)
             }
+            Tlv::PathTrace(value) => (PATH_TRACE, *value),
             Tlv::Other(kind, value) => (*kind, *value),
         };
         let length = u16::try_from(value.len()).ok()?;

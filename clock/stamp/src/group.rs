@@ -11,7 +11,8 @@ use crate::sys;
 /// A group of receivers, and what carries datagrams to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
-    /// A group of IPv4 or IPv6, and a port of UDP.
+    /// A group of IPv4 or IPv6, and a port of UDP; the unspecified address: none, for datagrams to our own
+    /// addresses alone.
     Udp(SocketAddr),
     /// A group of Ethernet, and the frames' type.
     Ethernet {
@@ -75,6 +76,7 @@ impl Group {
     /// Has a socket hear what is sent to the group.
     pub(crate) fn join(&self, fd: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
         match self {
+            Group::Udp(none) if none.ip().is_unspecified() => Ok(()),
             Group::Udp(SocketAddr::V4(group)) => {
                 let member = member(interface, *group.ip())?;
                 sys::set_option_bytes(fd, libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &member)

@@ -6,7 +6,7 @@ mod attack;
 mod work;
 
 use serde::{Deserialize, Serialize};
-use truechimer_engine::{Asymmetry, POLL_RANGE};
+use truechimer_engine::{Asymmetry, POLL_RANGE, PtpConfig};
 use truechimer_ntp::{Log2, Short};
 use truechimer_time::Span;
 
@@ -22,6 +22,8 @@ pub(crate) use work::{Answered, LeapSecond, Server};
 
 /// No server can be further off than this, ms: three years.
 const FARTHEST_MS: f64 = 1e11;
+/// Intervals between a PTP master's `Sync`, s: 1/128 s and 4 s, what profiles have.
+pub(crate) const SYNCS: (f64, f64) = (0.0078125, 4.0);
 /// Strata that a synchronised server may claim.
 pub(crate) const STRATA: (f64, f64) = (1.0, 15.0);
 /// The precisions that it may claim, as powers of two.
@@ -38,6 +40,10 @@ pub struct ServerSpec {
     /// Seconds between requests; that of the scenario if there is none here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub poll: Option<u32>,
+    /// Seconds between its `Sync` if it is a PTP master, alone on a network of its own; else it is an
+    /// NTP server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ptp_sync_s: Option<f64>,
     /// 1–15.
     pub stratum: u8,
     /// The round trip to its reference that it claims, µs.
@@ -216,6 +222,7 @@ impl Default for ServerSpec {
         ServerSpec {
             name: "server".into(),
             poll: None,
+            ptp_sync_s: None,
             stratum: 1,
             root_delay_us: 0.0,
             root_dispersion_us: 1.0,
@@ -273,6 +280,9 @@ impl ServerSpec {
         }
         if let Some(poll) = self.poll {
             check_poll("poll", poll)?;
+        }
+        if let Some(sync) = self.ptp_sync_s {
+            within("ptp-sync-s", sync, SYNCS.0, SYNCS.1)?;
         }
         let us = |field: &str, value: f64| within(field, value, 0.0, 1e6);
         let ms = |field: &str, value: f64| within(field, value, -FARTHEST_MS, FARTHEST_MS);
@@ -420,6 +430,13 @@ impl ServerSpec {
     fn root_distance(&self, dispersion: Short) -> Span {
         let delay = Short::at_least(span(self.root_delay_us * 1e-6)).span();
         delay.half() + dispersion.span() + Log2(self.precision).span()
+    }
+
+    /// Settings of the daemon's port that follows it, if it is a PTP master. It says nothing of how good
+    /// it is, so the user does.
+    pub(crate) fn ptp(&self) -> Option<PtpConfig> {
+        let error = Some(self.root_distance(self.dispersion(0.0)));
+        self.ptp_sync_s.map(|_| PtpConfig { error, ..PtpConfig::default() })
     }
 
     fn dispersion(&self, wandered: f64) -> Short {

@@ -8,6 +8,7 @@
 //! [`PollPlan`]).
 
 mod daemon;
+mod master;
 mod queue;
 mod reader;
 
@@ -130,6 +131,10 @@ enum Happening {
     Reply(Datagram),
     /// The edge of this second of a pulse, if there is one.
     Second { pulse: usize, second: u64 },
+    /// A PTP master says what time it is.
+    Sync { source: usize, sequence: u16 },
+    /// Something happens between a PTP master and its port.
+    Ptp(master::Passing),
     /// An edge of a pulse is there to be seen.
     Edge { pulse: usize, edge: PulseEdge },
     /// A look-up has an answer, for the daemon of that number.
@@ -192,12 +197,19 @@ impl<'s> World<'s> {
             let machine = |(k, spec)| Server::new(spec, seed, &named(k), leap);
             spec.machines().enumerate().map(machine).collect()
         };
-        let source = |spec: &crate::server::ServerSpec| SourceConfig {
-            poll: spec.poll.unwrap_or(scenario.poll),
-            burst: scenario.burst,
-            asymmetry: spec.declared(),
-            authentication: if spec.proof { Authentication::Nts } else { Authentication::None },
-            ..SourceConfig::new(spec.name.clone())
+        let source = |spec: &crate::server::ServerSpec| match spec.ptp() {
+            Some(ptp) => SourceConfig {
+                asymmetry: spec.declared(),
+                ptp: Some(ptp),
+                ..SourceConfig::ptp(spec.name.clone())
+            },
+            None => SourceConfig {
+                poll: spec.poll.unwrap_or(scenario.poll),
+                burst: scenario.burst,
+                asymmetry: spec.declared(),
+                authentication: if spec.proof { Authentication::Nts } else { Authentication::None },
+                ..SourceConfig::new(spec.name.clone())
+            },
         };
         let pulse = |(i, spec): (usize, &crate::pps::PpsSpec)| {
             Pulse::new(spec, seed, &format!("pulse {i}"))
@@ -282,6 +294,11 @@ impl<'s> World<'s> {
         self.system = spec.map(|s| SystemClock::new(s, seed, origin, &leaps, &mut self.host));
         self.queue.push(0.0, Happening::Begin(None));
         self.queue.push(READ_AT, Happening::Reading);
+        for (source, server) in self.scenario.servers.iter().enumerate() {
+            if server.ptp_sync_s.is_some() {
+                self.queue.push(0.0, Happening::Sync { source, sequence: 0 });
+            }
+        }
         for pulse in 0..self.pulses.len() {
             self.queue.push(READ_AT, Happening::Second { pulse, second: 1 });
         }
@@ -315,6 +332,10 @@ impl<'s> World<'s> {
             // Nobody is there to stamp it.
             Happening::Edge { .. } if asleep.is_some() => {}
             Happening::Edge { pulse, edge } => self.edge(t, pulse, edge),
+            Happening::Sync { source, sequence } => self.sync(t, source, sequence),
+            // Nobody is there to stamp it.
+            Happening::Ptp(passing) if asleep.is_some() && !passing.is_question() => {}
+            Happening::Ptp(passing) => self.pass(t, passing),
             Happening::Request(request) => self.serve(t, request),
             // Nobody is there to stamp it.
             Happening::Reply(_) if asleep.is_some() => {}
@@ -354,6 +375,8 @@ impl<'s> World<'s> {
             | Happening::Request(_)
             | Happening::Reply(_)
             | Happening::Second { .. }
+            | Happening::Sync { .. }
+            | Happening::Ptp(_)
             | Happening::Edge { .. } => {}
         }
     }

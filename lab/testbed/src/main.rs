@@ -8,6 +8,7 @@ mod line_server;
 mod look;
 mod member;
 mod pick;
+mod ptp_master;
 mod stamps;
 mod timex;
 mod waits;
@@ -63,6 +64,9 @@ usage: truechimer-testbed query SERVER:PORT
            `flood N SIZE`, `time N SIZE` (own messages back, one in flight)
        truechimer-testbed stranger GROUP
            send rubbish to a group of Corosync's, and stay in it until standard input ends
+       truechimer-testbed ptp-master ADDRESS LIES
+           be a PTP master at that address; LIES as in identity=1,ahead=5000000,correction=-100 (ns),
+           nothing for the truth
        truechimer-testbed json PATH
            print a value of the JSON on standard input; PATH as in counters/name=hpet/steps/0
        truechimer-testbed breach thread|sleep|wait|receive|sockets
@@ -86,6 +90,7 @@ fn main() -> ExitCode {
         ["inject", interface] => inject(interface),
         ["member", group] => member(group),
         ["stranger", group] => stranger(group),
+        ["ptp-master", address, lies] => ptp_master::run(address, lies),
         ["json", path] => pick(path),
         ["breach", rule] => breach(rule),
         _ => Err(USAGE.to_owned()),

@@ -402,7 +402,14 @@ pub(super) fn sources(reader: &mut Reader<'_>, value: &Value<'_>, has_key_file: 
         let Some(source) = read(reader, table, at) else { continue };
         match found.servers.iter().find(|(s, _)| s.name() == source.name()) {
             Some((_, first)) => twice(reader, &source.name(), at, *first),
-            None => found.servers.push((source, at)),
+            None => {
+                if found.servers.iter().any(|(other, _)| ptp::shares(other, &source)) {
+                    let text = "a PTP port with `masters` has to be the only one by its protocol on an interface: \
+                                name all masters in one, or use another interface or transport";
+                    reader.problem(at, text);
+                }
+                found.servers.push((source, at));
+            }
         }
     }
     let by_key = found.servers.iter().find(|(source, _)| source.authentication.key().is_some());

@@ -7,6 +7,7 @@ use truechimer_timehands::{Hand, Status};
 use super::{CHORES, Daemon, has_counts};
 use crate::clockbound::ClockBound;
 use crate::proof::Prepared;
+use crate::ptp::Carrier;
 use crate::replay;
 use crate::resolve::{Found, Route};
 
@@ -43,11 +44,19 @@ impl Daemon<'_> {
             Action::Watch { source, kind, path, poll } => {
                 self.events.extend(self.refclocks.watch(source, kind, &path, poll));
             }
-            Action::Ptp(PtpAction::Listen { source, interface, transport, delay }) => {
-                self.events.extend(self.ptp.listen(source, &interface, (transport, delay)));
+            Action::Ptp(PtpAction::Listen { source, interface, transport, delay, unicast }) => {
+                let carrier = Carrier { transport, delay, unicast };
+                self.events.extend(self.ptp.listen(source, &interface, carrier));
             }
-            Action::Ptp(PtpAction::Ask { source, packet }) => {
-                self.events.extend(self.ptp.ask(source, &packet));
+            Action::Ptp(PtpAction::Ask { source, to, packet }) => {
+                self.events.extend(self.ptp.ask(source, to, &packet));
+            }
+            Action::Ptp(PtpAction::Answer { source, packet }) => {
+                let events = self.ptp.answer(source, &packet);
+                self.events.extend(events);
+            }
+            Action::Ptp(PtpAction::Tell { source, to, packet }) => {
+                self.ptp.tell(source, to, &packet);
             }
             Action::Close { source } => {
                 self.net.close(source);

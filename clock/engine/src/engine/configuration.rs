@@ -84,7 +84,10 @@ impl Engine {
             self.pools.push(pool);
         }
         lost_selected |= old.values().any(led);
-        actions.extend(old.values().map(|s| Action::Close { source: s.id() }));
+        for gone in old.values() {
+            actions.extend(gone.farewell());
+            actions.push(Action::Close { source: gone.id() });
+        }
         let mut old = core::mem::take(&mut self.refclocks);
         for wanted in &config.refclocks {
             if self.refclocks.iter().any(|r| r.config.is_same_clock(wanted)) {

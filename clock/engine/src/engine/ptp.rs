@@ -23,7 +23,11 @@ impl Engine {
         let Some(source) = self.source(id) else { return };
         let heard = match event {
             PtpEvent::Message { from, received, packet, .. } => {
-                source.heard_ptp(*from, packet, *received, &clock, at)
+                source.heard_ptp(*from, packet, *received, (&clock, at), actions)
+            }
+            PtpEvent::Sent { sent, answer: true, .. } => {
+                actions.extend(source.answered_ptp(*sent));
+                None
             }
             PtpEvent::Sent { sent, .. } => source.sent_ptp(*sent, &clock),
             PtpEvent::Failed { error, .. } => {

@@ -4,16 +4,17 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::iter;
 use core::net::IpAddr;
 
 use truechimer_feedforward::Exchange;
 use truechimer_ntp::{LeapIndicator, MAX_ROOT_DISTANCE};
-use truechimer_ptp::{Change, Exchange as PtpExchange, Flags, Master};
+use truechimer_ptp::{Change, Exchange as PtpExchange, Flags, Grant, Master, Packet};
 use truechimer_time::{Count, Instant, Leaps, Span, Stamp};
 
 use super::schedule::CHANCE;
 use super::{Clock, Heard, Source};
-use crate::event::{Action, Level};
+use crate::event::{Action, Level, SourceId};
 use crate::leap::nearer_showing;
 use crate::peer::Sample;
 use crate::ptp::{Delay, PortDue, PtpAction, PtpConfig, Timescale, seconds_up};
@@ -47,42 +48,57 @@ impl Source {
         actions: &mut Vec<Action>,
     ) {
         let nominal = self.peer.filter.nominal();
-        let domain = self.config.ptp.as_ref().map_or(0, |ptp| ptp.domain);
-        let Some(port) = &mut self.ptp else { return };
+        let (Some(port), Some(config)) = (&mut self.ptp, &self.config.ptp) else { return };
         let Some(due) = port.due(at, nominal) else { return };
-        let (transport, delay) =
-            self.config.ptp.as_ref().map(|ptp| (ptp.transport, ptp.delay)).unwrap_or_default();
-        let slave = port.slave((domain, delay), nominal, random);
+        let source = self.peer.id;
+        let slave = port.slave(config, (at, nominal), random);
         match due {
             PortDue::Open => {
-                let interface = self.config.host.clone();
                 actions.push(Action::Ptp(PtpAction::Listen {
-                    source: self.peer.id,
-                    interface,
-                    transport,
-                    delay,
+                    source,
+                    interface: self.config.host.clone(),
+                    transport: config.transport,
+                    delay: config.delay,
+                    unicast: config.is_unicast(),
                 }));
             }
-            PortDue::NoMaster => self.lacks_master(domain, actions),
+            PortDue::NoMaster => self.lacks_master(actions),
             PortDue::Slave => {
                 let waited = slave.is_waiting();
                 let (change, request) = slave.act(at, random);
+                actions
+                    .extend(iter::from_fn(|| slave.signal(at, random)).map(|s| tell(source, &s)));
                 if let Some(change) = change {
                     self.master_changed(&change);
                 }
                 if let Some(request) = request {
                     self.asks(waited, actions);
-                    let packet = request.to_vec();
-                    actions.push(Action::Ptp(PtpAction::Ask { source: self.peer.id, packet }));
+                    let (to, packet) = (request.to(), request.to_vec());
+                    actions.push(Action::Ptp(PtpAction::Ask { source, to, packet }));
                 }
             }
         }
     }
 
+    /// Messages to masters for when the source is given up: what they granted is over.
+    pub(crate) fn farewell(&self) -> Vec<Action> {
+        let slave = self.ptp.as_ref().and_then(|port| port.slave.as_ref());
+        slave.iter().flat_map(|slave| slave.farewell()).map(|s| tell(self.peer.id, &s)).collect()
+    }
+
     /// Nobody announces itself.
-    fn lacks_master(&mut self, domain: u8, actions: &mut Vec<Action>) {
+    fn lacks_master(&mut self, actions: &mut Vec<Action>) {
         self.peer.tally.poll();
-        let trouble = format!("no PTP master announces itself in domain {domain}");
+        let domain = self.config.ptp.as_ref().map_or(0, |ptp| ptp.domain);
+        let slave = self.ptp.as_ref().and_then(|port| port.slave.as_ref());
+        let asked = slave.iter().flat_map(|slave| slave.grants());
+        let told: Vec<String> = asked.map(|(address, grants)| lacking(address, grants)).collect();
+        let trouble = match told.as_slice() {
+            [] => format!("no PTP master announces itself in domain {domain}"),
+            told => {
+                format!("no PTP master of domain {domain} serves this port: {}", told.join(", "))
+            }
+        };
         self.misses(trouble, actions);
     }
 
@@ -152,13 +168,18 @@ impl Source {
         from: IpAddr,
         packet: &[u8],
         received: Option<Stamp>,
-        clock: &Clock,
-        at: Count,
+        (clock, at): (&Clock, Count),
+        actions: &mut Vec<Action>,
     ) -> Option<Heard> {
+        let source = self.peer.id;
         let port = self.ptp.as_mut()?;
         port.is_open(at);
         match port.slave.as_mut()?.heard(from, packet, received, at) {
             Ok(heard) => {
+                if let Some(answer) = &heard.answer {
+                    let packet = answer.to_vec();
+                    actions.push(Action::Ptp(PtpAction::Answer { source, packet }));
+                }
                 if let Some(change) = &heard.change {
                     self.master_changed(change);
                 }
@@ -172,6 +193,12 @@ impl Source {
                 None
             }
         }
+    }
+
+    /// The newest answer to the neighbour left, which it is told.
+    pub(crate) fn answered_ptp(&mut self, sent: Stamp) -> Option<Action> {
+        let packet = self.ptp.as_mut()?.slave.as_mut()?.answered(sent)?;
+        Some(tell(self.peer.id, &packet))
     }
 
     /// The newest question left.
@@ -279,6 +306,25 @@ impl Source {
         }
         port.offset_told = differs;
     }
+}
+
+/// What a master that is asked by address does not do.
+fn lacking(address: IpAddr, grants: [Grant; 3]) -> String {
+    let kinds = ["Announce", "Sync", "Delay_Resp"].into_iter().zip(grants);
+    let refused: Vec<&str> =
+        kinds.filter(|(_, grant)| *grant == Grant::Refused).map(|(kind, _)| kind).collect();
+    match grants {
+        _ if !refused.is_empty() => format!("{address} refuses {}", refused.join(", ")),
+        [Grant::Granted, Grant::Unwanted, Grant::Unwanted] => {
+            format!("{address} grants announcements and is not heard")
+        }
+        _ => format!("{address} does not answer"),
+    }
+}
+
+/// A message to a general port.
+fn tell(source: SourceId, packet: &Packet) -> Action {
+    Action::Ptp(PtpAction::Tell { source, to: packet.to(), packet: packet.to_vec() })
 }
 
 /// How far a master's time may be off, all in all, when so much was corrected on the way.

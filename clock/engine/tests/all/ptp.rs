@@ -6,12 +6,12 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, PtpAction, PtpConfig, PtpEvent, SourceConfig,
+    Action, Config, Delay, Engine, Event, HostCheck, PtpAction, PtpConfig, PtpEvent, SourceConfig,
     SourceId, SourceReport, SourceStatus, Start, Timescale,
 };
 use truechimer_ptp::{
     Announce, Body, ClockIdentity, ClockQuality, Correction, Flags, Header, LogInterval, Message,
-    PortIdentity, Timestamp,
+    PortIdentity, Timestamp, Tlv,
 };
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Span, Stamp, StampMethod};
 use truechimer_timehands::{Hand, Status};
@@ -79,6 +79,11 @@ struct Bed {
     random: u64,
     /// TAI − what the masters' clocks show, s.
     shown: i64,
+    /// TLVs of signalling messages; requests in them are refused with `refuses`.
+    told: Vec<String>,
+    refuses: bool,
+    /// Answers to a neighbour.
+    answers: Vec<Vec<u8>>,
 }
 
 impl Bed {
@@ -99,6 +104,9 @@ impl Bed {
             asked: Vec::new(),
             random: 1,
             shown: 0,
+            told: Vec::new(),
+            refuses: false,
+            answers: Vec::new(),
         };
         bed.act(actions);
         bed
@@ -210,7 +218,15 @@ impl Bed {
                     let network = interface.strip_prefix("eth").unwrap().parse().unwrap();
                     self.listening.insert(network, source);
                 }
-                Action::Ptp(PtpAction::Ask { source, packet }) => self.asked(source, &packet),
+                Action::Ptp(PtpAction::Ask { source, packet, .. }) => self.asked(source, &packet),
+                Action::Ptp(PtpAction::Tell { to: Some(to), packet, .. }) => self.told(to, &packet),
+                Action::Ptp(PtpAction::Tell { packet, .. }) => self.answers.push(packet),
+                Action::Ptp(PtpAction::Answer { source, packet }) => {
+                    self.answers.push(packet);
+                    self.now += 20_000;
+                    let sent = self.stamp();
+                    self.handle(Event::Ptp(PtpEvent::Sent { source, sent, answer: true }));
+                }
                 Action::Note { text, .. } => self.notes.push(text),
                 Action::Publish(hand) => self.hands.push(hand),
                 _ => {}
@@ -223,7 +239,7 @@ impl Bed {
         let sent = self.stamp();
         let Message { header, .. } = Message::decode(packet).unwrap();
         let network = *self.listening.iter().find(|(_, id)| **id == source).unwrap().0;
-        self.handle(Event::Ptp(PtpEvent::Sent { source, sent }));
+        self.handle(Event::Ptp(PtpEvent::Sent { source, sent, answer: false }));
         for master in self.masters.clone() {
             if master.alive && master.network == network {
                 let (there, residence) = self.way(&master, 1);
@@ -231,6 +247,28 @@ impl Bed {
                 let (back, _) = self.way(&master, 0);
                 self.send(&master, body, (header.sequence, residence), (there + back, false));
             }
+        }
+    }
+
+    /// A master that is asked by address grants what it is asked for, or nothing with `refuses`.
+    fn told(&mut self, to: IpAddr, packet: &[u8]) {
+        let message = Message::decode(packet).unwrap();
+        self.told.extend(message.tlvs().map(|tlv| format!("{tlv:?}")));
+        let Some(master) = self.masters.iter().find(|master| master.from == to).cloned() else {
+            return;
+        };
+        for tlv in message.tlvs() {
+            let Tlv::Request(kind, interval, seconds) = tlv else { continue };
+            let seconds = if self.refuses { 0 } else { seconds };
+            let grant = Tlv::Grant { kind, interval, seconds, renewed: true };
+            let mut room = [0; 16];
+            let rest = grant.encode(&mut room).unwrap();
+            let header = Header { flags: Flags::UNICAST, source: master.port, ..Header::default() };
+            let body = Body::Signaling(message.header.source);
+            let bytes = Message { header, body, rest }.encode(&mut [0; 128]).unwrap().to_vec();
+            self.number += 1;
+            let key = (self.now + 100_000, self.number);
+            self.flying.insert(key, (master.network, master.from, bytes, false));
         }
     }
 
@@ -286,6 +324,66 @@ fn a_master_is_found_followed_and_shown() {
     assert!(row.root_distance.unwrap() < Span::from_nanos(200));
     assert!(bed.said("ptp:eth0: follows the PTP master 01-01-01-01-01-01-01-01 port 1"));
     assert_eq!(bed.engine.followed().unwrap().port, 319);
+}
+
+#[test]
+fn masters_are_asked_by_address_and_told_the_end() {
+    let unicast = |n: u8| {
+        let honest = master(0, n);
+        Master { flags: honest.flags.and(Flags::UNICAST), ..honest }
+    };
+    let port = || eth_with(0, |ptp| ptp.masters = vec![unicast(1).from, unicast(2).from]);
+    let configure =
+        |source| Event::Configure(Config { sources: vec![source], ..Config::default() });
+    let mut bed = Bed::new(Vec::new(), vec![unicast(1), unicast(2), unicast(3)]);
+    bed.refuses = true;
+    bed.handle(configure(port()));
+    bed.run(60);
+    assert_eq!(bed.status(), Status::Unknown);
+    let row = &bed.rows()[0];
+    let trouble = row.trouble.as_ref().unwrap();
+    assert!(trouble.contains("192.0.2.1 refuses Announce, 192.0.2.2 refuses"), "{trouble}");
+    assert_eq!(row.ptp.as_ref().unwrap().asked[0].announce, "refused");
+    bed.refuses = false;
+    bed.run(150);
+    assert_eq!(bed.status(), Status::Synchronised);
+    let row = &bed.rows()[0];
+    assert_eq!((row.name.as_str(), row.trouble.as_ref()), ("ptp:eth0/unicast", None));
+    let ptp = row.ptp.as_ref().unwrap();
+    let states = |place: usize| {
+        let asked = &ptp.asked[place];
+        [&asked.announce, &asked.sync, &asked.delay_resp].map(String::as_str)
+    };
+    assert_eq!((states(0), states(1)), (["granted"; 3], ["granted", "unwanted", "unwanted"]));
+    // The third speaks without having been asked.
+    assert_eq!(ptp.others.len(), 1);
+    assert!(row.refused["ungranted"] > 100, "{:?}", row.refused);
+    let configure =
+        |source| Event::Configure(Config { sources: vec![source], ..Config::default() });
+    let ended = |bed: &Bed| bed.told.iter().filter(|tlv| tlv.starts_with("Cancel")).count();
+    // The first is told of three kinds, the second of announcements.
+    for end in [configure(eth(1)), Event::Stop] {
+        bed.told.clear();
+        bed.handle(end);
+        assert_eq!(ended(&bed), 4);
+        bed.handle(configure(port()));
+        bed.run(20);
+    }
+}
+
+#[test]
+fn a_neighbour_is_answered_by_the_counter() {
+    let mut bed = Bed::new(vec![eth_with(0, |ptp| ptp.delay = Delay::P2p)], vec![master(0, 1)]);
+    bed.run(5);
+    let neighbour = master(0, 1);
+    let question = Body::PdelayReq(Timestamp::default());
+    bed.send(&neighbour, question, (7, 0), (1000, true));
+    bed.run(1);
+    let [answer, follow] = [0, 1].map(|n| Message::decode(&bed.answers[n]).unwrap().body);
+    let Body::PdelayResp(came, whose) = answer else { panic!("{answer:?}") };
+    let Body::PdelayRespFollowUp(left, same) = follow else { panic!("{follow:?}") };
+    assert!(whose == neighbour.port && same == neighbour.port);
+    assert_eq!(left.instant().unwrap() - came.instant().unwrap(), Span::from_micros(20));
 }
 
 #[test]
@@ -478,9 +576,15 @@ proptest! {
         queues in [0..3_000_000_u64, 0..300_000_u64],
         residence in 0..2_000_000_u64,
         offset in -90_i64..90,
+        unicast: bool,
     ) {
-        let honest = Master { queues, residence, offset, ..master(0, 1) };
-        let mut bed = Bed::new(vec![eth(0)], vec![honest]);
+        let mut honest = Master { queues, residence, offset, ..master(0, 1) };
+        let mut port = eth(0);
+        if unicast {
+            honest.flags = honest.flags.and(Flags::UNICAST);
+            port = eth_with(0, |ptp| ptp.masters = vec![honest.from]);
+        }
+        let mut bed = Bed::new(vec![port], vec![honest]);
         bed.random = seed;
         bed.run(150);
         prop_assert_eq!(bed.status(), Status::Synchronised);

@@ -6,11 +6,11 @@
 //! when the question arrived and when the answer left, by the clock that `Sync` is of. That it is that
 //! clock, and no free-running one as IEEE 802.1AS has it, is checked by the newest `Sync`.
 
-use truechimer_time::{CountSpan, Instant, Period, Span, Stamp};
+use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use super::arrivals::Arrival;
 use super::{Exchange, corrected};
-use crate::{ClockIdentity, Flags, Header, PortIdentity, Refusal, Timestamp};
+use crate::{ClockIdentity, Correction, Flags, Header, PortIdentity, Refusal, Timestamp};
 
 /// Corrections of a link are below a nanosecond in each message; more is of something between that
 /// does not belong there.
@@ -21,6 +21,32 @@ const SYNC_MAY_TAKE: Span = Span::from_millis(100);
 const SYNC_AGE: Span = Span::from_secs(16);
 /// Counters are right to 500 ppm or better: one part in this.
 const RATE_WITHIN: i128 = 2000;
+
+/// The neighbour is answered no sooner than this after the answer before: twice as often as any profile
+/// has it ask.
+pub(super) const REST: Span = Span::from_millis(60);
+
+/// A question of the neighbour's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked {
+    pub(super) from: PortIdentity,
+    pub(super) sequence: u16,
+    pub(super) correction: Correction,
+}
+
+impl Asked {
+    pub(super) const fn new(header: &Header) -> Asked {
+        let Header { source, sequence, correction, .. } = *header;
+        Asked { from: source, sequence, correction }
+    }
+}
+
+/// The counter as a clock that nobody set, nominally; `None` once it has wrapped around.
+pub(super) fn shown(stamp: Stamp, nominal: Period) -> Option<Timestamp> {
+    let nanos = nominal.span(stamp.count - Count(0)).as_nanos();
+    let seconds = u64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+    Some(Timestamp { seconds, nanos: nanos.rem_euclid(1_000_000_000) as u32 })
+}
 
 /// An answer, in two parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

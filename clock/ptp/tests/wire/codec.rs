@@ -211,4 +211,16 @@ proptest! {
     fn any_script_leaves_a_slave_sane(script in proptest::collection::vec(any::<u8>(), 0..400)) {
         drive::slave(&script);
     }
+
+    /// Messages that are nearly right alone: far into what a port may be in, by group and by address.
+    #[test]
+    fn any_likely_script_leaves_a_slave_sane(
+        first in 0_usize..4,
+        steps in proptest::collection::vec(any::<[u8; 2]>(), 0..400),
+    ) {
+        let mut script = vec![first as u8, 0, 0];
+        script.resize(3 + first, 0);
+        script.extend(steps.iter().flat_map(|[what, step]| [0, *what, *step]));
+        drive::slave(&script);
+    }
 }

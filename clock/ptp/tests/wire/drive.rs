@@ -1,8 +1,10 @@
 //! Drivers that the fuzz target shares: any bytes, and what must hold of them.
 
+use core::net::IpAddr;
+
 use truechimer_ptp::{
-    Announce, Body, ClockIdentity, DelayMechanism, Flags, Header, Message, PortIdentity, Slave,
-    Timestamp,
+    Announce, Body, ClockIdentity, DelayMechanism, Flags, Header, Kind, LogInterval, MASTERS,
+    Message, PortIdentity, Slave, Timestamp, Tlv, Wire,
 };
 use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
 
@@ -21,8 +23,25 @@ pub fn message(bytes: &[u8]) {
     }
 }
 
+/// A grant, or the end of one, as a script picks it.
+fn signal(step: u8) -> Tlv<'static> {
+    let kind = Wire::of([Kind::Announce, Kind::Sync, Kind::DelayResp][usize::from(step % 3)]);
+    match step >> 6 {
+        0 => Tlv::Cancel(kind),
+        1 => Tlv::Acknowledge(kind),
+        _ => Tlv::Grant {
+            kind,
+            interval: LogInterval(if step & 8 == 0 { 0 } else { step as i8 }),
+            seconds: if step & 16 == 0 { 60 } else { u32::from(step) << 24 },
+            renewed: true,
+        },
+    }
+}
+
 /// A message of one of four masters, as a script picks it.
 fn probable(what: u8, step: u8, own: PortIdentity, room: &mut [u8; 64]) -> &[u8] {
+    let mut tlv = [0; 16];
+    let mut rest: &[u8] = &[];
     let master = what >> 6;
     let time = Timestamp { seconds: 1100 + u64::from(step), nanos: 0 };
     let body = match (what >> 3) & 7 {
@@ -30,21 +49,44 @@ fn probable(what: u8, step: u8, own: PortIdentity, room: &mut [u8; 64]) -> &[u8]
         2 | 3 => Body::Sync(time),
         4 => Body::FollowUp(time),
         5 => Body::DelayResp(time, own),
-        6 => Body::DelayResp(Timestamp::default(), own),
+        6 if step & 32 == 0 => Body::DelayResp(Timestamp::default(), own),
+        6 => {
+            rest = signal(step).encode(&mut tlv).unwrap();
+            Body::Signaling(own)
+        }
+        _ if step & 16 == 0 => Body::PdelayReq(time),
         _ if step & 8 == 0 => Body::PdelayResp(time, own),
         _ => Body::PdelayRespFollowUp(time, own),
     };
     let header = Header {
-        flags: if step & 1 == 0 { Flags::TWO_STEP } else { Flags::default() },
+        flags: if step & 1 == 0 { Flags::TWO_STEP } else { Flags::default() }.and(Flags::UNICAST),
         source: PortIdentity { clock: ClockIdentity([master; 8]), port: 1 },
         sequence: u16::from(step >> 1),
         ..Header::default()
     };
-    Message { header, body, rest: &[] }.encode(room).unwrap()
+    Message { header, body, rest }.encode(room).unwrap()
+}
+
+/// Takes the signalling messages that are due: finitely many, each with a receiver.
+fn signals(slave: &mut Slave, at: Count, requests: &mut Vec<(Count, IpAddr, Wire)>) {
+    for _ in 0..MASTERS {
+        let Some(packet) = slave.signal(at, &mut || 3) else { return };
+        let to = packet.to().unwrap();
+        for tlv in Message::decode(&packet).unwrap().tlvs() {
+            let Tlv::Request(kind, ..) = tlv else { continue };
+            let same = requests.iter().rev().find(|(_, of, one)| (*of, *one) == (to, kind));
+            // A master that is chosen anew is asked at once.
+            let apart = same.is_none_or(|(before, ..)| (at - *before).0 >= 999_999_999);
+            assert!(apart || kind != Wire::of(Kind::Announce), "{requests:?}");
+            requests.push((at, to, kind));
+        }
+    }
+    assert_eq!(slave.signal(at, &mut || 3), None);
 }
 
 /// A slave under a script: records of a length, what to do, and a datagram. Whatever comes, no
-/// exchange runs backwards, and questions are at least half a second apart.
+/// exchange runs backwards, questions are at least half a second apart, and requests for unicast
+/// messages a second for each kind of each master.
 pub fn slave(script: &[u8]) {
     let own = PortIdentity { clock: ClockIdentity([2, 0, 0, 0, 0, 0, 0, 1]), port: 1 };
     let mut slave = Slave::new(own, 0, Period::NANOSECOND, 7);
@@ -52,7 +94,14 @@ pub fn slave(script: &[u8]) {
         slave = slave.by(DelayMechanism::PeerToPeer);
     }
     let mut at = Count(1 << 40);
+    let first = script.first().copied().unwrap_or(0);
+    if first & 2 != 0 {
+        let masters: [_; 4] = core::array::from_fn(|n| [10, 0, 0, n as u8].into());
+        slave = slave.with_masters(&masters, at);
+    }
+    let mut requests: Vec<(Count, IpAddr, Wire)> = Vec::new();
     let mut asked: Option<Count> = None;
+    let mut answered: Option<Count> = None;
     let mut rest = script;
     while let Some((&[length, what, step], after)) = rest.split_first_chunk() {
         let (raw, after) = after.split_at(usize::from(length % 80).min(after.len()));
@@ -60,7 +109,8 @@ pub fn slave(script: &[u8]) {
         let mut room = [0; 64];
         // Short records stand for messages that are nearly right.
         let datagram = if raw.len() < 8 { probable(what, step, own, &mut room) } else { raw };
-        at = at + CountSpan(i64::from(step) * 10_000_000);
+        // From nothing to 2.6 s, and often less than anything that is waited for.
+        at = at + CountSpan(i64::from(step).pow(2) * 40_000);
         let stamp = Stamp { count: at, error: CountSpan(10), method: StampMethod::Kernel };
         let from = [10, 0, 0, what >> 6].into();
         let exchange = match what & 7 {
@@ -72,18 +122,29 @@ pub fn slave(script: &[u8]) {
                         (at - before).0 >= 499_999_999 || slave.master().is_some()
                     }));
                 }
+                signals(&mut slave, at, &mut requests);
                 slave.sent(stamp)
             }
             1 => {
                 slave.new_epoch(at);
+                requests.clear();
+                answered = None;
                 None
             }
             2 => {
                 slave.unsent();
                 None
             }
-            3 => slave.heard(from, datagram, None, at).ok().and_then(|heard| heard.exchange),
-            _ => slave.heard(from, datagram, Some(stamp), at).ok().and_then(|heard| heard.exchange),
+            what => {
+                let received = (what != 3).then_some(stamp);
+                let heard = slave.heard(from, datagram, received, at).unwrap_or_default();
+                if heard.answer.is_some() {
+                    let asked = answered.replace(at);
+                    assert!(asked.is_none_or(|before| (at - before).0 >= 59_999_999));
+                    assert!(slave.answered(stamp).is_some());
+                }
+                heard.exchange
+            }
         };
         if let Some(exchange) = exchange {
             assert!((exchange.received.count - exchange.sent.count).0 > 0);

@@ -6,3 +6,4 @@ mod codec;
 mod drive;
 mod path;
 mod slave;
+mod unicast;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use truechimer_ptp::{
-    Announce, Body, Change, ClockIdentity, ClockQuality, Correction, Exchange, Flags, Header,
-    LogInterval, Message, PortIdentity, Refusal, Slave, Timestamp,
+    Announce, Body, Change, ClockIdentity, ClockQuality, Correction, Exchange, Flags, Header, Kind,
+    LogInterval, Message, PortIdentity, Refusal, Slave, Timestamp, Tlv, Wire,
 };
 use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
 
@@ -51,6 +51,11 @@ pub struct Master {
     pub one_step: bool,
     pub sequence: u16,
     pub alive: bool,
+    /// Answers to requests for unicast messages: the interval and the seconds that are granted, 0 for a
+    /// refusal; none: all is multicast.
+    pub grants: Option<(i8, u32)>,
+    /// When each kind that is granted ends.
+    pub granted: BTreeMap<u8, u64>,
 }
 
 impl Master {
@@ -70,13 +75,34 @@ impl Master {
             one_step: false,
             sequence: 100,
             alive: true,
+            grants: None,
+            granted: BTreeMap::new(),
         }
     }
 
+    /// A master that speaks to those alone who ask.
+    pub fn unicast(n: u8, priority1: u8) -> Master {
+        Master { grants: Some((0, 300)), ..Master::new(n, priority1) }
+    }
+
+    fn serves(&self, kind: Kind, now: u64) -> bool {
+        let until = self.granted.get(&(kind as u8));
+        self.grants.is_none() || until.is_some_and(|until| now < *until)
+    }
+
+    pub fn signal(&self, tlv: &Tlv<'_>, target: PortIdentity) -> Vec<u8> {
+        let mut room = [0; 32];
+        let rest = tlv.encode(&mut room).unwrap();
+        let header = Header { flags: Flags::UNICAST, source: self.port, ..Header::default() };
+        let message = Message { header, body: Body::Signaling(target), rest };
+        message.encode(&mut [0; 128]).unwrap().to_vec()
+    }
+
     pub fn message(&self, body: Body, sequence: u16, correction: u64, flags: Flags) -> Vec<u8> {
+        let unicast = if self.grants.is_some() { Flags::UNICAST } else { Flags::default() };
         let header = Header {
             minor_version: 1,
-            flags: flags.and(Flags::PTP_TIMESCALE),
+            flags: flags.and(Flags::PTP_TIMESCALE).and(unicast),
             correction: Correction((correction << 16) as i64),
             source: self.port,
             sequence,
@@ -102,6 +128,9 @@ pub struct Bad {
     pub residence: u64,
 }
 
+/// A signalling message: when, to whom and which TLVs by name and kind.
+type Signal = (u64, IpAddr, Vec<(&'static str, u8)>);
+
 /// All of it.
 pub struct Bed {
     pub masters: Vec<Master>,
@@ -118,6 +147,7 @@ pub struct Bed {
     /// Clock that answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
     pub neighbour: (Option<PortIdentity>, u64),
     pub asked: Vec<u64>,
+    pub signals: Vec<Signal>,
 }
 
 impl Bed {
@@ -135,7 +165,16 @@ impl Bed {
             refusals: Vec::new(),
             neighbour: (None, 0),
             asked: Vec::new(),
+            signals: Vec::new(),
         }
+    }
+
+    /// The same with masters that are asked by address.
+    pub fn unicast(masters: Vec<Master>, bad: Bad, seed: u64) -> Bed {
+        let addresses: Vec<IpAddr> = masters.iter().map(|master| master.from).collect();
+        let mut bed = Bed::new(masters, bad, seed);
+        bed.slave = bed.slave.with_masters(&addresses, Count(bed.now));
+        bed
     }
 
     /// Something comes to the slave after `delay`, perhaps more than once, or never.
@@ -178,7 +217,12 @@ impl Bed {
         }
         master.sequence = master.sequence.wrapping_add(1);
         let master = master.clone();
-        self.send(master.from, master.announcement(), false, 20_000);
+        if master.serves(Kind::Announce, self.now) {
+            self.send(master.from, master.announcement(), false, 20_000);
+        }
+        if !master.serves(Kind::Sync, self.now) {
+            return;
+        }
         let (delay, residence) = self.way(0);
         let t1 = self.now;
         if master.one_step {
@@ -223,9 +267,61 @@ impl Bed {
         self.changes.extend(change.map(|change| (next, change)));
         if let Some(request) = request {
             self.asked.push(next);
+            let to = self.slave.master().map(|master| master.from);
+            let unicast = self.slave.grants().next().is_some();
+            assert_eq!(request.to(), to.filter(|_| unicast));
             self.exchanges.extend(self.slave.sent(stamp(next)));
             self.answer(&request);
         }
+        while let Some(signal) = self.slave.signal(Count(next), &mut || self.random.next()) {
+            self.signalled(signal.to().unwrap(), &signal);
+        }
+    }
+
+    /// A master answers requests and ends.
+    fn signalled(&mut self, to: IpAddr, signal: &[u8]) {
+        let message = Message::decode(signal).unwrap();
+        assert!(message.header.flags.has(Flags::UNICAST));
+        let kinds = [Kind::Announce, Kind::Sync, Kind::DelayResp];
+        let number = |wire: Wire| kinds.into_iter().find(|k| Wire::of(*k) == wire).unwrap() as u8;
+        let mut told = Vec::new();
+        let place = self.masters.iter().position(|master| master.from == to && master.alive);
+        for tlv in message.tlvs() {
+            let (name, wire) = match tlv {
+                Tlv::Request(wire, ..) => ("request", wire),
+                Tlv::Cancel(wire) => ("cancel", wire),
+                Tlv::Acknowledge(wire) => ("acknowledge", wire),
+                other => panic!("{other:?}"),
+            };
+            told.push((name, number(wire)));
+            let Some(master) = place.and_then(|place| self.masters.get_mut(place)) else {
+                continue;
+            };
+            let Some((interval, granted)) = master.grants else { continue };
+            let answer = match tlv {
+                Tlv::Request(kind, _, wanted) => {
+                    assert_eq!(wanted, 300);
+                    let seconds = granted;
+                    let until = self.now + u64::from(seconds) * SECOND;
+                    master.granted.insert(number(kind), until);
+                    Tlv::Grant { kind, interval: LogInterval(interval), seconds, renewed: true }
+                }
+                Tlv::Cancel(kind) => {
+                    master.granted.remove(&number(kind));
+                    Tlv::Acknowledge(kind)
+                }
+                _ => continue,
+            };
+            let answer = master.signal(&answer, message.header.source);
+            self.send(to, answer, false, 100_000);
+        }
+        self.signals.push((self.now, to, told));
+    }
+
+    /// How many TLVs of that name went to that address.
+    pub fn told(&self, name: &str, to: IpAddr) -> usize {
+        let of = self.signals.iter().filter(|(_, whom, _)| *whom == to);
+        of.flat_map(|(.., tlvs)| tlvs).filter(|(told, _)| *told == name).count()
     }
 
     /// All masters hear a question, and the one that is followed answers it.

@@ -1,7 +1,7 @@
 //! The slave: whom it follows, what it makes of messages in any order, and what it refuses.
 
 use proptest::prelude::*;
-use truechimer_ptp::{Body, Change, DelayMechanism, Flags, PortIdentity, Refusal};
+use truechimer_ptp::{Body, Change, DelayMechanism, Flags, Message, PortIdentity, Refusal, Tlv};
 use truechimer_time::Count;
 
 use crate::path::{Bad, Bed, Master, OWN, SECOND, stamp, time};
@@ -209,6 +209,75 @@ fn a_neighbour_that_is_not_the_master_is_not_used() {
         assert!(bed.exchanges.is_empty(), "{neighbour:?}");
         assert!(tally(&bed, Refusal::Neighbour) > 20, "{neighbour:?}");
     }
+}
+
+/// The neighbour's own questions are answered by the counter, and not more often than any profile asks.
+#[test]
+fn a_neighbour_is_answered() {
+    let mut bed = peer_to_peer(Bed::new(vec![Master::new(1, 128)], Bad::default(), 11));
+    bed.run(5);
+    let (master, at) = (bed.masters[0].clone(), bed.now);
+    let question = master.message(Body::PdelayReq(time(0)), 77, 3, Flags::default());
+    let ask = |slave: &mut truechimer_ptp::Slave, received, at: u64| {
+        slave.heard(master.from, &question, received, Count(at))
+    };
+    assert_eq!(ask(&mut bed.slave, None, at), Err(Refusal::NoStamp));
+    let answer = ask(&mut bed.slave, Some(stamp(at)), at).unwrap().answer.unwrap();
+    let Message { header, body, .. } = Message::decode(&answer).unwrap();
+    assert_eq!((header.sequence, header.flags), (77, Flags::TWO_STEP));
+    assert_eq!(body, Body::PdelayResp(time(at), master.port));
+    let follow = bed.slave.answered(stamp(at + 5000)).unwrap();
+    let Message { header, body, .. } = Message::decode(&follow).unwrap();
+    // What transparent clocks added to the question goes back with it.
+    assert_eq!((header.sequence, header.correction.0), (77, 3 << 16));
+    assert_eq!(body, Body::PdelayRespFollowUp(time(at + 5000), master.port));
+    assert_eq!(bed.slave.answered(stamp(at)), None);
+    let soon = at + 59_000_000;
+    let unused = Refusal::Unused(truechimer_ptp::Kind::PdelayReq);
+    assert_eq!(ask(&mut bed.slave, Some(stamp(soon)), soon), Err(unused));
+    let later = at + 61_000_000;
+    assert!(ask(&mut bed.slave, Some(stamp(later)), later).unwrap().answer.is_some());
+    // A port that works end to end has no neighbour.
+    let mut other = Bed::new(vec![], Bad::default(), 12).slave;
+    assert_eq!(ask(&mut other, Some(stamp(later)), later), Err(unused));
+}
+
+/// An announcement that went through us is none; other TLVs are skipped.
+#[test]
+fn a_loop_is_no_master_and_unknown_tlvs_are_skipped() {
+    let mut bed = Bed::new(vec![], Bad::default(), 13);
+    let master = Master::new(1, 128);
+    let with = |tlvs: &[Tlv<'_>]| {
+        let mut rest = Vec::new();
+        tlvs.iter().for_each(|tlv| rest.extend_from_slice(tlv.encode(&mut [0; 64]).unwrap()));
+        let plain = master.announcement();
+        let message = Message { rest: &rest, ..Message::decode(&plain).unwrap() };
+        message.encode(&mut [0; 256]).unwrap().to_vec()
+    };
+    let at = bed.now;
+    let other = [1; 8];
+    for path in [OWN.clock.0.to_vec(), [other, OWN.clock.0].concat()] {
+        let bytes = with(&[Tlv::Other(3, &[0; 28]), Tlv::PathTrace(&path)]);
+        assert_eq!(bed.slave.heard(master.from, &bytes, None, Count(at)), Err(Refusal::Own));
+    }
+    // Information of 802.1AS, a path without us, one that is cut off.
+    let bytes =
+        with(&[Tlv::Other(3, &[0; 28]), Tlv::PathTrace(&other), Tlv::PathTrace(&other[..5])]);
+    assert!(bed.slave.heard(master.from, &bytes, None, Count(at)).is_ok());
+}
+
+#[test]
+fn a_profile_hears_its_own_messages_alone() {
+    let mut bed = Bed::new(vec![], Bad::default(), 14);
+    bed.slave = bed.slave.in_profile(0x100);
+    let master = Master::new(1, 128);
+    let plain = master.announcement();
+    let at = Count(bed.now);
+    assert_eq!(bed.slave.heard(master.from, &plain, None, at), Err(Refusal::Profile(0)));
+    let mut message = Message::decode(&plain).unwrap();
+    message.header.sdo_id = 0x100;
+    let bytes = message.encode(&mut [0; 128]).unwrap().to_vec();
+    assert!(bed.slave.heard(master.from, &bytes, None, at).is_ok());
 }
 
 proptest! {

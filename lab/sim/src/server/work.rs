@@ -103,6 +103,18 @@ impl Server {
         if quantum > 0 { Instant(time.0 - time.0.rem_euclid(quantum)) } else { time }
     }
 
+    /// Its time at `t` as a PTP master tells it; `None` while it is silent. Scale as of [`Server::answer`],
+    /// which a master of PTP calls TAI.
+    pub(crate) fn told(&mut self, t: f64, origin: Instant) -> Option<Instant> {
+        if self.spec.is_silent(t) {
+            return None;
+        }
+        let told = self.stamp(t, origin);
+        let distance = self.spec.root_distance(self.spec.dispersion(0.0));
+        self.honest &= (told - (origin + span(t))).abs() <= distance;
+        Some(told)
+    }
+
     /// Answers the request that arrives at `t`, if it does. `leaps` are the leap seconds as they
     /// really are.
     pub(crate) fn answer(

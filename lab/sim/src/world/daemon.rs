@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use truechimer_engine::{Action, Engine, Event, Level, Shown, SourceId, Start, Steer};
+use truechimer_engine::{Action, Engine, Event, Level, PtpAction, Shown, SourceId, Start, Steer};
 use truechimer_ntp::{HEADER_LEN, Packet};
 use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
@@ -41,19 +41,19 @@ const CONTINUITY: Allowed = Allowed {
 /// A daemon.
 #[derive(Debug)]
 pub(super) struct Daemon {
-    engine: Engine,
+    pub(super) engine: Engine,
     /// Which of them it is.
     life: u64,
     /// Sockets of each source's requests that wait for replies, the oldest first.
     links: Vec<VecDeque<Link>>,
-    events: VecDeque<Event>,
+    pub(super) events: VecDeque<Event>,
     checked: Option<Count>,
     /// Which pulses are open.
     watched: Vec<bool>,
     /// How often its next waking was fixed: earlier ones no longer count.
     alarm: u64,
     /// How many replies of each source the estimator has accepted.
-    accepted: Vec<u64>,
+    pub(super) accepted: Vec<u64>,
 }
 
 /// The socket of a request.
@@ -121,7 +121,7 @@ impl Datagram {
 }
 
 /// The address of a machine of the server of this number.
-fn address(source: usize, machine: usize) -> SocketAddr {
+pub(super) fn address(source: usize, machine: usize) -> SocketAddr {
     let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
     SocketAddr::from(([192, 0, byte(2 + machine), byte(source + 1)], truechimer_engine::NTP_PORT))
 }
@@ -345,7 +345,7 @@ impl World<'_> {
         })
     }
 
-    fn check(&mut self, t: f64) {
+    pub(super) fn check(&mut self, t: f64) {
         let check = self.host.check(t);
         self.handle(t, Event::Check(check));
         if let Some(daemon) = &mut self.daemon {
@@ -359,7 +359,7 @@ impl World<'_> {
     }
 
     /// Fixes when the daemon wakes up next if nothing else happens.
-    fn set_alarm(&mut self, t: f64) {
+    pub(super) fn set_alarm(&mut self, t: f64) {
         let Some(daemon) = &mut self.daemon else { return };
         daemon.alarm += 1;
         let alarm = daemon.alarm;
@@ -373,13 +373,13 @@ impl World<'_> {
         self.queue.push(at, Happening::Wake(Some(alarm)));
     }
 
-    fn drain(&mut self, t: f64) {
+    pub(super) fn drain(&mut self, t: f64) {
         while let Some(event) = self.daemon.as_mut().and_then(|daemon| daemon.events.pop_front()) {
             self.handle(t, event);
         }
     }
 
-    fn handle(&mut self, t: f64, event: Event) {
+    pub(super) fn handle(&mut self, t: f64, event: Event) {
         let count = self.host.count(t);
         let Some(daemon) = &mut self.daemon else { return };
         let actions = daemon.engine.handle(count, event);
@@ -392,7 +392,8 @@ impl World<'_> {
                 Action::Resolve { source, .. } => self.resolve(t, source),
                 Action::Send { source, to, packet, .. } => self.send(t, source, &to, &packet),
                 Action::Watch { source, .. } => self.watch(source, true),
-                // No scenario has one.
+                Action::Ptp(PtpAction::Ask { source, packet, .. }) => self.ask(t, source, packet),
+                // Each port hears its master all the time, and all is multicast.
                 Action::Ptp(_) => {}
                 Action::Close { source } => {
                     self.watch(source, false);

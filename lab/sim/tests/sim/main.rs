@@ -18,6 +18,7 @@ mod golden;
 mod honest;
 mod intervals;
 mod likely;
+mod ptp;
 mod same;
 mod several;
 mod shifts;

@@ -5,13 +5,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use truechimer::Status;
+use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::namespace::{Namespace, Pair};
-use truechimer_testbed::process::Signal;
+use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::ptp4l::Ptp4l;
 use truechimer_testbed::truth::Truth;
-use truechimer_testbed::watch::long;
+use truechimer_testbed::watch::{Sample, long};
 use truechimer_testbed::{binary, temp};
 
 use crate::{SETTLED, assert_kernel_stamps, assert_tight};
@@ -167,4 +168,218 @@ fn an_interface_that_is_not_there_is_told() {
     let mut daemon = setup(&dir, &net.client, sections).start();
     let source = daemon.source_when(|source| !source["trouble"].is_null());
     assert!(source["trouble"].as_str().unwrap().contains("no network interface nowire"));
+}
+
+/// The address of a host within the scope of the link.
+fn link_local(host: &Namespace) -> String {
+    let mut command = host.command(binary::system("ip"));
+    command.args(["-6", "-o", "address", "show", "dev", "wire", "scope", "link"]);
+    let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let address = shown.split_whitespace().find_map(|word| word.strip_suffix("/64"));
+    address.unwrap_or_else(|| panic!("no address: {shown}")).to_owned()
+}
+
+/// Masters that speak to those alone who ask (16.1).
+#[test]
+fn masters_are_asked_by_address() {
+    for (transport, network) in [("udp4", "UDPv4"), ("udp6", "UDPv6"), ("udp6-link", "UDPv6")] {
+        let Some(net) = or_skip(Pair::new()) else { return };
+        let dir = temp::Dir::new();
+        let unicast = format!(
+            "{GOOD}\nunicast_listen 1\ninhibit_multicast_service 1\nnetwork_transport {network}"
+        );
+        let start = Ptp4l::start(&net.server, &dir, (1, 128), &unicast);
+        let Some(mut master) = or_skip(start) else { return };
+        let address = match transport {
+            "udp4" => "192.0.2.1".to_owned(),
+            "udp6" => "2001:db8::1".to_owned(),
+            _ => link_local(&net.server),
+        };
+        let sections = format!("{PORT}transport = \"{transport}\"\nmasters = [{address:?}]\n");
+        let log = dir.join("log.jsonl");
+        let settings = format!("replay-log = {log:?}\n");
+        let mut daemon =
+            Setup { settings: &settings, ..setup(&dir, &net.client, &sections) }.start();
+        let mut watch = daemon.watch(Truth::host());
+        watch.run(long(Duration::from_secs(15)));
+        println!("{transport}: {}", watch.summary());
+        assert!(watch.samples.iter().all(|s| s.status == Status::Synchronised));
+        assert_kernel_stamps(&daemon);
+        let source = daemon.source();
+        assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
+        for kind in ["announce", "sync", "delay_resp"] {
+            assert_eq!(source["ptp"]["asked"][0][kind], "granted", "{source:#}");
+        }
+        // One that comes back has forgotten all, and is asked anew.
+        master.stop();
+        watch.run_until_status(Status::Holdover, SOON);
+        master.resume();
+        watch.run_until_status(Status::Synchronised, SOON);
+        daemon.process.signal(Signal::Term);
+        assert!(daemon.process.wait(SOON).is_some());
+        let replayed = Command::new(binary::lab()).arg("replay").arg(&log).output().unwrap();
+        let said = String::from_utf8_lossy(&replayed.stdout);
+        assert!(said.contains("every decision is the same to the last bit"), "{replayed:?}");
+    }
+}
+
+/// A grandmaster of IEEE 802.1AS as linuxptp ships it, which speaks to those alone who answer its own
+/// questions. Its limit for the delay of the link is for stamps of hardware.
+const GPTP: &str = "gmCapable 1\npriority2 248\nlogSyncInterval -3\nneighborPropDelayThresh 10000000\n\
+                    min_neighbor_prop_delay -20000000\nassume_two_step 1\npath_trace_enabled 1\n\
+                    follow_up_info 1\ntransportSpecific 0x1\nptp_dst_mac 01:80:C2:00:00:0E\n\
+                    network_transport L2\ndelay_mechanism P2P\n";
+
+#[test]
+fn a_grandmaster_of_802_1as_is_followed() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let more = format!("{GOOD}\n{GPTP}");
+    let Some(_master) = or_skip(Ptp4l::start(&net.server, &dir, (1, 246), &more)) else { return };
+    let sections = format!("{PORT}profile = \"802.1as\"\n");
+    let mut daemon = setup(&dir, &net.client, &sections).start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(long(Duration::from_secs(15)));
+    println!("{}", watch.summary());
+    assert!(watch.samples.iter().all(|sample| sample.status == Status::Synchronised));
+    assert_kernel_stamps(&daemon);
+    let source = daemon.source();
+    assert_eq!(source["name"], "ptp:wire/ethernet/802.1as", "{source:#}");
+    assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
+}
+
+/// A master that serves a group alone is no master to those who ask it, and is not taken for one.
+#[test]
+fn a_master_that_is_not_asked_by_address_is_not_used() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(_master) = or_skip(Ptp4l::start(&net.server, &dir, (1, 128), GOOD)) else { return };
+    let sections = format!("{PORT}masters = [\"192.0.2.1\", \"192.0.2.77\"]\n");
+    let mut daemon = setup(&dir, &net.client, &sections).start();
+    let source = daemon.source_when(|source| {
+        let trouble = source["trouble"].as_str().unwrap_or_default();
+        trouble.contains("serves this port") && trouble.contains("192.0.2.77 does not answer")
+    });
+    println!("{}", source["trouble"]);
+    assert_eq!(source["accepted"], 0, "{source:#}");
+    assert_eq!(daemon.clock().status().unwrap(), Status::Unknown);
+}
+
+/// A master of our own that lies so, in the network of servers; and its log.
+fn liar(net: &Pair, dir: &temp::Dir, lies: &str) -> Process {
+    let mut command = net.server.command(binary::testbed());
+    command.args(["ptp-master", "192.0.2.1", lies]);
+    let mut process = Process::start(command, &dir.join("liar.log"));
+    process.expect_output("is a master", SOON);
+    process
+}
+
+/// An attack on a clock that follows an honest master of our own, and what comes of it.
+struct Attack {
+    /// What the master says from then on; or, if `beside`, a second one, which has forged addresses and
+    /// perhaps the name of the first.
+    lies: &'static str,
+    beside: bool,
+    /// The status after 20 s of it.
+    status: Status,
+    /// A word of it in the log or under `refused`; empty: nothing is noticed, and the bound is wide enough.
+    shows: &'static str,
+}
+
+const fn attack(lies: &'static str, beside: bool, status: Status, shows: &'static str) -> Attack {
+    Attack { lies, beside, status, shows }
+}
+
+/// All that docs/use/ptp.md has in its table of attacks.
+const ATTACKS: [Attack; 13] = [
+    // Rogue masters that announce themselves as better.
+    attack("identity=2,priority=1", true, Status::Synchronised, "no longer 01-01"),
+    attack("identity=2,priority=1,ahead=5000000", true, Status::Holdover, "step suspected"),
+    attack(
+        "identity=2,priority=1,ahead=3600000000000",
+        true,
+        Status::Holdover,
+        "not accepted by itself",
+    ),
+    // Sync with the name and address of the master.
+    attack("identity=1,announce=0,answer=0,ahead=5000000", true, Status::Synchronised, ""),
+    attack("identity=1,announce=0,answer=0,ahead=-5000000", true, Status::Synchronised, ""),
+    attack("identity=1,announce=0,answer=0,ahead=20000", true, Status::Synchronised, ""),
+    // Corrections that no clock on the way can have made.
+    attack("identity=1,correction=2000000000", false, Status::Holdover, "\"correction\""),
+    attack("identity=1,correction=10000000", false, Status::Holdover, "\"impossible-round-trip\""),
+    attack("identity=1,correction=-10000000", false, Status::Synchronised, ""),
+    // A path that holds up one direction, or both and says so.
+    attack("identity=1,held=10000000", false, Status::Synchronised, ""),
+    attack("identity=1,request-held=10000000", false, Status::Synchronised, ""),
+    attack(
+        "identity=1,held=10000000,request-held=10000000,correction=10000000",
+        false,
+        Status::Synchronised,
+        "",
+    ),
+    // The master itself steps.
+    attack("identity=1,ahead=5000000", false, Status::Holdover, "step suspected"),
+];
+
+/// The bound holds under every attack, to which the watch looks 20 times a second.
+#[test]
+fn attacks_break_no_bound() {
+    std::thread::scope(|threads| {
+        for attack in &ATTACKS {
+            threads.spawn(|| attack.run());
+        }
+    });
+}
+
+impl Attack {
+    fn run(&self) {
+        let Attack { lies, beside, .. } = *self;
+        let Some(net) = or_skip(Pair::new()) else { return };
+        let dir = temp::Dir::new();
+        let mut honest = liar(&net, &dir, "identity=1");
+        let mut daemon = setup(&dir, &net.client, PORT).start();
+        let mut watch = daemon.watch(Truth::host());
+        watch.run(Duration::from_secs(30));
+        if !beside {
+            honest.signal(Signal::Kill);
+            assert!(honest.wait(SOON).is_some());
+        }
+        let _lying = liar(&net, &dir, lies);
+        watch.run(Duration::from_secs(20));
+        println!("{lies}: {}", watch.summary());
+        let source = daemon.source();
+        let told = format!("{}{}", daemon.process.output(), source["refused"]);
+        assert!(told.contains(self.shows), "{lies}: {told}");
+        assert_eq!(watch.samples.last().unwrap().status, self.status, "{lies}: {told}");
+    }
+}
+
+/// Two servers outvote a master that is followed and lies: it does not even delay them.
+#[test]
+fn a_rogue_master_is_outvoted_by_servers() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dirs = [temp::Dir::new(), temp::Dir::new()];
+    let addresses = ["192.0.2.1:1231", "192.0.2.1:1232"];
+    let start = |place: usize| {
+        let address: std::net::SocketAddr = addresses[place].parse().unwrap();
+        or_skip(Chronyd::at(&net.server, &dirs[place], address, ""))
+    };
+    let (Some(_first), Some(_second)) = (start(0), start(1)) else { return };
+    let dir = temp::Dir::new();
+    let _honest = liar(&net, &dir, "identity=1");
+    let with_servers =
+        Setup { servers: addresses.map(String::from).to_vec(), ..setup(&dir, &net.client, PORT) };
+    let mut daemon = with_servers.start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(Duration::from_secs(15));
+    let _rogue = liar(&net, &dir, "identity=2,priority=1,ahead=5000000");
+    let before = watch.samples.len();
+    watch.run(Duration::from_secs(60));
+    println!("{}", watch.summary());
+    let status = |sample: &Sample| sample.status == Status::Synchronised;
+    assert!(watch.samples[before..].iter().all(status), "{}", daemon.process.output());
+    let sources = daemon.ask(&["sources"]).json;
+    let port = sources.as_array().unwrap().iter().find(|source| source["kind"] == "ptp").unwrap();
+    assert_eq!(port["status"], "falseticker", "{port:#}");
 }

@@ -56,6 +56,7 @@ fn everything() -> Scenario {
     let server = ServerSpec {
         name: "a".into(),
         poll: Some(32),
+        ptp_sync_s: Some(1.0),
         stratum: 2,
         root_delay_us: 1.5,
         root_dispersion_us: 1.5,
