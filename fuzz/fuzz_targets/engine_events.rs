@@ -161,7 +161,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let stamp = |count: Count, input: &mut Input<'_>| Stamp {
             count: count + CountSpan((input.number() >> 9) as i64),
             error: CountSpan((input.number() & 0xffff) as i64),
-            method: [StampMethod::Kernel, StampMethod::User][usize::from(step & 1)],
+            method: [StampMethod::Kernel, StampMethod::User, StampMethod::Hardware][usize::from(step % 3)],
         };
         match step & 15 {
             0..=4 => {
