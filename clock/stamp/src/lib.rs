@@ -40,6 +40,7 @@ mod undelivered;
 mod wait;
 
 pub use card_log::CardLog;
+pub use control::Wire;
 pub use group::{Group, bind_to_device};
 pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};
