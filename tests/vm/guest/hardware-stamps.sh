@@ -1,0 +1,165 @@
+# A card stamps the daemon's packets: chronyd, whose card stamps too, at the other end of a wire. What frames wait
+# within the daemon's host is not the same both ways, which stamps by software cannot tell from the wire. The card's
+# clock is read in each of the three ways; it runs slow, somebody steps it, and it falls silent.
+# needs: modules ptp
+# needs: programs ip tc chronyd
+# needs: built vm_ptp
+# shellcheck shell=dash
+. /guest/lib.sh
+. /guest/net.sh
+
+: "${PPB:=40000}"
+# On TAI, 37 s ahead, as ptp4l has cards.
+base=1782863437
+parameters=/sys/module/vm_ptp/parameters
+
+# The two cards, each in a namespace.
+wire() {
+    for wire_name in server client; do
+        ip netns add $wire_name && ip -n $wire_name link set lo up || return 1
+    done
+    ip link set card1 netns server && ip link set card0 netns client &&
+        ip -n server address add $server/24 dev card1 &&
+        ip -n client address add 192.0.2.2/24 dev card0 &&
+        ip -n server link set card1 up && ip -n client link set card0 up
+}
+
+# chronyd as in net.sh, with stamps of its card.
+chronyd_by_card() {
+    mkdir -p /var/lib/chrony /run/chrony
+    printf '%s\n' "local stratum 2" "allow all" "cmdport 0" "bindcmdaddress /" "user root" \
+        "hwtimestamp card1" "pidfile /run/chronyd.pid" >/tmp/chronyd.conf
+    on server chronyd -d -x -f /tmp/chronyd.conf
+    chronyd_pid=${pids##* }
+    answers "$server:123"
+}
+
+# follow NAME LINE...: a daemon on the client in interleaved mode, in which chronyd says when its replies left by
+# its card, with more lines at the top of its configuration.
+follow() {
+    follow_page=/run/$1
+    shift
+    printf '%s\n' "$@" "page = \"$follow_page\"" 'state = "none"' 'counter = "tsc"' 'max-step = "none"' \
+        'leap-file = "none"' '[[source]]' "host = \"$server\"" 'poll = 1' 'interleaved = true' >"$follow_page.toml"
+    on client truechimer run --config "$follow_page.toml"
+}
+
+# figure PAGE NAME: of /tmp/PAGE.json, without its sign.
+figure() { json "$2" <"/tmp/$1.json" | tr -d -; }
+
+# source_of PAGE FIELD, card PAGE FIELD: of the server in `sources`, and of the card in `status`.
+source_of() { on_client sources "$1" | json "name=$server:123/$2"; }
+card() { on_client status "$1" | json "daemon/cards/interface=card0/$2"; }
+on_client() {
+    ip netns exec client truechimer "$1" --json --page "/run/$2" --control "/run/$2".control 2>/dev/null
+}
+
+# watches PAGE SECONDS: the page against the system clock, which chronyd serves, into /tmp/PAGE.json.
+watches() { truechimer-testbed watch "/run/$1" system "$2" 200 >"/tmp/$1.json"; }
+
+wait_for_tsc
+for way in 0 1 2; do
+    ok "the module, way $way" insmod /modules/vm_ptp.ko cards=1 "base=$base" "ppb=$PPB" "way=$way" \
+        queue=20000 interrupt=120000
+    ok "way $way: the wire" wire
+    ok "way $way: chronyd answers" chronyd_by_card
+    follow card$way 'hardware-stamps = ["card0"]'
+    daemon_pid=${pids##* }
+    follow kernel$way
+    ok "way $way: it synchronises" synchronised card$way 60s
+    ok "way $way: and so does that by the kernel" synchronised kernel$way 60s
+    sleep 60
+    watches kernel$way 60 &
+    watcher=$!
+    watches card$way 60
+    wait $watcher
+    for page in card$way kernel$way; do
+        note "$page: median $(json median_ns <"/tmp/$page.json") ns, bound" \
+            "$(json median_bound_ns <"/tmp/$page.json") ns, round trip $(source_of $page rtt_ns) ns, stamps" \
+            "$(source_of $page sent_stamp_error_ns) and $(source_of $page received_stamp_error_ns) ns"
+        is "$page: no bound broken" "$(json broken <"/tmp/$page.json")" 0
+    done
+    is "way $way: requests by the card" "$(source_of card$way sent_stamp)" hardware
+    is "way $way: replies by the card" "$(source_of card$way received_stamp)" hardware
+    is "way $way: by the kernel without" "$(source_of kernel$way received_stamp)" kernel
+    # What waits in the host, 20 µs before and 120 µs and more after the wire, is half of it in the error by the
+    # kernel's stamps, and none of it by the card's.
+    holds "way $way: by the kernel it is off by that" "$(figure kernel$way median_ns) > 40000"
+    holds "way $way: by the card it is right" "$(figure card$way median_ns) < 1500"
+    holds "way $way: the bound is a part of what it is by the kernel" \
+        "3 * $(figure card$way median_bound_ns) < $(figure kernel$way median_bound_ns)"
+    holds "way $way: few were missed" \
+        "$(card card$way sent/hardware) > 20 * ($(card card$way sent/missing) + $(card card$way sent/unfit) + $(card card$way sent/stepped))"
+
+    if [ $way = 0 ]; then
+        # Somebody steps it now and then: the next exchange is right again. The other end goes without its card,
+        # which has the same clock.
+        kill $chronyd_pid
+        wait $chronyd_pid
+        ok "chronyd answers by the kernel's stamps" start_chronyd
+        sleep 5
+        watches card0 20 &
+        watcher=$!
+        for step in 37 -5 1000 0 1 2 3 4 5 6 7 8 9 10 11 12; do
+            echo $((step * 1000000000)) >$parameters/ahead
+            usleep 900000
+        done
+        wait $watcher
+        is "stepped now and then: no bound broken" "$(json broken </tmp/card0.json)" 0
+        is "stepped now and then: the card is used" "$(source_of card0 received_stamp)" hardware
+
+        # In each exchange: no stamp is believed.
+        stepped=$(card card0 received/stepped)
+        echo 5000000 >$parameters/jump
+        watches card0 20
+        is "stepped in exchanges: no bound broken" "$(json broken </tmp/card0.json)" 0
+        is "stepped in exchanges: the replies are the kernel's" "$(source_of card0 received_stamp)" kernel
+        is "stepped in exchanges: so are the requests" "$(source_of card0 sent_stamp)" kernel
+        holds "stepped in exchanges: they are counted" "$(card card0 received/stepped) > $stepped + 15"
+        ok "stepped in exchanges: the log has it" grep -q "card0: 4 exchanges in a row" /tmp/log.*
+
+        # By so little that reading the clock does not tell it from nothing: it is in the error.
+        echo 0 >$parameters/jump
+        sleep 5
+        error=$(source_of card0 received_stamp_error_ns)
+        echo 400 >$parameters/jump
+        sleep 5
+        watches card0 20
+        is "stepped by 400 ns: no bound broken" "$(json broken </tmp/card0.json)" 0
+        is "stepped by 400 ns: the stamps are the card's" "$(source_of card0 received_stamp)" hardware
+        holds "stepped by 400 ns: it is in the error" \
+            "$(source_of card0 received_stamp_error_ns) > $error + 300"
+        echo 0 >$parameters/jump
+        sleep 5
+        ok "stepped no more: the log has it" grep -q "card0: the card stamps packets again" /tmp/log.*
+
+        # It falls silent: the kernel's stamps are used, and that is said.
+        before=$(card card0 received/missing)
+        echo 1 >$parameters/mute
+        sleep 10
+        is "silent: replies by the kernel" "$(source_of card0 received_stamp)" kernel
+        is "silent: requests by the kernel" "$(source_of card0 sent_stamp)" kernel
+        holds "silent: they are counted" "$(card card0 received/missing) > $before + 4"
+        ok "silent: the log has it" grep -q "card0: 4 exchanges in a row" /tmp/log.*
+        watches card0 10
+        is "silent: no bound broken" "$(json broken </tmp/card0.json)" 0
+        echo 0 >$parameters/mute
+        sleep 5
+        is "it speaks: replies by the card" "$(source_of card0 received_stamp)" hardware
+    fi
+
+    # The setting goes back to what it was.
+    ok "way $way: the card stamps" ip netns exec client sh -c 'truechimer-testbed stamping card0 | grep -qx "1 1"'
+    kill $daemon_pid
+    wait $daemon_pid
+    ok "way $way: it does not after the end" \
+        ip netns exec client sh -c 'truechimer-testbed stamping card0 | grep -qx "0 0"'
+    [ "$tap_failed" = 0 ] || logs
+    stop_all
+    rm -f /tmp/log.*
+    ip -n client link set card0 netns 1 && ip -n server link set card1 netns 1
+    ip netns delete client
+    ip netns delete server
+    ok "way $way: the module goes" rmmod vm_ptp
+done
+finish
