@@ -51,7 +51,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 12] = [
+const LOST: [(&[&str], &str); 13] = [
     (
         &[
             "ntsdumpdir",

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use truechimer_counter::Counter;
 use truechimer_engine::Level;
-use truechimer_stamp::card::{Cure, Stamping, Unable, Wish};
+use truechimer_stamp::card::{Arrivals, Cure, Stamping, Unable, Wish};
 use truechimer_stamp::interface::{self, Asker};
 use truechimer_stamp::phc::{DeviceClock, DevicePair};
 use truechimer_stamp::{CardLog, NoStamp, Window, Wire};
@@ -21,7 +21,10 @@ use crate::config::HardwareStamps;
 const WORST: Span = Span::from_micros(10);
 /// Steps in which cards count when they stamp: 8 ns (Intel's), up to 40 ns (a clock of 25 MHz).
 const STEP: Span = Span::from_nanos(40);
-/// So many exchanges in a row without the stamps that should have come are worth a word.
+/// The longest that a message of PTP may take from its card's stamp to the kernel's: interrupts wait for each other for less
+/// than a millisecond.
+const IN_CARD: Span = Span::from_millis(10);
+/// So many exchanges of NTP, or messages of PTP, in a row without the stamps that should have come are worth a word.
 const SILENT: u32 = 4;
 /// How often it is asked how fast a link is.
 const LINK_CHECK: Span = Span::from_secs(16);
@@ -59,9 +62,9 @@ pub struct CardReport {
     pub clock: PathBuf,
     /// How that is compared with the counter, for people.
     pub way: String,
-    /// Requests.
+    /// Requests of NTP, questions of PTP.
     pub sent: Tally,
-    /// Replies.
+    /// Replies, and event messages of PTP.
     pub received: Tally,
 }
 
@@ -83,8 +86,8 @@ struct Card {
     index: u32,
     /// Puts the card's setting back when it is dropped.
     stamping: Option<Stamping>,
-    /// Whether it is to stamp what arrives.
-    arrivals: bool,
+    /// Stamps that it is to give of what arrives.
+    arrivals: Arrivals,
     read: Read,
     /// None is read any more.
     is_gone: bool,
@@ -107,10 +110,23 @@ struct Link {
     asked: Count,
 }
 
+/// Packet that a stamp is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Packet {
+    /// One that leaves.
+    Sent,
+    /// Reply of NTP.
+    Reply,
+    /// Event message of PTP that arrives.
+    Message,
+}
+
 impl Cards {
-    /// Has the cards stamp that are wanted, and opens their clocks. What cannot be had is told by [`Cards::notes`].
+    /// Has the cards stamp that are wanted, and opens their clocks; on these interfaces there is PTP. What cannot be had is told
+    /// by [`Cards::notes`].
     pub(crate) fn open(
         wanted: &HardwareStamps,
+        ptp: &[&str],
         counter: Counter,
         nominal: Period,
         resolution: CountSpan,
@@ -128,7 +144,8 @@ impl Cards {
             return cards;
         }
         for name in names {
-            match Card::open(&name, counter, nominal, resolution) {
+            let wish = if ptp.contains(&name.as_str()) { Wish::Ptp } else { Wish::Ntp };
+            match Card::open((&name, wish), counter, nominal, resolution) {
                 Ok(card) => {
                     cards.notes.push((Level::Info, card.introduction()));
                     cards.cards.push(card);
@@ -212,16 +229,16 @@ impl Cards {
         let nominal = self.nominal;
         let window =
             Window { earliest: sent.count - sent.error, latest: received.count + received.error };
-        let mut better = |wire: Wire, kernel: Stamp, arrives: bool| -> (Stamp, bool) {
+        let mut better = |wire: Wire, kernel: Stamp, packet| -> (Stamp, bool) {
             let mut cards = self.cards.iter_mut();
             let Some(card) = cards.find(|card| wire.interface == Some(card.index)) else {
                 return (kernel, true);
             };
             card.link.renew(at, nominal, &card.report.interface);
-            card.choose(wire, kernel, window, (arrives, nominal))
+            card.choose(wire, kernel, window, (packet, nominal))
         };
-        let (sent, left) = better(wires[0], sent, false);
-        let (received, came) = better(wires[1], received, true);
+        let (sent, left) = better(wires[0], sent, Packet::Sent);
+        let (received, came) = better(wires[1], received, Packet::Reply);
         let fates = [(wires[0].interface, left), (wires[1].interface, came)];
         for card in &mut self.cards {
             let mut own = fates.iter().filter(|(index, _)| *index == Some(card.index)).peekable();
@@ -230,6 +247,41 @@ impl Cards {
             }
         }
         [sent, received]
+    }
+
+    /// Whether there is a card on this interface that stamps.
+    pub(crate) fn has(&self, interface: Option<u32>) -> bool {
+        self.cards.iter().any(|card| interface == Some(card.index) && !card.is_gone)
+    }
+
+    /// When a message of PTP left, which the kernel has as `sent`.
+    pub(crate) fn departure(&mut self, wire: Wire, sent: Stamp) -> Stamp {
+        let latest = self.counter.fenced().read();
+        let window = Window { earliest: sent.count - sent.error, latest };
+        self.message(wire, sent, window, Packet::Sent)
+    }
+
+    /// When an event message of PTP came, which the kernel has as `received`. Nothing is added for its length: IEEE 1588
+    /// means the beginning of a frame (7.3.4.1).
+    pub(crate) fn arrival(&mut self, wire: Wire, received: Stamp) -> Stamp {
+        let earliest = received.count - received.error - self.nominal.counts(IN_CARD);
+        let window = Window { earliest, latest: received.count + received.error };
+        self.message(wire, received, window, Packet::Message)
+    }
+
+    fn message(&mut self, wire: Wire, kernel: Stamp, window: Window, packet: Packet) -> Stamp {
+        if !self.has(wire.interface) {
+            return kernel;
+        }
+        self.look(Some(&[wire]));
+        let nominal = self.nominal;
+        let mut cards = self.cards.iter_mut();
+        let Some(card) = cards.find(|card| wire.interface == Some(card.index)) else {
+            return kernel;
+        };
+        let (stamp, good) = card.choose(wire, kernel, window, (packet, nominal));
+        self.notes.extend(card.judge(good));
+        stamp
     }
 }
 
@@ -241,7 +293,7 @@ struct Unopened {
 
 impl Card {
     fn open(
-        name: &str,
+        (name, wish): (&str, Wish),
         counter: Counter,
         nominal: Period,
         resolution: CountSpan,
@@ -254,7 +306,7 @@ impl Card {
             }
             _ => told(why),
         })?;
-        let stamping = Stamping::enable(name, Wish::Exchanges).map_err(|unable| {
+        let stamping = Stamping::enable(name, wish).map_err(|unable| {
             let Unable { why, cure } = unable;
             match cure {
                 Some(Cure::Rights) => Unopened {
@@ -296,7 +348,12 @@ impl Card {
 
     fn introduction(&self) -> String {
         let CardReport { interface, clock, way, .. } = &self.report;
-        let what = if self.arrivals { "packets are" } else { "requests, and no replies, are" };
+        let what = match self.arrivals {
+            Arrivals { ntp: true, ptp: true } => "packets are",
+            Arrivals { ntp: true, ptp: false } => "packets, but no arrivals of PTP, are",
+            Arrivals { ntp: false, ptp: true } => "packets, but no arrivals of NTP, are",
+            Arrivals { ntp: false, ptp: false } => "packets that leave, and no arrivals, are",
+        };
         format!(
             "{interface}: {what} stamped by the card, whose clock {} is read {way}",
             clock.display()
@@ -310,12 +367,16 @@ impl Card {
         wire: Wire,
         kernel: Stamp,
         window: Window,
-        (arrives, nominal): (bool, Period),
+        (packet, nominal): (Packet, Period),
     ) -> (Stamp, bool) {
-        let tally = if arrives { &mut self.report.received } else { &mut self.report.sent };
+        let (tally, hoped) = match packet {
+            Packet::Sent => (&mut self.report.sent, true),
+            Packet::Reply => (&mut self.report.received, self.arrivals.ntp),
+            Packet::Message => (&mut self.report.received, self.arrivals.ptp),
+        };
         let Some(device_ns) = wire.card_ns else {
             tally.missing += 1;
-            return (kernel, arrives && !self.arrivals);
+            return (kernel, !hoped);
         };
         let step = nominal.counts(STEP);
         match self.log.place(device_ns, window) {
@@ -323,7 +384,7 @@ impl Card {
                 tally.hardware += 1;
                 // Cards stamp the beginning of a frame. In NTP a packet has arrived when all of it has: so
                 // servers have it that stamp by software, and as they do with cards' stamps, too.
-                let frame = wire.frame.filter(|_| arrives).unwrap_or(0);
+                let frame = wire.frame.filter(|_| packet == Packet::Reply).unwrap_or(0);
                 let count = stamp.count + nominal.counts(self.link.takes(frame));
                 (Stamp { count, error: stamp.error + step, ..stamp }, true)
             }
@@ -338,7 +399,7 @@ impl Card {
         }
     }
 
-    /// Takes note of whether an exchange had its stamps, and has a word to say when that changes.
+    /// Takes note of whether an exchange, or a message, had its stamps, and has a word to say when that changes.
     fn judge(&mut self, good: bool) -> Option<(Level, String)> {
         let before = self.silent;
         self.silent = if good { 0 } else { before.saturating_add(1) };
@@ -348,7 +409,7 @@ impl Card {
         }
         (self.silent == SILENT && !self.is_gone).then(|| {
             let text = format!(
-                "{name}: {SILENT} exchanges in a row lack a sound stamp of the card: the kernel's are used \
+                "{name}: no sound stamp of the card {SILENT} times in a row: the kernel's are used \
                  ('truechimer status --json' says why, 'hwstamp_ctl -i {name}' what the card is set to)"
             );
             (Level::Warning, text)

@@ -155,7 +155,7 @@ impl<'n> Daemon<'n> {
             // What it says of a break it says with the first of the events: see `handle`.
             let mut events = self.net.receive(sockets);
             events.iter_mut().for_each(|event| self.proofs.check(event));
-            events.extend(self.ptp.receive(sockets));
+            events.extend(self.ptp.receive(sockets, self.net.cards()));
             self.note_cards();
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();

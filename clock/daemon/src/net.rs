@@ -214,7 +214,7 @@ mod tests {
     fn net() -> Net {
         let counter = Counter::open(Choice::Raw).unwrap();
         let (period, step) = (Period::NANOSECOND, CountSpan(1));
-        let cards = Cards::open(&HardwareStamps::None, counter, period, step);
+        let cards = Cards::open(&HardwareStamps::None, &[], counter, period, step);
         Net::new(counter, period, step, cards)
     }
 

@@ -3,12 +3,15 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Delay, Event, PtpEvent, SourceId, Transport};
-use truechimer_stamp::{Group, Name, PairLog, Socket};
-use truechimer_time::{CountSpan, Period};
+use truechimer_stamp::interface::{self, Asker};
+use truechimer_stamp::{Group, Name, PairLog, Socket, Wire};
+use truechimer_time::{CountSpan, Period, Stamp};
 
+use crate::cards::Cards;
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
 const EVENT: u16 = 319;
@@ -48,6 +51,8 @@ struct Port {
     padding: &'static [u8],
     /// The kernel has yet to say when the newest question left.
     leaving: bool,
+    /// Number of the interface, if a card there stamps.
+    card: Option<u32>,
 }
 
 /// Groups of a transport for messages to that port: the one that questions go to first (tables C.1, D.1, E.1).
@@ -88,10 +93,12 @@ impl PtpPorts {
         source: SourceId,
         interface: &str,
         (transport, delay): (Transport, Delay),
+        cards: &Cards,
     ) -> Option<Event> {
         self.close(source);
         match self.open(source, interface, (transport, delay)) {
-            Ok(port) => {
+            Ok(mut port) => {
+                port.ask_cards(interface, cards);
                 self.ports.push(port);
                 None
             }
@@ -125,18 +132,26 @@ impl PtpPorts {
                 if udp == Transport::Udp4 { &[] } else { &ROOM },
             ),
         };
-        Ok(Port { source, event, general, to, padding, leaving: false })
+        Ok(Port { source, event, general, to, padding, leaving: false, card: None })
     }
 
     /// Sends a question, and says when it left as soon as that is known.
-    pub(crate) fn ask(&mut self, source: SourceId, packet: &[u8]) -> Option<Event> {
+    pub(crate) fn ask(
+        &mut self,
+        source: SourceId,
+        packet: &[u8],
+        cards: &mut Cards,
+    ) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
         let packet = [packet, port.padding].concat();
+        if port.card.is_some() {
+            cards.look(Some(&[on(port.card, Wire::default())]));
+        }
         if let Err(why) = port.event.send(self.counter, &mut self.log, port.to, &packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
         port.leaving = true;
-        port.left(false)
+        port.left(false, cards)
     }
 
     /// Closes the sockets of a source.
@@ -160,7 +175,7 @@ impl PtpPorts {
     }
 
     /// Reads what has come to the sockets that poll(2) reported.
-    pub(crate) fn receive(&mut self, fds: &[pollfd]) -> Vec<Event> {
+    pub(crate) fn receive(&mut self, fds: &[pollfd], cards: &mut Cards) -> Vec<Event> {
         let mut events = Vec::new();
         let (counter, log) = (self.counter, &mut self.log);
         let reported =
@@ -172,15 +187,21 @@ impl PtpPorts {
                 let _ = port.event.on_error_queue(counter, log);
             }
             if event | general != 0 {
-                events.extend(port.left(true));
+                events.extend(port.left(true, cards));
             }
             if event & POLLIN != 0 {
-                read(&mut port.event, (port.source, true), counter, log, &mut events);
+                let card = port.card;
+                let mut stamped = |wire: Wire, kernel| match card {
+                    Some(_) => cards.arrival(on(card, wire), kernel),
+                    None => kernel,
+                };
+                let source = (port.source, Some(&mut stamped as &mut dyn FnMut(_, _) -> _));
+                read(&mut port.event, source, counter, log, &mut events);
             }
             if let Some(socket) = &mut port.general
                 && general & POLLIN != 0
             {
-                read(socket, (port.source, false), counter, log, &mut events);
+                read(socket, (port.source, None), counter, log, &mut events);
             }
             // No descriptor at all: nothing more can come of it.
             (event | general) & POLLNVAL == 0
@@ -190,21 +211,36 @@ impl PtpPorts {
 }
 
 impl Port {
-    /// When the newest question left, once: if the kernel has said so, or `now` in any case.
-    fn left(&mut self, now: bool) -> Option<Event> {
+    /// Asks for stamps by the card of the interface, if one gives any.
+    fn ask_cards(&mut self, interface: &str, cards: &Cards) {
+        let index = Asker::new().and_then(|asker| interface::index(asker.as_fd(), interface)).ok();
+        self.card = index.filter(|_| cards.has(index) && self.event.ask_cards());
+    }
+
+    /// When the newest question left, once: if kernel and card have said so, or `now` in any case.
+    fn left(&mut self, now: bool, cards: &mut Cards) -> Option<Event> {
         let (sent, waiting) = self.event.sent().filter(|_| self.leaving)?;
-        if waiting && !now {
+        let wire = on(self.card, self.event.departure());
+        let by_card = self.card.is_some() && cards.has(wire.interface);
+        if (waiting || by_card && wire.card_ns.is_none()) && !now {
             return None;
         }
         self.leaving = false;
+        let sent = if by_card { cards.departure(wire, sent) } else { sent };
         Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent }))
     }
 }
 
-/// Reads what a socket has, within reason; if `stamped`, with when event messages came.
+/// Passage over the wire of what went by the socket of a port, which hears one interface alone: with Ethernet
+/// the kernel does not say which.
+fn on(card: Option<u32>, wire: Wire) -> Wire {
+    Wire { interface: wire.interface.or(card), ..wire }
+}
+
+/// Reads what a socket has, within reason; if `stamped`, which knows better than the kernel, with when event messages came.
 fn read(
     socket: &mut Socket,
-    (source, stamped): (SourceId, bool),
+    (source, mut stamped): (SourceId, Option<&mut dyn FnMut(Wire, Stamp) -> Stamp>),
     counter: Counter,
     log: &mut PairLog,
     events: &mut Vec<Event>,
@@ -214,10 +250,11 @@ fn read(
         // Until there is no more: that nothing had come by now bounds the next stamp.
         let Ok(Some(got)) = socket.receive(counter, log, &mut buffer) else { return };
         let packet = buffer.get(..got.len).unwrap_or(&buffer);
+        let stamped = stamped.as_mut().filter(|_| is_event(packet));
         events.push(Event::Ptp(PtpEvent::Message {
             source,
             from: got.from.ip(),
-            received: (stamped && is_event(packet)).then_some(got.received),
+            received: stamped.map(|better| better(got.wires[1], got.received)),
             packet: packet.to_vec(),
         }));
     }
@@ -262,22 +299,25 @@ fn unopened(interface: &str, transport: Transport, why: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::HardwareStamps;
     use truechimer_counter::Choice;
 
     #[test]
     fn an_interface_that_is_not_there_is_told() {
         let counter = Counter::open(Choice::Raw).unwrap();
-        let mut ports = PtpPorts::new(counter, Period::NANOSECOND, CountSpan(1));
+        let (period, step) = (Period::NANOSECOND, CountSpan(1));
+        let mut ports = PtpPorts::new(counter, period, step);
+        let mut cards = Cards::open(&HardwareStamps::None, &[], counter, period, step);
         for transport in [Transport::Udp4, Transport::Udp6, Transport::Ethernet] {
             let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
-                ports.listen(SourceId(4), "no-such-if", (transport, Delay::E2e))
+                ports.listen(SourceId(4), "no-such-if", (transport, Delay::E2e), &cards)
             else {
                 panic!("opened");
             };
             assert_eq!(source, SourceId(4));
             assert!(error.contains("no network interface no-such-if"), "{error}");
         }
-        assert_eq!(ports.ask(SourceId(4), b"x"), None);
+        assert_eq!(ports.ask(SourceId(4), b"x", &mut cards), None);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
         assert!(fds.is_empty());

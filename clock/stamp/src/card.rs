@@ -9,6 +9,8 @@ use crate::interface::{Abilities, Asker, Setting};
 const ALL: i32 = 1;
 /// `HWTSTAMP_FILTER_NTP_ALL`: for those of NTP.
 const NTP: i32 = 15;
+/// `HWTSTAMP_FILTER_PTP_V2_EVENT`: for event messages of PTP, by UDP and by Ethernet.
+const PTP: i32 = 12;
 /// `HWTSTAMP_TX_ON`: for packets whose sender asks. Higher numbers do that as well, and more.
 const SENT: i32 = 1;
 
@@ -87,9 +89,27 @@ impl Card for Named {
 pub enum Wish {
     /// All that arrive.
     Arrivals,
-    /// Those of NTP and PTP, both ways: all arrivals, where a card cannot do with fewer; where it stamps no
+    /// What is sent, and all that arrives or, of a card that cannot do that, what does of NTP. Where it stamps no
     /// arrivals of NTP, what is sent alone.
-    Exchanges,
+    Ntp,
+    /// Likewise, for PTP.
+    Ptp,
+}
+
+/// Arrivals that a card stamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrivals {
+    /// Those of NTP.
+    pub ntp: bool,
+    /// Event messages of PTP.
+    pub ptp: bool,
+}
+
+impl Arrivals {
+    /// Those of a filter.
+    fn of(filter: i32) -> Arrivals {
+        Arrivals { ntp: [ALL, NTP].contains(&filter), ptp: [ALL, PTP].contains(&filter) }
+    }
 }
 
 /// Why a card stamps nothing.
@@ -124,7 +144,7 @@ impl std::error::Error for Unable {}
 pub struct Stamping {
     card: Box<dyn Card>,
     clock: u32,
-    arrivals: bool,
+    arrivals: Arrivals,
     /// If anything was changed: what to put back, and what the card made of ours.
     changed: Option<(Setting, Setting)>,
 }
@@ -148,7 +168,7 @@ impl Stamping {
             _ => failed(&why.to_string(), None),
         })?;
         let claims = Claims::of(abilities);
-        let departs = wish == Wish::Exchanges && claims.card_out;
+        let departs = wish != Wish::Arrivals && claims.card_out;
         if !claims.card_in && !departs {
             return Err(failed("the card cannot stamp what it receives", otherwise));
         }
@@ -156,7 +176,11 @@ impl Stamping {
             return Err(failed("the card stamps, but its clock cannot be read", otherwise));
         };
         let can = |filter: &i32| abilities.receive_filters & (1 << *filter) != 0;
-        let filters: &[i32] = if wish == Wish::Exchanges { &[ALL, NTP] } else { &[ALL] };
+        let filters: &[i32] = match wish {
+            Wish::Arrivals => &[ALL],
+            Wish::Ntp => &[ALL, NTP],
+            Wish::Ptp => &[ALL, PTP],
+        };
         let filter = filters.iter().copied().find(can).filter(|_| claims.card_in);
         if filter.is_none() && !departs {
             return Err(failed("the card stamps only packets of PTP", otherwise));
@@ -170,27 +194,31 @@ impl Stamping {
             other => filter.unwrap_or(other),
         };
         let setting = Setting { receive_filter, transmit, ..before };
-        let arrivals = filter.is_some();
         if setting == before {
+            let arrivals = Arrivals::of(receive_filter);
             return Ok(Stamping { card, clock, arrivals, changed: None });
         }
         let made = card.set(setting).map_err(|why| match why.raw_os_error() {
             Some(libc::EPERM) => failed(&why.to_string(), Some(Cure::Rights)),
             _ => failed(&why.to_string(), None),
         })?;
-        let mut stamping = Stamping { card, clock, arrivals, changed: Some((before, made)) };
-        // A card may do more than it was asked for.
-        stamping.arrivals &= made.receive_filter == receive_filter || made.receive_filter == ALL;
-        if !stamping.arrivals && !(departs && made.transmit != 0) {
+        let arrivals = Arrivals::of(made.receive_filter);
+        let stamping = Stamping { card, clock, arrivals, changed: Some((before, made)) };
+        let all = match wish {
+            Wish::Arrivals => made.receive_filter == ALL,
+            Wish::Ntp => arrivals.ntp,
+            Wish::Ptp => arrivals.ptp,
+        };
+        if !all && !(departs && made.transmit != 0) {
             // Dropping it puts back what was.
             return Err(failed("the card agreed to stamp some packets only", otherwise));
         }
         Ok(stamping)
     }
 
-    /// Whether it stamps all arrivals that were wished for.
+    /// Arrivals that it stamps.
     #[must_use]
-    pub fn arrivals(&self) -> bool {
+    pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }
 
@@ -340,17 +368,21 @@ mod tests {
     #[test]
     fn exchanges_are_stamped_both_ways_if_the_card_can() {
         const SENDS: u32 = HARDWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE;
-        let of = |stamping, receive_filters, before: Setting| {
+        let both = |stamping, receive_filters, before: Setting, wish| {
             let (made, now) = card(|made| {
                 made.abilities = Ok(Abilities { stamping, clock: 3, receive_filters });
             });
             *now.lock().unwrap() = before;
-            let stamping = Stamping::by(made, Wish::Exchanges);
+            let stamping = Stamping::by(made, wish);
             let set = *now.lock().unwrap();
             let arrivals = stamping.as_ref().ok().map(Stamping::arrivals);
             drop(stamping);
             assert_eq!(*now.lock().unwrap(), before);
             (arrivals, set.transmit, set.receive_filter)
+        };
+        let of = |stamping, receive_filters, before| {
+            let (arrivals, transmit, filter) = both(stamping, receive_filters, before, Wish::Ntp);
+            (arrivals.map(|arrivals| arrivals.ntp), transmit, filter)
         };
         let off = Setting::default();
         assert_eq!(of(SENDS, 0b11, off), (Some(true), 1, ALL));
@@ -360,6 +392,11 @@ mod tests {
         assert_eq!(of(SENDS, 1 << 12 | 1, theirs), (Some(false), 1, 12));
         assert_eq!(of(HARDWARE, 0b11, off), (Some(true), 0, ALL));
         assert_eq!(of(HARDWARE, 1 << 12 | 1, off), (None, 0, 0));
+        // For PTP that is what was wanted.
+        let ptp = both(SENDS, 1 << PTP | 1, off, Wish::Ptp);
+        assert_eq!(ptp, (Some(Arrivals { ntp: false, ptp: true }), 1, PTP));
+        let all = Some(Arrivals { ntp: true, ptp: true });
+        assert_eq!(both(SENDS, 1 << PTP | 0b11, off, Wish::Ptp), (all, 1, ALL));
         // One-step cards stamp departures, too.
         let one_step = Setting { transmit: 2, receive_filter: ALL, flags: 0 };
         assert_eq!(of(SENDS, 0b11, one_step), (Some(true), 2, ALL));
@@ -367,7 +404,7 @@ mod tests {
 
     #[test]
     fn loopback_has_none() {
-        for wish in [Wish::Arrivals, Wish::Exchanges] {
+        for wish in [Wish::Arrivals, Wish::Ntp, Wish::Ptp] {
             let why = Stamping::enable("lo", wish).unwrap_err();
             assert_eq!(why.cure, Some(Cure::Kernel), "{why}");
             assert!(Stamping::enable("no-such-link", wish).is_err());

@@ -24,7 +24,7 @@ fn cards() -> (Cards, Readings) {
         report: CardReport { interface: "no-such-link".into(), ..CardReport::default() },
         index: 3,
         stamping: None,
-        arrivals: true,
+        arrivals: Arrivals { ntp: true, ptp: true },
         read: Box::new(read),
         is_gone: false,
         log: CardLog::new(Period::NANOSECOND, CountSpan(1)),
@@ -176,9 +176,9 @@ fn silence_is_told_once_and_its_end_too() {
     let [(4, Level::Warning, lacking), (8, Level::Info, again)] = notes.as_slice() else {
         panic!("{notes:?}");
     };
-    assert!(lacking.contains("4 exchanges in a row") && again.contains("again"), "{notes:?}");
+    assert!(lacking.contains("4 times in a row") && again.contains("again"), "{notes:?}");
     // One that stamps no arrivals is not missed.
-    cards.cards[0].arrivals = false;
+    cards.cards[0].arrivals = Arrivals::default();
     for number in 10..=19 {
         let at = number * 5 * SECOND;
         exchange(&mut cards, &readings, at, [both(at)[0], None], good(at));
@@ -219,7 +219,7 @@ fn another_row_of_counts_begins_anew() {
 fn what_cannot_be_had_is_told() {
     let counter = Counter::open(Choice::Raw).unwrap();
     let open = |wanted| {
-        let mut cards = Cards::open(&wanted, counter, Period::NANOSECOND, CountSpan(1));
+        let mut cards = Cards::open(&wanted, &[], counter, Period::NANOSECOND, CountSpan(1));
         assert!(cards.is_empty() && !cards.restores() && cards.reports().is_empty());
         cards.notes()
     };
@@ -235,4 +235,53 @@ fn what_cannot_be_had_is_told() {
         matches!(none.as_slice(), [(Level::Warning, text)] if text.contains("ip link")),
         "{none:?}"
     );
+}
+
+#[test]
+fn messages_of_ptp_are_stamped_at_the_beginning_of_their_frames() {
+    let (mut cards, readings) = cards();
+    cards.cards[0].link = Link { speed: parse_speed("100"), asked: cards.counter.read() };
+    assert!(cards.has(Some(3)) && !cards.has(Some(4)) && !cards.has(None));
+    // The counter of the test runs on; what is made up is of before that.
+    let at = 5 * SECOND;
+    for early in [40_000_000, 20_000_000] {
+        readings.lock().unwrap().push(Ok((at - early, shown(at - early), 100)));
+        cards.look(None);
+    }
+    let mut message = |ns, after: i64| {
+        readings.lock().unwrap().push(Ok((at + after, shown(at + after), 100)));
+        let whole = Wire { frame: Some(90), ..wire(ns) };
+        cards.arrival(whole, kernel(at + after - 20_000))
+    };
+    let stamp = message(Some(shown(at)), 60_000);
+    assert_eq!(stamp.method, StampMethod::Hardware);
+    assert!((stamp.count - Count(at as u64)).abs() <= stamp.error, "{stamp:?}");
+    // Of long before the kernel's, and of none.
+    assert_eq!(message(Some(shown(at - 19_000_000)), 200_000).method, StampMethod::Kernel);
+    assert_eq!(message(None, 300_000), kernel(at + 280_000));
+    let report = &cards.reports()[0];
+    assert_eq!(
+        (report.received.hardware, report.received.unfit, report.received.missing),
+        (1, 1, 1)
+    );
+    // On an interface without a card nothing is read or counted.
+    let elsewhere = Wire { interface: Some(4), ..wire(Some(1)) };
+    assert_eq!(cards.arrival(elsewhere, kernel(at)), kernel(at));
+}
+
+#[test]
+fn a_question_of_ptp_left_when_the_card_says() {
+    let (mut cards, readings) = cards();
+    // By the counter's own counts, as the departure is looked at now.
+    let now = i64::try_from(cards.counter.read().0).unwrap();
+    readings.lock().unwrap().push(Ok((now - 100_000, shown(now - 100_000), 100)));
+    cards.look(None);
+    let later = now + 3600 * SECOND;
+    readings.lock().unwrap().push(Ok((later, shown(later), 100)));
+    let stamp = cards.departure(wire(Some(shown(now))), kernel(now - 5_000));
+    assert_eq!(stamp.method, StampMethod::Hardware);
+    assert!((stamp.count - Count(now as u64)).abs() <= stamp.error, "{stamp:?}");
+    readings.lock().unwrap().push(Ok((later + 1_000, shown(later + 1_000), 100)));
+    assert_eq!(cards.departure(wire(None), kernel(now)), kernel(now));
+    assert_eq!((cards.reports()[0].sent.hardware, cards.reports()[0].sent.missing), (1, 1));
 }

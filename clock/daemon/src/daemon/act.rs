@@ -44,10 +44,15 @@ impl Daemon<'_> {
                 self.events.extend(self.refclocks.watch(source, kind, &path, poll));
             }
             Action::Ptp(PtpAction::Listen { source, interface, transport, delay }) => {
-                self.events.extend(self.ptp.listen(source, &interface, (transport, delay)));
+                self.events.extend(self.ptp.listen(
+                    source,
+                    &interface,
+                    (transport, delay),
+                    self.net.cards(),
+                ));
             }
             Action::Ptp(PtpAction::Ask { source, packet }) => {
-                self.events.extend(self.ptp.ask(source, &packet));
+                self.events.extend(self.ptp.ask(source, &packet, self.net.cards()));
             }
             Action::Close { source } => {
                 self.net.close(source);

@@ -122,7 +122,10 @@ impl<'n> Daemon<'n> {
         let least = u64::try_from(saved.max(crate::RELEASED)).unwrap_or(0);
         let (engine, actions) = Engine::new(settings.engine.clone(), start);
         // While there are rights to do so.
-        let cards = Cards::open(&settings.hardware_stamps, counter, nominal.period, resolution);
+        let ports = settings.engine.sources.iter().filter(|source| source.ptp.is_some());
+        let ptp: Vec<&str> = ports.map(|port| port.host.as_str()).collect();
+        let (wanted, period) = (&settings.hardware_stamps, nominal.period);
+        let cards = Cards::open(wanted, &ptp, counter, period, resolution);
         let proofs = Proofs::new(&settings, state.path(), least);
         let mut daemon = Daemon {
             notes,
