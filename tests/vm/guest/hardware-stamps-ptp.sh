@@ -15,16 +15,6 @@ line=$((tai - 37))-$PPB
 # The list of leap seconds, in seconds since 1900: made, good until, TAI - UTC.
 printf '%s\n' '#$ 3944678400' '#@ 4007750400' '3692217600 37' >/tmp/leaps
 
-wire() {
-    for wire_name in server client; do
-        ip netns add $wire_name && ip -n $wire_name link set lo up || return 1
-    done
-    ip link set card1 netns server && ip link set card0 netns client &&
-        ip -n server address add $server/24 dev card1 &&
-        ip -n client address add 192.0.2.2/24 dev card0 &&
-        ip -n server link set card1 up && ip -n client link set card0 up
-}
-
 # master TRANSPORT DELAY: ptp4l by its card, whose clock it leaves alone.
 master() {
     printf '%s\n' "[global]" "time_stamping hardware" "network_transport $1" "delay_mechanism $2" "free_running 1" \
@@ -43,16 +33,11 @@ follow() {
     on client truechimer run --config "$follow_page.toml"
 }
 
+# source_of PAGE FIELD: of the port in `sources`.
 source_of() { on_client sources "$1" | json "kind=ptp/$2"; }
-card() { on_client status "$1" | json "daemon/cards/interface=card0/$2"; }
-on_client() {
-    ip netns exec client truechimer "$1" --json --page "/run/$2" --control "/run/$2".control 2>/dev/null
-}
-figure() { json "$2" <"/tmp/$1.json" | tr -d -; }
-
 wait_for_tsc
 ok "the module" insmod /modules/vm_ptp.ko cards=1 "base=$tai" "ppb=$PPB" queue=20000 interrupt=120000
-ok "the wire" wire
+ok "the wire" cards
 while read -r transport theirs delay; do
     what="$transport, $delay"
     master "$theirs" "$(echo "$delay" | tr a-z A-Z)"

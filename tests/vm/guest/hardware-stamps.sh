@@ -13,27 +13,6 @@
 base=1782863437
 parameters=/sys/module/vm_ptp/parameters
 
-# The two cards, each in a namespace.
-wire() {
-    for wire_name in server client; do
-        ip netns add $wire_name && ip -n $wire_name link set lo up || return 1
-    done
-    ip link set card1 netns server && ip link set card0 netns client &&
-        ip -n server address add $server/24 dev card1 &&
-        ip -n client address add 192.0.2.2/24 dev card0 &&
-        ip -n server link set card1 up && ip -n client link set card0 up
-}
-
-# chronyd as in net.sh, with stamps of its card.
-chronyd_by_card() {
-    mkdir -p /var/lib/chrony /run/chrony
-    printf '%s\n' "local stratum 2" "allow all" "cmdport 0" "bindcmdaddress /" "user root" \
-        "hwtimestamp card1" "pidfile /run/chronyd.pid" >/tmp/chronyd.conf
-    on server chronyd -d -x -f /tmp/chronyd.conf
-    chronyd_pid=${pids##* }
-    answers "$server:123"
-}
-
 # follow NAME LINE...: a daemon on the client in interleaved mode, in which chronyd says when its replies left by
 # its card, with more lines at the top of its configuration.
 follow() {
@@ -44,15 +23,8 @@ follow() {
     on client truechimer run --config "$follow_page.toml"
 }
 
-# figure PAGE NAME: of /tmp/PAGE.json, without its sign.
-figure() { json "$2" <"/tmp/$1.json" | tr -d -; }
-
-# source_of PAGE FIELD, card PAGE FIELD: of the server in `sources`, and of the card in `status`.
+# source_of PAGE FIELD: of the server in `sources`.
 source_of() { on_client sources "$1" | json "name=$server:123/$2"; }
-card() { on_client status "$1" | json "daemon/cards/interface=card0/$2"; }
-on_client() {
-    ip netns exec client truechimer "$1" --json --page "/run/$2" --control "/run/$2".control 2>/dev/null
-}
 
 # watches PAGE SECONDS: the page against the system clock, which chronyd serves, into /tmp/PAGE.json.
 watches() { truechimer-testbed watch "/run/$1" system "$2" 200 >"/tmp/$1.json"; }
@@ -61,8 +33,9 @@ wait_for_tsc
 for way in 0 1 2; do
     ok "the module, way $way" insmod /modules/vm_ptp.ko cards=1 "base=$base" "ppb=$PPB" "way=$way" \
         queue=20000 interrupt=120000
-    ok "way $way: the wire" wire
-    ok "way $way: chronyd answers" chronyd_by_card
+    ok "way $way: the wire" cards
+    ok "way $way: chronyd answers" start_chronyd "hwtimestamp card1"
+    chronyd_pid=${pids##* }
     follow card$way 'hardware-stamps = ["card0"]'
     daemon_pid=${pids##* }
     follow kernel$way
