@@ -195,7 +195,7 @@ impl PtpPorts {
                     Some(_) => cards.arrival(on(card, wire), kernel),
                     None => kernel,
                 };
-                let source = (port.source, Some(&mut stamped as &mut dyn FnMut(_, _) -> _));
+                let source = (port.source, Some(&mut stamped as Better<'_>));
                 read(&mut port.event, source, counter, log, &mut events);
             }
             if let Some(socket) = &mut port.general
@@ -237,10 +237,13 @@ fn on(card: Option<u32>, wire: Wire) -> Wire {
     Wire { interface: wire.interface.or(card), ..wire }
 }
 
+/// Stamp of a message by its passage over the wire, given the kernel's.
+type Better<'a> = &'a mut dyn FnMut(Wire, Stamp) -> Stamp;
+
 /// Reads what a socket has, within reason; if `stamped`, which knows better than the kernel, with when event messages came.
 fn read(
     socket: &mut Socket,
-    (source, mut stamped): (SourceId, Option<&mut dyn FnMut(Wire, Stamp) -> Stamp>),
+    (source, mut stamped): (SourceId, Option<Better<'_>>),
     counter: Counter,
     log: &mut PairLog,
     events: &mut Vec<Event>,

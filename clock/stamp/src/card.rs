@@ -209,7 +209,8 @@ impl Stamping {
             Wish::Ntp => arrivals.ntp,
             Wish::Ptp => arrivals.ptp,
         };
-        if !all && !(departs && made.transmit != 0) {
+        let departures = departs && made.transmit != 0;
+        if !(all || departures) {
             // Dropping it puts back what was.
             return Err(failed("the card agreed to stamp some packets only", otherwise));
         }
