@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Authentication, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale,
-    Shown, SourceConfig, SourceId, Start, Steer, SystemReading,
+    Action, Authentication, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale, Shown, SourceConfig,
+    SourceId,
+    Start, Steer, SystemReading,
 };
 use truechimer_estimators::TABLE;
 use truechimer_ntp::server::{ServerState, respond};
@@ -50,24 +51,21 @@ impl Input<'_> {
 }
 
 fn config(sources: u8) -> Config {
-    let source = |n| {
-        // Some are fenced, preferred or required.
-        let is = |bit: u8| sources & bit != 0 && n == 1;
-        let (prefer, require) = (is(8), is(16));
-        let authentication = if is(4) { Authentication::Nts } else { Authentication::None };
-        let host = SourceConfig::new(format!("192.0.2.{n}"));
-        SourceConfig { poll: 1 << u32::from(n), authentication, prefer, require, ..host }
-    };
-    let refclocks = (0..sources >> 4 & 1)
-        .map(|n| {
-            RefClockConfig::new(
-                [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Vmclock, RefClockKind::Sock]
-                    [usize::from(sources >> 6)],
-                format!("{n}"),
-                Span::from_micros(10),
-            )
-        })
-        .collect();
+    let source =
+        |n| {
+            // Some are fenced, preferred or required.
+            let is = |bit: u8| sources & bit != 0 && n == 1;
+            let (prefer, require) = (is(8), is(16));
+            let authentication =
+                if is(4) { Authentication::Nts } else { Authentication::None };
+            let host = SourceConfig::new(format!("192.0.2.{n}"));
+            SourceConfig { poll: 1 << u32::from(n), authentication, prefer, require, ..host }
+        };
+    let refclocks = (0..sources >> 4 & 1).map(|n| RefClockConfig::new(
+        [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Vmclock, RefClockKind::Sock][usize::from(sources >> 6)],
+        format!("{n}"),
+        Span::from_micros(10),
+    )).collect();
     Config { sources: (0..sources % 4).map(source).collect(), refclocks, ..Config::default() }
 }
 
@@ -160,11 +158,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             world.at = world.at + CountSpan(sign * (input.number() >> 9) as i64);
         }
         let source = SourceId(u32::from(step >> 4 & 7));
+        const METHODS: [StampMethod; 3] =
+            [StampMethod::Kernel, StampMethod::User, StampMethod::Hardware];
         let stamp = |count: Count, input: &mut Input<'_>| Stamp {
             count: count + CountSpan((input.number() >> 9) as i64),
             error: CountSpan((input.number() & 0xffff) as i64),
-            method: [StampMethod::Kernel, StampMethod::User, StampMethod::Hardware]
-                [usize::from(step % 3)],
+            method: METHODS[usize::from(step % 3)],
         };
         match step & 15 {
             0..=4 => {
