@@ -24,9 +24,9 @@ const STEP: Span = Span::from_nanos(40);
 /// The longest that a message of PTP may take from its card's stamp to the kernel's: interrupts wait for each other for less
 /// than a millisecond.
 const IN_CARD: Span = Span::from_millis(10);
-/// So many exchanges of NTP, or messages of PTP, in a row without the stamps that should have come are worth a word.
+/// Number of exchanges of NTP, or messages of PTP, in a row without the stamps that should have come that is worth a word.
 const SILENT: u32 = 4;
-/// How often it is asked how fast a link is.
+/// Interval between questions how fast a link is.
 const LINK_CHECK: Span = Span::from_secs(16);
 /// Bytes of a frame's check sequence, which the kernel does not count.
 const CHECK_SEQUENCE: u64 = 4;
@@ -36,11 +36,11 @@ const CHECK_SEQUENCE: u64 = 4;
 pub struct Tally {
     /// Taken.
     pub hardware: u64,
-    /// None came: the kernel's was used.
+    /// Missing: the kernel's was used.
     pub missing: u64,
     /// The card's clock was stepped about then: the kernel's was used.
     pub stepped: u64,
-    /// It contradicts the order of events, or is known no better than to 10 µs: the kernel's was used.
+    /// Contradictory to the order of events, or known no better than to 10 µs: the kernel's was used.
     pub unfit: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct CardReport {
     pub interface: String,
     /// Device of its clock.
     pub clock: PathBuf,
-    /// How that is compared with the counter, for people.
+    /// Comparison of that with the counter, for people.
     pub way: String,
     /// Requests of NTP, questions of PTP.
     pub sent: Tally,
@@ -89,11 +89,11 @@ struct Card {
     /// Stamps that it is to give of what arrives.
     arrivals: Arrivals,
     read: Read,
-    /// None is read any more.
+    /// Lost: the clock cannot be read any more.
     is_gone: bool,
     log: CardLog,
     link: Link,
-    /// How many exchanges in a row lacked a stamp.
+    /// Number of exchanges in a row that lacked a stamp.
     silent: u32,
 }
 
@@ -165,12 +165,12 @@ impl Cards {
         cards
     }
 
-    /// Whether there is none.
+    /// Says whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.cards.is_empty()
     }
 
-    /// Whether a card's setting is to be put back at the end, which takes a right.
+    /// Says whether a card's setting is to be put back at the end, which takes a right.
     pub(crate) fn restores(&self) -> bool {
         self.cards.iter().any(|card| card.stamping.as_ref().is_some_and(Stamping::is_ours))
     }
@@ -249,19 +249,19 @@ impl Cards {
         [sent, received]
     }
 
-    /// Whether there is a card on this interface that stamps.
+    /// Says whether there is a card on this interface that stamps.
     pub(crate) fn has(&self, interface: Option<u32>) -> bool {
         self.cards.iter().any(|card| interface == Some(card.index) && !card.is_gone)
     }
 
-    /// When a message of PTP left, which the kernel has as `sent`.
+    /// Departure of a message of PTP, which the kernel has as `sent`.
     pub(crate) fn departure(&mut self, wire: Wire, sent: Stamp) -> Stamp {
         let latest = self.counter.fenced().read();
         let window = Window { earliest: sent.count - sent.error, latest };
         self.message(wire, sent, window, Packet::Sent)
     }
 
-    /// When an event message of PTP came, which the kernel has as `received`. Nothing is added for its length: IEEE 1588
+    /// Arrival of an event message of PTP, which the kernel has as `received`. Nothing is added for its length: IEEE 1588
     /// means the beginning of a frame (7.3.4.1).
     pub(crate) fn arrival(&mut self, wire: Wire, received: Stamp) -> Stamp {
         let earliest = received.count - received.error - self.nominal.counts(IN_CARD);
@@ -425,7 +425,7 @@ impl Link {
         }
     }
 
-    /// How long a frame of so many bytes takes; zero where that is not known.
+    /// Time that a frame of so many bytes takes; zero where that is not known.
     fn takes(&self, frame: u32) -> Span {
         let (Some(speed), 1..) = (self.speed, frame) else { return Span::ZERO };
         let ns = (u64::from(frame) + CHECK_SEQUENCE) * 1_000_000_000 / speed;
@@ -454,7 +454,7 @@ fn interfaces() -> Vec<String> {
     names
 }
 
-/// Whether the kernel tells of stamps only without the packet, and so without its interface. (Who has CAP_NET_RAW is told
+/// Says whether the kernel tells of stamps only without the packet, and so without its interface. (Who has CAP_NET_RAW is told
 /// all the same; this is as good as never set.)
 fn only_stamps_may_be_told() -> bool {
     std::fs::read_to_string("/proc/sys/net/core/tstamp_allow_data")

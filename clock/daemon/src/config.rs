@@ -129,9 +129,9 @@ pub enum HardwareStamps {
     /// No one's: nobody's setting is touched.
     #[default]
     None,
-    /// Those of all whose card can.
+    /// All whose card can.
     Auto,
-    /// These.
+    /// The named ones.
     Of(Vec<String>),
 }
 

@@ -115,7 +115,7 @@ impl Net {
         self.cards.forget();
     }
 
-    /// Whether a card's setting is to be put back at the end, which takes a right.
+    /// Says whether a card's setting is to be put back at the end, which takes a right.
     pub(crate) fn restores(&self) -> bool {
         self.cards.restores()
     }

@@ -217,7 +217,7 @@ impl Port {
         self.card = index.filter(|_| cards.has(index) && self.event.ask_cards());
     }
 
-    /// When the newest question left, once: if kernel and card have said so, or `now` in any case.
+    /// Departure of the newest question, once: if kernel and card have told it, or `now` in any case.
     fn left(&mut self, now: bool, cards: &mut Cards) -> Option<Event> {
         let (sent, waiting) = self.event.sent().filter(|_| self.leaving)?;
         let wire = on(self.card, self.event.departure());

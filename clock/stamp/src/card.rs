@@ -89,7 +89,7 @@ impl Card for Named {
 pub enum Wish {
     /// All that arrive.
     Arrivals,
-    /// What is sent, and all that arrives or, of a card that cannot do that, what does of NTP. Where it stamps no
+    /// Departures, and all arrivals or, of a card that cannot do that, those of NTP. Where it stamps no
     /// arrivals of NTP, what is sent alone.
     Ntp,
     /// Likewise, for PTP.
@@ -99,20 +99,20 @@ pub enum Wish {
 /// Arrivals that a card stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arrivals {
-    /// Those of NTP.
+    /// Packets of NTP.
     pub ntp: bool,
     /// Event messages of PTP.
     pub ptp: bool,
 }
 
 impl Arrivals {
-    /// Those of a filter.
+    /// Arrivals that a filter lets be stamped.
     fn of(filter: i32) -> Arrivals {
         Arrivals { ntp: [ALL, NTP].contains(&filter), ptp: [ALL, PTP].contains(&filter) }
     }
 }
 
-/// Why a card stamps nothing.
+/// Reason why a card stamps nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unable {
     /// Reason, in the system's words or ours.
@@ -126,7 +126,7 @@ pub struct Unable {
 pub enum Cure {
     /// The kernel's stamps are all that there is.
     Kernel,
-    /// It takes CAP_NET_ADMIN, or somebody who has it and sets the card before.
+    /// Takes CAP_NET_ADMIN, or somebody who has it and sets the card before.
     Rights,
 }
 
@@ -223,7 +223,7 @@ impl Stamping {
         self.arrivals
     }
 
-    /// Whether its setting was changed, which is to be put back.
+    /// Says whether its setting was changed, which is to be put back.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.changed.is_some()

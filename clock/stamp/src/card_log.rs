@@ -19,7 +19,7 @@ const BASELINE: Span = Span::from_secs(4);
 /// stamp.
 #[derive(Clone, Debug)]
 pub struct CardLog {
-    /// Its period is by the card's own rate of late.
+    /// Pairs, with a period by the card's own rate of late.
     log: PairLog,
     nominal: Period,
     /// Pairs before this one say nothing of the rate now: the clock was stepped.
@@ -52,7 +52,7 @@ impl CardLog {
         }
     }
 
-    /// How long a count lasts by the card's clock, over [`BASELINE`] or somewhat more.
+    /// Length of a count by the card's clock, over [`BASELINE`] or somewhat more.
     fn rate(&self) -> Option<Period> {
         let newest = self.log.pairs().last()?;
         let least = self.nominal.counts(BASELINE);

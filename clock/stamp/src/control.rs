@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) struct Control {
     /// `SCM_TIMESTAMPING`: the software stamp, Unix time in ns.
     pub stamp: Option<i64>,
-    /// Where it passed the wire, and when by the card there.
+    /// Passage over the wire: where, and when by the card there.
     pub wire: Wire,
     /// `IP_RECVERR`, `IPV6_RECVERR` or `PACKET_TX_TIMESTAMP`: why the message is in the error queue.
     pub error: Option<QueuedError>,

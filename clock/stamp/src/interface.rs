@@ -63,7 +63,7 @@ pub struct Abilities {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Setting {
-    /// None are known yet.
+    /// Zero: none are known yet.
     pub flags: c_int,
     /// `HWTSTAMP_TX_…`
     pub transmit: c_int,

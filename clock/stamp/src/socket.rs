@@ -59,7 +59,7 @@ pub struct Received {
     pub hop_limit: Option<u8>,
     /// To which of our addresses it came, likewise.
     pub via: Option<Via>,
-    /// How the newest request left and this came, if the socket [asks cards](Socket::ask_cards).
+    /// Passage of the newest request and of this, if the socket [asks cards](Socket::ask_cards).
     pub wires: [Wire; 2],
 }
 
@@ -82,7 +82,7 @@ pub struct Socket {
     stamping: bool,
     /// Whether that includes departures.
     departures: bool,
-    /// Whether cards are asked for stamps of both.
+    /// Says whether cards are asked for stamps of both.
     cards: bool,
     /// The key that the kernel gives to the next datagram, counting from 0, and by how much that
     /// may be too low: some kernels count a datagram that they then fail to send.
@@ -113,7 +113,7 @@ struct Request {
     sent: Stamp,
     /// Whether the kernel's own stamp may yet come.
     waiting: bool,
-    /// How it left, as far as is known.
+    /// Passage onto the wire, as far as is known.
     wire: Wire,
     /// Bytes of the datagram.
     bytes: Box<[u8]>,
@@ -273,7 +273,7 @@ impl Socket {
         self.request.as_ref().map(|request| (request.sent, request.waiting))
     }
 
-    /// How the newest datagram left, as far as is known.
+    /// Passage of the newest datagram onto the wire, as far as is known.
     #[must_use]
     pub fn departure(&self) -> Wire {
         self.request.as_ref().map(|request| request.wire).unwrap_or_default()
@@ -468,7 +468,7 @@ impl Socket {
         self.undelivered.take()
     }
 
-    /// Whether stamps of the newest request's departure may yet come.
+    /// Says whether stamps of the newest request's departure may yet come.
     fn awaits(&self) -> bool {
         let by_card = |request: &Request| self.cards && request.wire.card_ns.is_none();
         self.request.as_ref().is_some_and(|request| request.waiting || by_card(request))
@@ -530,7 +530,7 @@ impl Socket {
         said.wire.card_ns.is_some()
     }
 
-    /// Whether a message of the error queue tells of the newest request's departure.
+    /// Says whether a message of the error queue tells of the newest request's departure.
     fn is_newest(&mut self, said: &Control, echo: &[u8]) -> bool {
         let Some(request) = &mut self.request else { return false };
         // Simulators give no key, but the whole frame: it ends with what was sent.
