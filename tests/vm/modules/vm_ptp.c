@@ -11,7 +11,7 @@
  * that clock. What leaves card0 waits for `queue` ns between the kernel's stamp and the wire, what arrives
  * there for `interrupt` ns and somewhat more; nothing waits in card1. A frame takes `wire` ns, and then as long as
  * 100 Mbit/s take for its bytes. While `mute` is set the cards stamp nothing. By `jump` ns somebody steps the
- * clock whenever a frame reaches card0, just before it is stamped.
+ * clock whenever a frame has left for card0.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -53,7 +53,7 @@ module_param(wire, long, 0444);
 MODULE_PARM_DESC(wire, "what the wire takes, ns");
 static long jump;
 module_param(jump, long, 0644);
-MODULE_PARM_DESC(jump, "how far the clock is stepped when a frame reaches card0, ns");
+MODULE_PARM_DESC(jump, "how far the clock is stepped when a frame has left for card0, ns");
 static int mute;
 module_param(mute, int, 0644);
 MODULE_PARM_DESC(mute, "1: the cards stamp nothing");
@@ -139,9 +139,9 @@ struct frame {
 	struct hrtimer timer;
 	struct sk_buff *skb;
 	int from;
-	/* Whether it has left, and when it reached the other end, by the raw clock. */
+	/* Whether it has left, and the card's stamp of when it reaches the other end. */
 	bool has_left;
-	u64 came;
+	struct skb_shared_hwtstamps came;
 };
 
 static struct skb_shared_hwtstamps stamp_of(u64 raw)
@@ -176,7 +176,9 @@ static long leave(struct frame *frame)
 	consume_skb(skb);
 	frame->skb = copy;
 	frame->has_left = true;
-	frame->came = now + wire;
+	if (frame->from == 1)
+		ahead += jump;
+	frame->came = stamp_of(now + wire);
 	if (frame->from == 1) {
 		/* Not always the same, as no computer takes. */
 		static u32 n;
@@ -198,13 +200,11 @@ static enum hrtimer_restart passes(struct hrtimer *timer)
 		return HRTIMER_RESTART;
 	}
 	skb = frame->skb;
-	if (frame->from == 1)
-		ahead += jump;
 	if (skb && netif_running(to)) {
 		skb->protocol = eth_type_trans(skb, to);
 		skb_scrub_packet(skb, true);
 		if (other->set.rx_filter != HWTSTAMP_FILTER_NONE && !mute)
-			*skb_hwtstamps(skb) = stamp_of(frame->came);
+			*skb_hwtstamps(skb) = frame->came;
 		netif_rx(skb);
 	} else {
 		kfree_skb(skb);
