@@ -5,7 +5,7 @@ use std::io::Write;
 use serde::Serialize;
 use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
 use truechimer_daemon::control::Answer;
-use truechimer_daemon::{Reason, ReasonKind, SourceReport, SourceStatus};
+use truechimer_daemon::{CardReport, Reason, ReasonKind, SourceReport, SourceStatus, StampTally};
 
 use crate::daemon;
 use crate::daemon::Control;
@@ -100,7 +100,10 @@ impl State<'_> {
         }
         lines.push(("page", self.clock.page().path().display().to_string()));
         match self.daemon {
-            Ok(answer) => lines.extend(by_daemon(answer)),
+            Ok(answer) => {
+                lines.extend(by_daemon(answer));
+                lines.extend(answer.daemon.cards.iter().map(|card| ("stamps", stamps(card))));
+            }
             Err(Failure::Said(why)) => {
                 lines.push((
                     "daemon",
@@ -200,6 +203,7 @@ impl State<'_> {
                 replay_log: a.daemon.replay_log.as_ref().map(|path| path.display().to_string()),
                 system_clock: &a.daemon.system_clock,
                 floods: a.daemon.floods,
+                cards: &a.daemon.cards,
                 sources: a.report.sources.len(),
                 selected: selected(a),
                 reason: reason(&a.report.sources).map(ReasonJson::of),
@@ -280,6 +284,19 @@ fn hand(view: &View) -> String {
         |age| format!("the daemon looked {} ago", show::age(age)),
     );
     format!("number {}, {} old, {void}; {looked}", view.generation, show::age(age(view)))
+}
+
+/// Stamps of a card, and how often the kernel's took their place.
+fn stamps(card: &CardReport) -> String {
+    let CardReport { interface, sent, received, .. } = card;
+    let kernel = |tally: &StampTally| tally.missing + tally.stepped + tally.unfit;
+    format!(
+        "{interface}: {} requests and {} replies by the card, {} and {} by the kernel for want of a sound one",
+        sent.hardware,
+        received.hardware,
+        kernel(sent),
+        kernel(received)
+    )
 }
 
 fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
@@ -378,6 +395,8 @@ struct DaemonJson<'a> {
     replay_log: Option<String>,
     system_clock: &'a str,
     floods: u64,
+    /// Network cards that stamp.
+    cards: &'a [CardReport],
     sources: usize,
     selected: Option<&'a str>,
     /// Why the clock does not go along with that one, and in the words of before.
@@ -390,6 +409,18 @@ mod tests {
     use super::*;
     use crate::now::tests::view;
     use truechimer::Status;
+
+    #[test]
+    fn stamps_of_a_card() {
+        let sent = StampTally { hardware: 9, missing: 1, stepped: 2, unfit: 3 };
+        let received = StampTally { hardware: 15, ..StampTally::default() };
+        let card = CardReport { interface: "eth0".into(), sent, received, ..CardReport::default() };
+        let text = stamps(&card);
+        assert!(
+            text.starts_with("eth0: 9 requests and 15 replies by the card, 6 and 0 by"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn the_bound_says_what_is_disputed_and_by_whom() {

@@ -158,10 +158,12 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             world.at = world.at + CountSpan(sign * (input.number() >> 9) as i64);
         }
         let source = SourceId(u32::from(step >> 4 & 7));
+        const METHODS: [StampMethod; 3] =
+            [StampMethod::Kernel, StampMethod::User, StampMethod::Hardware];
         let stamp = |count: Count, input: &mut Input<'_>| Stamp {
             count: count + CountSpan((input.number() >> 9) as i64),
             error: CountSpan((input.number() & 0xffff) as i64),
-            method: [StampMethod::Kernel, StampMethod::User][usize::from(step & 1)],
+            method: METHODS[usize::from(step % 3)],
         };
         match step & 15 {
             0..=4 => {

@@ -158,6 +158,18 @@ ok "with them it listens by UDP and by Ethernet" \
     soon sh -c '[ "$(truechimer sources --json | grep -o "no PTP master announces itself" | wc -l)" = 2 ]'
 confined truechimer 0000000000002400
 rm -r $drop
+mkdir $drop
+# Stamps by the card of an interface that has none: nothing is changed that would have to be put back.
+cp /opt/bin/truechimer.toml /etc
+sed -i '1i hardware-stamps = ["lo"]' /etc/truechimer.toml
+cp /usr/local/share/truechimer/truechimer-hardware-stamps.conf $drop/hardware-stamps.conf
+systemctl daemon-reload
+systemctl restart truechimer
+ok "who has no card hears so" soon grep -F "lo: no hardware stamps: " /opt/work/log/truechimer
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+is "no right is left where no card was changed" "$(field CapEff truechimer) $(field CapPrm truechimer)" \
+    "0000000000000000 0000000000000000"
+rm -r $drop
 cp /opt/bin/truechimer.toml /etc
 systemctl daemon-reload
 systemctl restart truechimer

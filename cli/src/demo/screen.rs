@@ -247,6 +247,7 @@ fn percent(part: usize, whole: usize) -> String {
 
 fn stamps(source: &SourceReport) -> String {
     let name = |method: Option<StampMethod>| match method {
+        Some(StampMethod::Hardware) => "the network card",
         Some(StampMethod::Kernel) => "the kernel",
         Some(StampMethod::User) => "user space",
         None => "nobody",

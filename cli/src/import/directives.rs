@@ -51,7 +51,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 12] = [
+const LOST: [(&[&str], &str); 13] = [
     (
         &[
             "ntsdumpdir",
@@ -75,8 +75,12 @@ const LOST: [(&[&str], &str); 12] = [
         "how fast the system clock is brought to the time is worked out ([system-clock] step says from where on it is stepped)",
     ),
     (
-        &["hwtimestamp", "hwtstimeout", "ptpport", "ptpdomain"],
-        "packets are stamped by the kernel, not by the card",
+        &["hwtimestamp"],
+        "that is hardware-stamps, which takes more than the unit allows as it comes",
+    ),
+    (
+        &["hwtstimeout", "ptpport", "ptpdomain"],
+        "stamps of cards are taken if they have come by the time of the reply, and NTP goes by its own port",
     ),
     (
         &["bindaddress", "binddevice", "port", "bindacqaddress", "acquisitionport"],

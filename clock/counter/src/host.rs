@@ -83,6 +83,19 @@ pub fn realtime_pair(counter: Counter, tries: u32) -> HostPair {
     narrowest(tries, take, |pair| pair.end - pair.before)
 }
 
+/// A pair of `CLOCK_MONOTONIC_RAW` in the place of both clocks, which nobody steps or slews: else as [`realtime_pair`].
+#[must_use]
+pub fn raw_pair(counter: Counter, tries: u32) -> HostPair {
+    let counter = counter.fenced();
+    let take = || {
+        let before = counter.read();
+        let ns = read::clock(libc::CLOCK_MONOTONIC_RAW).unwrap_or(0);
+        let after = counter.read();
+        HostPair { before, unix_ns: ns, after, monotonic_ns: ns, end: after }
+    };
+    narrowest(tries, take, HostPair::width)
+}
+
 /// The host's clocks together, the narrowest of a few readings: under 1 µs.
 ///
 /// A clock simulator ends a program that asks for a clock it does not have. Inside one
@@ -187,6 +200,9 @@ mod tests {
         let counter = Counter::open(Choice::Auto).unwrap();
         let a = realtime_pair(counter, 8);
         let b = realtime_pair(counter, 8);
+        let raw = raw_pair(counter, 8);
+        assert!(raw.before.at_or_after(b.end) && raw.after.at_or_after(raw.before));
+        assert_eq!((raw.unix_ns, raw.end), (raw.monotonic_ns, raw.after));
         for pair in [a, b] {
             assert!(pair.width().0 >= 0 && pair.end.at_or_after(pair.after));
             assert!(pair.mid().at_or_after(pair.before) && pair.after.at_or_after(pair.mid()));

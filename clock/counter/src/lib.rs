@@ -79,7 +79,7 @@ pub use device::hpet::HpetRegisters;
 pub use device::{HpetFacts, hpet, pm_timer};
 pub use error::{Attempt, CounterError, Doing, Fault};
 pub use hardware::{Cost, Hardware};
-pub use host::{HostPair, HostReading, host_reading, is_simulated, realtime_pair};
+pub use host::{HostPair, HostReading, host_reading, is_simulated, raw_pair, realtime_pair};
 pub use keeper::KeptAt;
 pub use machine::{available_clocksources, boot_id, clocksource};
 pub use measure::{Nominal, NominalSource, nominal, resolution};

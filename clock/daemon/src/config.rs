@@ -19,6 +19,7 @@
 //! sandbox = true                # whether to give up all rights that are not needed, once started
 //! seccomp = "off"               # what becomes of system calls that no service makes: "off", "kill", "log"
 //! lock-memory = false           # whether to keep all memory from being paged out
+//! hardware-stamps = "none"      # interfaces whose cards stamp packets, as ["eth0"], or "auto": all that can
 //! vmclock = "auto"              # where the hypervisor says that the machine was migrated, or "none"
 //!
 //! [[source]]
@@ -98,6 +99,7 @@ mod asymmetry;
 mod authentication;
 mod duration;
 mod foreign;
+mod hardware_stamps;
 mod host;
 mod ptp;
 mod reader;
@@ -120,6 +122,18 @@ pub(crate) use host::host_and_port;
 pub use reader::parse;
 pub(crate) use refclock::path as pps_path;
 pub(crate) use server::check_poll;
+
+/// Network interfaces whose cards are to stamp packets.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum HardwareStamps {
+    /// No one's: nobody's setting is touched.
+    #[default]
+    None,
+    /// All whose card can.
+    Auto,
+    /// The named ones.
+    Of(Vec<String>),
+}
 
 /// Everything that the daemon needs to know, checked.
 #[derive(Clone, PartialEq, Debug)]
@@ -162,6 +176,8 @@ pub struct Settings {
     pub seccomp: Unlisted,
     /// Keeps all memory from being paged out.
     pub lock_memory: bool,
+    /// Network interfaces whose cards are to stamp packets.
+    pub hardware_stamps: HardwareStamps,
     /// The hypervisor's vmclock device.
     pub vmclock: Place,
     /// Files of `source-dir` that are wrong, and so left out, for people.
@@ -192,6 +208,7 @@ impl Default for Settings {
             sandbox: true,
             seccomp: Unlisted::Pass,
             lock_memory: false,
+            hardware_stamps: HardwareStamps::None,
             vmclock: Place::Default,
             left_out: Vec::new(),
             fresh: false,

@@ -29,6 +29,8 @@ use serde::{Deserialize, Serialize};
 use truechimer_engine::Report;
 use truechimer_time::Span;
 
+use crate::cards::CardReport;
+
 pub use client::{ControlError, accept, change, reload, report, version};
 #[cfg(fuzzing)]
 pub use server::check::check as check_requests;
@@ -68,6 +70,9 @@ pub struct DaemonInfo {
     pub system_clock: String,
     /// How often so many datagrams came for one request that the rest was left unread.
     pub floods: u64,
+    /// Network cards that stamp, and how often they did.
+    #[serde(default)]
+    pub cards: Vec<CardReport>,
 }
 
 /// The answer to `version`.

@@ -155,7 +155,8 @@ impl<'n> Daemon<'n> {
             // What it says of a break it says with the first of the events: see `handle`.
             let mut events = self.net.receive(sockets);
             events.iter_mut().for_each(|event| self.proofs.check(event));
-            events.extend(self.ptp.receive(sockets));
+            events.extend(self.ptp.receive(sockets, self.net.cards()));
+            self.note_cards();
             // By a counter that stands still a round trip takes no time at all.
             let still = self.host.is_still();
             self.events.extend(events.into_iter().filter(|event| !still || !has_counts(event)));
@@ -431,6 +432,13 @@ impl<'n> Daemon<'n> {
         std::mem::take(&mut self.reload)
     }
 
+    /// Tells what is new of the cards that stamp.
+    fn note_cards(&mut self) {
+        for (level, text) in self.net.cards().notes() {
+            self.note(level, &text);
+        }
+    }
+
     fn note(&mut self, level: Level, text: &str) {
         if let Some(audit) = &mut self.audit {
             audit.note(self.counter.read(), self.engine.hand().status, level, text);
@@ -455,6 +463,7 @@ impl Handler for Daemon<'_> {
                 state: self.state.path().map(Path::to_owned),
                 system_clock: self.system_clock.description(),
                 floods: self.net.floods(),
+                cards: self.net.cards().reports(),
             },
             report: self.engine.report(now),
         }

@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod audit;
+mod cards;
 mod changes;
 mod check;
 mod clock_set;
@@ -57,6 +58,7 @@ mod system_clock;
 mod wander;
 
 pub use audit::Wanted as AuditRecord;
+pub use cards::{CardReport, Tally as StampTally};
 pub use clockbound::Wanted as ClockBoundPages;
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;

@@ -9,6 +9,7 @@ use truechimer_metrics::{Family, Labels, MetricType, number, seconds};
 use truechimer_time::{CounterKind, Rate, Span, StampMethod};
 use truechimer_timehands::{Hand, Status};
 
+use crate::cards::{CardReport, Tally};
 use crate::control::Answer;
 
 /// All that metrics tell, at one count.
@@ -202,12 +203,35 @@ fn of_daemon(snapshot: &Snapshot) -> Vec<Family> {
             "How often so many datagrams came for one request that the rest was left unread",
             daemon.floods as f64,
         ),
+        Family::of(
+            MetricType::Counter,
+            "hardware_stamps",
+            "",
+            "Packets by a card that stamps, by what became of its stamp",
+            daemon.cards.iter().flat_map(card_stamps),
+        ),
         Family::counter(
             "audit_lost_lines",
             "Lines of the audit record that could not be written, if one is kept",
             snapshot.audit_lost.map(|lost| lost as f64),
         ),
     ]
+}
+
+/// Number of packets for each direction and fate.
+fn card_stamps(card: &CardReport) -> Vec<(Labels, f64)> {
+    let of = |packet: &'static str, tally: &Tally| {
+        let interface = card.interface.clone();
+        tally.named().map(|(outcome, n)| {
+            let labels = vec![
+                ("interface", interface.clone()),
+                ("packet", packet.to_owned()),
+                ("outcome", outcome.to_owned()),
+            ];
+            (labels, n as f64)
+        })
+    };
+    [of("request", &card.sent), of("reply", &card.received)].concat()
 }
 
 fn name_of(source: &SourceReport) -> Labels {
@@ -249,7 +273,8 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
     };
     let stamps = |s: &SourceReport| -> Vec<(Labels, f64)> {
         let of = |way, method: Option<StampMethod>| {
-            Some((with(s, "packet", way), number(method? == StampMethod::Kernel)))
+            // A card's are better still: whoever watches this wants to hear of the worse ones.
+            Some((with(s, "packet", way), number(method? != StampMethod::User)))
         };
         let both = [of("request", s.sent_method), of("reply", s.received_method)];
         both.into_iter().flatten().collect()
@@ -457,6 +482,12 @@ mod tests {
                     state: None,
                     system_clock: "left alone".into(),
                     floods: 2,
+                    cards: vec![CardReport {
+                        interface: "eth0".into(),
+                        sent: Tally { hardware: 7, ..Tally::default() },
+                        received: Tally { stepped: 5, ..Tally::default() },
+                        ..CardReport::default()
+                    }],
                 },
                 report: Report {
                     at: Count(1_000_001_000),
@@ -510,6 +541,14 @@ mod tests {
             ("truechimer_timecounter_frequency_hertz", 1e9),
             ("truechimer_memory_bytes", 8_388_608.0),
             ("truechimer_floods_total", 2.0),
+            (
+                "truechimer_hardware_stamps_total{interface=\"eth0\",packet=\"request\",outcome=\"hardware\"}",
+                7.0,
+            ),
+            (
+                "truechimer_hardware_stamps_total{interface=\"eth0\",packet=\"reply\",outcome=\"stepped\"}",
+                5.0,
+            ),
             ("truechimer_audit_lost_lines_total", 3.0),
             ("truechimer_status{status=\"synchronised\"}", 1.0),
             ("truechimer_status{status=\"holdover\"}", 0.0),

@@ -8,6 +8,7 @@ use truechimer_engine::{Event, SourceId};
 use truechimer_stamp::{PairLog, Socket};
 use truechimer_time::{Count, CountSpan, Period};
 
+use crate::cards::Cards;
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
 /// A request has one answer, perhaps a few copies of it. After this many datagrams or errors the
@@ -21,6 +22,7 @@ const BUFFER: usize = 2048;
 pub(crate) struct Net {
     counter: Counter,
     log: PairLog,
+    cards: Cards,
     links: Vec<Link>,
     /// Never used, only kept: while one socket asks for stamps, the kernel takes them from the
     /// first packet on.
@@ -37,11 +39,17 @@ struct Link {
 }
 
 impl Net {
-    pub(crate) fn new(counter: Counter, nominal: Period, resolution: CountSpan) -> Net {
+    pub(crate) fn new(
+        counter: Counter,
+        nominal: Period,
+        resolution: CountSpan,
+        cards: Cards,
+    ) -> Net {
         let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         Net {
             counter,
             log: PairLog::new(nominal, resolution),
+            cards,
             links: Vec::new(),
             _keeper: Socket::open(&anywhere).ok(),
             floods: 0,
@@ -64,7 +72,13 @@ impl Net {
                 };
                 socket.confine(interface).map_err(named)?;
             }
+            if !self.cards.is_empty() && socket.ask_cards() {
+                self.cards.look(None);
+            }
             socket.send(self.counter, &mut self.log, to, packet)?;
+            if socket.departure().card_ns.is_some() {
+                self.cards.look(Some(&[socket.departure()]));
+            }
             Ok(socket)
         });
         // Only now, so that the port is another one for certain.
@@ -98,6 +112,17 @@ impl Net {
     /// Forgets how counts and the kernel's stamps went together: the counter lost its continuity.
     pub(crate) fn forget(&mut self) {
         self.log.clear();
+        self.cards.forget();
+    }
+
+    /// Says whether a card's setting is to be put back at the end, which takes a right.
+    pub(crate) fn restores(&self) -> bool {
+        self.cards.restores()
+    }
+
+    /// Cards that stamp.
+    pub(crate) fn cards(&mut self) -> &mut Cards {
+        &mut self.cards
     }
 
     /// How often there was too much to read.
@@ -115,7 +140,7 @@ impl Net {
     /// datagrams in the order in which they came.
     pub(crate) fn receive(&mut self, fds: &[pollfd]) -> Vec<Event> {
         let mut events = Vec::new();
-        let (counter, log) = (self.counter, &mut self.log);
+        let (counter, log, cards) = (self.counter, &mut self.log, &mut self.cards);
         self.links.retain_mut(|link| {
             let reported = |fd: &&pollfd| fd.fd == link.socket.fd() && fd.revents != 0;
             let Some(fd) = fds.iter().find(reported) else { return true };
@@ -124,12 +149,18 @@ impl Net {
                 self.floods += 1;
             }
             if fd.revents & POLLIN != 0 {
-                events.extend(link.receive(counter, log));
+                events.extend(link.receive(counter, log, cards));
             }
-            if fd.revents & !POLLIN != 0
-                && let Some(news) = link.socket.on_error_queue(counter, log)
-            {
-                events.push(link.undelivered(news.to_string()));
+            if fd.revents & !POLLIN != 0 {
+                let before = link.socket.departure();
+                if let Some(news) = link.socket.on_error_queue(counter, log) {
+                    events.push(link.undelivered(news.to_string()));
+                }
+                // A stamp that came late: the sooner the card's clock is read, the better it is known.
+                let now = link.socket.departure();
+                if now.card_ns != before.card_ns {
+                    cards.look(Some(&[now]));
+                }
             }
             // No descriptor at all: nothing more can come of it.
             fd.revents & POLLNVAL == 0
@@ -146,17 +177,20 @@ fn arrival(event: &Event, now: Count) -> Option<CountSpan> {
 }
 
 impl Link {
-    fn receive(&mut self, counter: Counter, log: &mut PairLog) -> Option<Event> {
+    fn receive(&mut self, counter: Counter, log: &mut PairLog, cards: &mut Cards) -> Option<Event> {
         let mut buffer = [0; BUFFER];
         match self.socket.receive(counter, log, &mut buffer) {
-            Ok(Some(got)) => Some(Event::Reply {
-                source: self.source,
-                from: got.from,
+            Ok(Some(got)) => {
                 // Nothing arrives at a port that nothing has left from.
-                sent: got.sent?,
-                received: got.received,
-                packet: buffer.get(..got.len).unwrap_or(&buffer).to_vec(),
-            }),
+                let [sent, received] = cards.exchange(got.wires, got.sent?, got.received);
+                Some(Event::Reply {
+                    source: self.source,
+                    from: got.from,
+                    sent,
+                    received,
+                    packet: buffer.get(..got.len).unwrap_or(&buffer).to_vec(),
+                })
+            }
             Ok(None) => None,
             Err(error) => Some(self.undelivered(error.to_string())),
         }
@@ -170,6 +204,7 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::HardwareStamps;
     use crate::sys;
     use std::net::UdpSocket;
     use truechimer_counter::Choice;
@@ -178,7 +213,9 @@ mod tests {
 
     fn net() -> Net {
         let counter = Counter::open(Choice::Raw).unwrap();
-        Net::new(counter, Period::NANOSECOND, CountSpan(1))
+        let (period, step) = (Period::NANOSECOND, CountSpan(1));
+        let cards = Cards::open(&HardwareStamps::None, &[], counter, period, step);
+        Net::new(counter, period, step, cards)
     }
 
     fn server() -> (UdpSocket, SocketAddr) {

@@ -3,12 +3,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Delay, Event, PtpEvent, SourceId, Transport};
-use truechimer_stamp::{Group, Name, PairLog, Socket};
-use truechimer_time::{CountSpan, Period};
+use truechimer_stamp::interface::{self, Asker};
+use truechimer_stamp::{Group, Name, PairLog, Socket, Wire};
+use truechimer_time::{CountSpan, Period, Stamp};
 
+use crate::cards::Cards;
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
 const EVENT: u16 = 319;
@@ -58,6 +61,8 @@ struct Port {
     padding: &'static [u8],
     /// Message of which the kernel has yet to say when it left.
     leaving: Option<Leaving>,
+    /// Number of the interface, if a card there stamps.
+    card: Option<u32>,
 }
 
 /// Message that is on its way out.
@@ -111,10 +116,12 @@ impl PtpPorts {
         source: SourceId,
         interface: &str,
         carrier: Carrier,
+        cards: &Cards,
     ) -> Option<Event> {
         self.close(source);
         match self.open(source, interface, carrier) {
-            Ok(port) => {
+            Ok(mut port) => {
+                port.ask_cards(interface, cards);
                 self.ports.push(port);
                 None
             }
@@ -144,7 +151,7 @@ impl PtpPorts {
             Transport::Udp6 | Transport::Udp6Link => &ROOM,
             Transport::Udp4 | Transport::Ethernet => &[],
         };
-        Ok(Port { source, event, general, to, to_general, padding, leaving: None })
+        Ok(Port { source, event, general, to, to_general, padding, leaving: None, card: None })
     }
 
     /// Sends a question to the group, or to that receiver alone, and says when it left as soon as that is
@@ -154,29 +161,38 @@ impl PtpPorts {
         source: SourceId,
         to: Option<IpAddr>,
         packet: &[u8],
+        cards: &mut Cards,
     ) -> Option<Event> {
         let port = self.ports.iter_mut().find(|port| port.source == source)?;
         let packet = [packet, port.padding].concat();
+        if port.card.is_some() {
+            cards.look(Some(&[on(port.card, Wire::default())]));
+        }
         let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
         if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
             return Some(Event::Undelivered { source, error: why.to_string() });
         }
         port.leaving = Some(Leaving::Question);
-        port.left(false)
+        port.left(false, cards)
     }
 
     /// Sends an answer to the group, and says when it left as soon as that is known. A question whose
     /// departure is not known yet has left by now.
-    pub(crate) fn answer(&mut self, source: SourceId, packet: &[u8]) -> Vec<Event> {
+    pub(crate) fn answer(
+        &mut self,
+        source: SourceId,
+        packet: &[u8],
+        cards: &mut Cards,
+    ) -> Vec<Event> {
         let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
             return Vec::new();
         };
-        let mut events = Vec::from_iter(port.left(true));
+        let mut events = Vec::from_iter(port.left(true, cards));
         let packet = [packet, port.padding].concat();
         // One that is lost is asked for again by the neighbour.
         if port.event.send(self.counter, &mut self.log, port.to, &packet).is_ok() {
             port.leaving = Some(Leaving::Answer);
-            events.extend(port.left(false));
+            events.extend(port.left(false, cards));
         }
         events
     }
@@ -211,7 +227,7 @@ impl PtpPorts {
     }
 
     /// Reads what has come to the sockets that poll(2) reported.
-    pub(crate) fn receive(&mut self, fds: &[pollfd]) -> Vec<Event> {
+    pub(crate) fn receive(&mut self, fds: &[pollfd], cards: &mut Cards) -> Vec<Event> {
         let mut events = Vec::new();
         let (counter, log) = (self.counter, &mut self.log);
         let reported =
@@ -223,15 +239,21 @@ impl PtpPorts {
                 let _ = port.event.on_error_queue(counter, log);
             }
             if event | general != 0 {
-                events.extend(port.left(true));
+                events.extend(port.left(true, cards));
             }
             if event & POLLIN != 0 {
-                read(&mut port.event, (port.source, true), counter, log, &mut events);
+                let card = port.card;
+                let mut stamped = |wire: Wire, kernel| match card {
+                    Some(_) => cards.arrival(on(card, wire), kernel),
+                    None => kernel,
+                };
+                let source = (port.source, Some(&mut stamped as Better<'_>));
+                read(&mut port.event, source, counter, log, &mut events);
             }
             if let Some(socket) = &mut port.general
                 && general & POLLIN != 0
             {
-                read(socket, (port.source, false), counter, log, &mut events);
+                read(socket, (port.source, None), counter, log, &mut events);
             }
             // No descriptor at all: nothing more can come of it.
             (event | general) & POLLNVAL == 0
@@ -241,23 +263,42 @@ impl PtpPorts {
 }
 
 impl Port {
-    /// When the newest question or answer left, once: if the kernel has said so, or `now` in any case.
-    fn left(&mut self, now: bool) -> Option<Event> {
+    /// Asks for stamps by the card of the interface, if one gives any.
+    fn ask_cards(&mut self, interface: &str, cards: &Cards) {
+        let index = Asker::new().and_then(|asker| interface::index(asker.as_fd(), interface)).ok();
+        self.card = index.filter(|_| cards.has(index) && self.event.ask_cards());
+    }
+
+    /// Departure of the newest question or answer, once: if kernel and card have told it, or `now` in any
+    /// case.
+    fn left(&mut self, now: bool, cards: &mut Cards) -> Option<Event> {
         let leaving = self.leaving?;
         let (sent, waiting) = self.event.sent()?;
-        if waiting && !now {
+        let wire = on(self.card, self.event.departure());
+        let by_card = self.card.is_some() && cards.has(wire.interface);
+        if (waiting || by_card && wire.card_ns.is_none()) && !now {
             return None;
         }
         self.leaving = None;
+        let sent = if by_card { cards.departure(wire, sent) } else { sent };
         let answer = leaving == Leaving::Answer;
         Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent, answer }))
     }
 }
 
-/// Reads what a socket has, within reason; if `stamped`, with when event messages came.
+/// Passage over the wire of what went by the socket of a port, which hears one interface alone: with Ethernet
+/// the kernel does not say which.
+fn on(card: Option<u32>, wire: Wire) -> Wire {
+    Wire { interface: wire.interface.or(card), ..wire }
+}
+
+/// Stamp of a message by its passage over the wire, given the kernel's.
+type Better<'a> = &'a mut dyn FnMut(Wire, Stamp) -> Stamp;
+
+/// Reads what a socket has, within reason; if `stamped`, which knows better than the kernel, with when event messages came.
 fn read(
     socket: &mut Socket,
-    (source, stamped): (SourceId, bool),
+    (source, mut stamped): (SourceId, Option<Better<'_>>),
     counter: Counter,
     log: &mut PairLog,
     events: &mut Vec<Event>,
@@ -267,10 +308,11 @@ fn read(
         // Until there is no more: that nothing had come by now bounds the next stamp.
         let Ok(Some(got)) = socket.receive(counter, log, &mut buffer) else { return };
         let packet = buffer.get(..got.len).unwrap_or(&buffer);
+        let stamped = stamped.as_mut().filter(|_| is_event(packet));
         events.push(Event::Ptp(PtpEvent::Message {
             source,
             from: got.from.ip(),
-            received: (stamped && is_event(packet)).then_some(got.received),
+            received: stamped.map(|better| better(got.wires[1], got.received)),
             packet: packet.to_vec(),
         }));
     }
@@ -315,6 +357,7 @@ fn unopened(interface: &str, transport: Transport, why: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::HardwareStamps;
     use truechimer_counter::Choice;
 
     fn by(transport: Transport, delay: Delay) -> Carrier {
@@ -324,17 +367,19 @@ mod tests {
     #[test]
     fn an_interface_that_is_not_there_is_told() {
         let counter = Counter::open(Choice::Raw).unwrap();
-        let mut ports = PtpPorts::new(counter, Period::NANOSECOND, CountSpan(1));
+        let (period, step) = (Period::NANOSECOND, CountSpan(1));
+        let mut ports = PtpPorts::new(counter, period, step);
+        let mut cards = Cards::open(&HardwareStamps::None, &[], counter, period, step);
         for transport in [Transport::Udp4, Transport::Udp6, Transport::Ethernet] {
             let Some(Event::Ptp(PtpEvent::Failed { source, error })) =
-                ports.listen(SourceId(4), "no-such-if", by(transport, Delay::E2e))
+                ports.listen(SourceId(4), "no-such-if", by(transport, Delay::E2e), &cards)
             else {
                 panic!("opened");
             };
             assert_eq!(source, SourceId(4));
             assert!(error.contains("no network interface no-such-if"), "{error}");
         }
-        assert_eq!(ports.ask(SourceId(4), None, b"x"), None);
+        assert_eq!(ports.ask(SourceId(4), None, b"x", &mut cards), None);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
         assert!(fds.is_empty());

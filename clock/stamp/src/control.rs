@@ -9,6 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) struct Control {
     /// `SCM_TIMESTAMPING`: the software stamp, Unix time in ns.
     pub stamp: Option<i64>,
+    /// Passage over the wire: where, and when by the card there.
+    pub wire: Wire,
     /// `IP_RECVERR`, `IPV6_RECVERR` or `PACKET_TX_TIMESTAMP`: why the message is in the error queue.
     pub error: Option<QueuedError>,
     /// `IP_TTL`, `IPV6_HOPLIMIT`: the hop limit that the datagram arrived with.
@@ -16,6 +18,21 @@ pub(crate) struct Control {
     /// `IP_PKTINFO`, `IPV6_PKTINFO`: to which of our addresses it came.
     pub via: Option<Via>,
 }
+
+/// Passage of a datagram from or to the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wire {
+    /// `SCM_TIMESTAMPING`: the network card's stamp, in ns of its own clock.
+    pub card_ns: Option<i64>,
+    /// Number of the network interface: the card's own, where it gave a stamp of an arrival
+    /// (`SCM_TIMESTAMPING_PKTINFO`), else that of the address (`IP_PKTINFO`, `IPV6_PKTINFO`).
+    pub interface: Option<u32>,
+    /// Bytes of the frame that arrived, from its Ethernet header on and without its check sequence.
+    pub frame: Option<u32>,
+}
+
+/// `SCM_TIMESTAMPING_PKTINFO`: interface and length of a frame, which libc has no name for.
+const FRAME: i32 = 58;
 
 /// One of our addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +76,19 @@ const EXTENDED_ERR: usize = 16;
 /// Reads all control messages in `bytes`.
 pub(crate) fn parse(bytes: &[u8]) -> Control {
     let mut control = Control::default();
-    let mut rest = bytes;
+    let (mut rest, mut by_address) = (bytes, None);
     while let Some((level, kind, data, next)) = split(rest) {
         match (level, kind) {
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) => {
                 control.stamp = stamp(data).or(control.stamp);
+                control.wire.card_ns =
+                    data.get(4 * LONG..).and_then(stamp).or(control.wire.card_ns);
+            }
+            (libc::SOL_SOCKET, FRAME) => {
+                let word = |offset| at(data, offset).map(u32::from_ne_bytes);
+                // 0: the kernel does not know which card it was.
+                control.wire.interface = word(0).filter(|index| *index != 0);
+                control.wire.frame = word(4);
             }
             (libc::IPPROTO_IP, libc::IP_RECVERR)
             | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
@@ -74,10 +99,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Control {
                 let value = at(data, 0).map(i32::from_ne_bytes);
                 control.hop_limit = value.and_then(|value| u8::try_from(value).ok());
             }
-            _ => control.via = via(level, kind, data).or(control.via),
+            _ => {
+                control.via = via(level, kind, data).or(control.via);
+                by_address = interface(level, kind, data).or(by_address);
+            }
         }
         rest = next;
     }
+    control.wire.interface = control.wire.interface.or(by_address);
     control
 }
 
@@ -93,6 +122,16 @@ pub fn via(level: i32, kind: i32, data: &[u8]) -> Option<Via> {
             .map(|(ip, interface)| Via::V6(ip.into(), u32::from_ne_bytes(interface))),
         _ => None,
     }
+}
+
+/// The number of the interface beside an address of ours.
+fn interface(level: i32, kind: i32, data: &[u8]) -> Option<u32> {
+    let offset = match (level, kind) {
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => 0,
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => 16,
+        _ => return None,
+    };
+    at(data, offset).map(u32::from_ne_bytes).filter(|index| *index != 0)
 }
 
 /// Writes control messages for a packet that is to leave from `via`, stamped if so wished: how many
@@ -139,8 +178,8 @@ pub fn split(bytes: &[u8]) -> Option<(i32, i32, &[u8], &[u8])> {
     Some((level, kind, data, next))
 }
 
-/// The software stamp in the data of an `SCM_TIMESTAMPING`, the first of three `timespec`s (zero if
-/// there is none): Unix time in ns.
+/// The first of the three `timespec`s (zero if there is none) in the data of an `SCM_TIMESTAMPING`, which is the
+/// software stamp: Unix time in ns.
 #[must_use]
 pub fn stamp(data: &[u8]) -> Option<i64> {
     #[allow(clippy::useless_conversion)] // c_long has 32 bits on some targets
@@ -199,7 +238,7 @@ mod tests {
     }
 
     fn timestamping(secs: libc::c_long, nanos: libc::c_long) -> Vec<u8> {
-        let longs = [secs, nanos, 0, 0, 1, 2];
+        let longs = [secs, nanos, 0, 0, 0, 0];
         let data: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
         message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &data)
     }
@@ -281,7 +320,13 @@ mod tests {
         ] {
             for stamp in [false, true] {
                 let len = write(&mut bytes, via, stamp);
-                assert_eq!(parse(&bytes[..len]), Control { via, ..Control::default() });
+                let read = parse(&bytes[..len]);
+                assert_eq!(
+                    Control { wire: Wire::default(), ..read },
+                    Control { via, ..Control::default() }
+                );
+                let by_link = matches!(via, Some(Via::V6(..))).then_some(3);
+                assert_eq!(read.wire.interface, by_link);
                 assert_eq!(len % WORD, 0);
             }
         }
@@ -289,6 +334,35 @@ mod tests {
         let len = write(&mut bytes, far, false);
         assert_eq!(parse(&bytes[..len]).via, Some(Via::V6("2001:db8::1".parse().unwrap(), 0)));
         assert_eq!(write(&mut bytes[..10], far, true), 0);
+    }
+
+    /// A message with the stamps of kernel and card.
+    fn stamps(kernel: libc::c_long, card: libc::c_long) -> Vec<u8> {
+        let longs = [kernel, 0, 0, 0, card, if card == 0 { 0 } else { 7 }];
+        let data: Vec<u8> = longs.iter().flat_map(|long| long.to_ne_bytes()).collect();
+        message(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING, &data)
+    }
+
+    #[test]
+    fn the_card_s_stamp_comes_with_its_interface_and_length() {
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let frame: Vec<u8> = words(&[4, 90, 0, 0]);
+        let info: Vec<u8> = words(&[9, 0x0100_007f, 0]);
+        let by_address = message(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+        let wire = |parts: &[Vec<u8>]| parse(&parts.concat()).wire;
+        let all = [by_address.clone(), stamps(3, 5), message(libc::SOL_SOCKET, FRAME, &frame)];
+        let card_ns = Some(5_000_000_007);
+        assert_eq!(wire(&all), Wire { card_ns, interface: Some(4), frame: Some(90) });
+        assert_eq!(parse(&all.concat()).stamp, Some(3_000_000_000));
+        // A driver that the kernel does not know the interface of.
+        let frame: Vec<u8> = words(&[0, 90, 0, 0]);
+        let all = [message(libc::SOL_SOCKET, FRAME, &frame), by_address.clone()];
+        assert_eq!(wire(&all), Wire { card_ns: None, interface: Some(9), frame: Some(90) });
+        // The card's alone, as it comes for what was sent.
+        let alone = [stamps(0, 5), by_address];
+        assert_eq!(wire(&alone), Wire { card_ns, interface: Some(9), frame: None });
+        assert_eq!(parse(&alone.concat()).stamp, None);
+        assert_eq!(wire(&[stamps(3, 0)]), Wire::default());
     }
 
     #[test]

@@ -134,7 +134,8 @@ impl<'a> Interval<'a> {
         let widths = reading(left) + reading(right) + ROUNDING + ROUNDING;
         let (shown, counted) = steady.passed();
         let gained = shown - counted;
-        if steady.is_ordinary() {
+        // By as much as the readings take, nothing shows at all.
+        if gained.abs() <= slewed(counted) + widths {
             return Interval { slack: gained.abs() + widths, ..steady };
         }
         let error = slewed(counted) + widths;

@@ -11,6 +11,7 @@
 //! * a [`Socket`] sends and receives datagrams and does all of that, for a [`Group`] by Ethernet as well;
 //! * [`control`] and [`Name`] are what else travels between the kernel and a socket, for those who
 //!   receive many datagrams with one call;
+//! * [`CardLog`] does the same for stamps by a network card's own clock, which [`card`] has it take;
 //! * [`pps`] does the same for the edges of a pulse per second;
 //! * [`phc`] reads a card's clock beside the counter; [`shm`] and [`sock`] take samples from programs
 //!   of receivers.
@@ -20,8 +21,11 @@
 //! have done.
 #![deny(unsafe_code)]
 
+pub mod card;
+mod card_log;
 pub mod control;
 mod group;
+pub mod interface;
 mod interval;
 mod log;
 mod name;
@@ -35,6 +39,8 @@ mod sys;
 mod undelivered;
 mod wait;
 
+pub use card_log::CardLog;
+pub use control::Wire;
 pub use group::{Group, bind_to_device};
 pub use interval::{Interval, ORDINARY, Region, UNSEEN};
 pub use log::{NoStamp, PairLog, Window};

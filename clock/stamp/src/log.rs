@@ -40,18 +40,24 @@ pub enum NoStamp {
     /// Nowhere in the window can the clock have shown that time: it is not of this packet, or the
     /// clock did what no rule covers.
     NotCausal,
+    /// Its clock was stepped, or its rate changed beyond all measure, between the pairs around it.
+    Stepped,
 }
 
 impl fmt::Display for NoStamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NoStamp::OutOfLog => "no pairs around the stamp",
-            NoStamp::NotCausal => "the kernel's stamp contradicts the order of events",
+            NoStamp::NotCausal => "the stamp contradicts the order of events",
+            NoStamp::Stepped => "its clock was stepped about then",
         })
     }
 }
 
 impl std::error::Error for NoStamp {}
+
+/// A rule for what a clock did between two pairs: one of the ways to make an [`Interval`].
+pub(crate) type Stretch = for<'a> fn(Count, Period, &'a HostPair, &'a HostPair) -> Interval<'a>;
 
 /// The pairs of the recent past, in the order of their counts.
 #[derive(Clone, Debug)]
@@ -124,6 +130,20 @@ impl PairLog {
     /// # Errors
     /// If there is no such count, or nothing to tell it by.
     pub fn invert(&self, unix_ns: i64, window: Window) -> Result<Stamp, NoStamp> {
+        let stretch: Stretch =
+            |origin, period, left, right| Interval::new(origin, period, left, right);
+        self.find(unix_ns, window, stretch, StampMethod::Kernel)
+    }
+
+    /// The count within `window` at which the clock of these pairs, between each two of which it did as `stretch` has
+    /// it, showed `shown_ns`.
+    pub(crate) fn find(
+        &self,
+        shown_ns: i64,
+        window: Window,
+        stretch: Stretch,
+        method: StampMethod,
+    ) -> Result<Stamp, NoStamp> {
         let origin = window.earliest;
         let lo = 0;
         let hi = i128::from((window.latest - origin).0);
@@ -137,12 +157,15 @@ impl PairLog {
         let mut found: Option<Region> = None;
         for pair in self.pairs.windows(2) {
             let [left, right] = pair else { continue };
-            let interval = Interval::new(origin, self.period, left, right);
+            let interval = stretch(origin, self.period, left, right);
             let (first, last) = interval.extent();
             if last < lo || first > hi {
                 continue;
             }
-            for place in interval.places(unix_ns).into_iter().flatten() {
+            if interval.is_torn() {
+                return Err(NoStamp::Stepped);
+            }
+            for place in interval.places(shown_ns).into_iter().flatten() {
                 if let Some(place) = place.within(lo, hi) {
                     found = Some(found.map_or(place, |known| known.hull(place)));
                 }
@@ -153,7 +176,17 @@ impl PairLog {
         Ok(Stamp {
             count: origin + span(best),
             error: span((best - lo).max(hi - best)) + self.resolution,
-            method: StampMethod::Kernel,
+            method,
         })
+    }
+
+    /// All pairs, the oldest first.
+    pub(crate) fn pairs(&self) -> &[HostPair] {
+        &self.pairs
+    }
+
+    /// Counts last this long from now on.
+    pub(crate) fn set_period(&mut self, period: Period) {
+        self.period = period;
     }
 }

@@ -6,10 +6,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use truechimer_counter::{Counter, HostPair, realtime_pair};
+use truechimer_counter::{Counter, HostPair, raw_pair, realtime_pair};
 use truechimer_time::{Count, CountSpan, Period, Span, Stamp, StampMethod};
 
-use crate::{PairLog, Window, ptp};
+use crate::ptp::{self, Beside};
+use crate::{PairLog, Window};
 
 /// How many readings the narrowest pair is taken of.
 const TRIES: u32 = 8;
@@ -17,10 +18,10 @@ const TRIES: u32 = 8;
 /// Questions to a clock, times in ns; a trait so that one can be made up. `None` stands for what no
 /// clock shows.
 trait Device: Send {
-    /// The clock and `CLOCK_REALTIME` at the very same moment, by hardware.
+    /// The clock and `CLOCK_MONOTONIC_RAW` at the very same moment, by hardware.
     fn precise(&mut self) -> io::Result<[Option<i64>; 2]>;
-    /// Readings of the clock, each between two of `CLOCK_REALTIME`.
-    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>>;
+    /// Readings of the clock, each between two of that clock of the host's.
+    fn extended(&mut self, beside: Beside) -> io::Result<Vec<[Option<i64>; 3]>>;
     /// The clock alone.
     fn read(&mut self) -> io::Result<i64>;
 }
@@ -30,11 +31,11 @@ const READINGS: u32 = 5;
 
 impl Device for File {
     fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
-        ptp::precise(self)
+        ptp::precise(self, Beside::Raw)
     }
 
-    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
-        ptp::extended(self, READINGS)
+    fn extended(&mut self, beside: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
+        ptp::extended(self, READINGS, beside)
     }
 
     fn read(&mut self) -> io::Result<i64> {
@@ -44,13 +45,16 @@ impl Device for File {
 
 /// The counter and the host's clocks, for the same reason.
 trait Host: Send {
-    fn pair(&mut self) -> HostPair;
+    fn pair(&mut self, of: Beside) -> HostPair;
     fn count(&mut self) -> Count;
 }
 
 impl Host for Counter {
-    fn pair(&mut self) -> HostPair {
-        realtime_pair(*self, TRIES)
+    fn pair(&mut self, of: Beside) -> HostPair {
+        match of {
+            Beside::Realtime => realtime_pair(*self, TRIES),
+            Beside::Raw => raw_pair(*self, TRIES),
+        }
     }
 
     fn count(&mut self) -> Count {
@@ -64,7 +68,7 @@ enum Way {
     /// `PTP_SYS_OFFSET_PRECISE`: the hardware reads both at once.
     Precise,
     /// `PTP_SYS_OFFSET_EXTENDED`: the driver reads the clock between two readings of the host's.
-    Extended,
+    Extended(Beside),
     /// The counter is read before and after the call that reads the clock.
     Around,
 }
@@ -73,9 +77,18 @@ impl Way {
     /// The one to try when this is not to be had.
     fn after(self) -> Option<Way> {
         match self {
-            Way::Precise => Some(Way::Extended),
-            Way::Extended => Some(Way::Around),
+            Way::Precise => Some(Way::Extended(Beside::Raw)),
+            Way::Extended(Beside::Raw) => Some(Way::Extended(Beside::Realtime)),
+            Way::Extended(Beside::Realtime) => Some(Way::Around),
             Way::Around => None,
+        }
+    }
+
+    /// The clock of the host's that shows when it was.
+    fn beside(self) -> Beside {
+        match self {
+            Way::Precise | Way::Extended(Beside::Raw) => Beside::Raw,
+            Way::Extended(Beside::Realtime) | Way::Around => Beside::Realtime,
         }
     }
 }
@@ -144,11 +157,12 @@ impl DeviceClock {
     /// If the clock cannot be read (any more).
     pub fn pair(&mut self) -> io::Result<DevicePair> {
         loop {
-            let first = self.host.pair();
+            let beside = self.way.beside();
+            let first = self.host.pair(beside);
             let start = self.host.count();
             let answer = self.read();
             let end = self.host.count();
-            let second = self.host.pair();
+            let second = self.host.pair(beside);
             let readings = match answer {
                 Ok(readings) => readings,
                 Err(why) => match self.way.after() {
@@ -186,8 +200,8 @@ impl DeviceClock {
                 [Some(device), Some(host)] => vec![[host, device, host]],
                 _ => Vec::new(),
             },
-            Way::Extended => {
-                let all = self.device.extended()?;
+            Way::Extended(beside) => {
+                let all = self.device.extended(beside)?;
                 let whole = |[before, device, after]: [Option<i64>; 3]| {
                     Some([before?, device?, after?]).filter(|[before, _, after]| before <= after)
                 };
@@ -202,7 +216,12 @@ impl DeviceClock {
     pub fn way(&self) -> &'static str {
         match self.way {
             Way::Precise => "precise: the hardware reads both clocks at once",
-            Way::Extended => "extended: the driver reads the card between two readings of the host",
+            Way::Extended(Beside::Raw) => {
+                "extended: the driver reads the card between two readings of the host's raw clock"
+            }
+            Way::Extended(Beside::Realtime) => {
+                "extended: the driver reads the card between two readings of the host"
+            }
             Way::Around => "around: the counter before and after the call",
         }
     }

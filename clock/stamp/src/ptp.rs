@@ -1,4 +1,4 @@
-//! PTP hardware clocks (`/dev/ptpN`) read beside `CLOCK_REALTIME`, in ns; `None` stands for what no
+//! PTP hardware clocks (`/dev/ptpN`) read beside a clock of the host's, in ns; `None` stands for what no
 //! clock shows.
 #![allow(unsafe_code)]
 
@@ -8,27 +8,43 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 
-/// The clock and `CLOCK_REALTIME` at the very same moment, by hardware.
+/// A clock of the host's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// `CLOCK_REALTIME`, which may be slewed or stepped meanwhile.
+    Realtime,
+    /// `CLOCK_MONOTONIC_RAW`, which is neither.
+    Raw,
+}
+
+/// The clock and one of the host's at the very same moment, by hardware.
 ///
 /// # Errors
 /// Where it cannot do that, or is no such clock.
-pub fn precise(clock: &File) -> io::Result<[Option<i64>; 2]> {
+pub fn precise(clock: &File, beside: Beside) -> io::Result<[Option<i64>; 2]> {
     // SAFETY: all zeros is a valid `ptp_sys_offset_precise`.
     let mut answer: libc::ptp_sys_offset_precise = unsafe { std::mem::zeroed() };
     let pointer = &raw mut answer;
     // SAFETY: the request's number holds the size of that structure.
     check(unsafe { libc::ioctl(clock.as_raw_fd(), libc::PTP_SYS_OFFSET_PRECISE, pointer) })?;
-    Ok([ns(answer.device), ns(answer.sys_realtime)])
+    Ok(match beside {
+        Beside::Realtime => [ns(answer.device), ns(answer.sys_realtime)],
+        Beside::Raw => [ns(answer.device), ns(answer.sys_monoraw)],
+    })
 }
 
-/// Readings of the clock, 25 at most, each between two of `CLOCK_REALTIME`.
+/// Readings of the clock, 25 at most, each between two of one of the host's.
 ///
 /// # Errors
-/// Where the driver cannot do that, or it is no such clock.
-pub fn extended(clock: &File, readings: u32) -> io::Result<Vec<[Option<i64>; 3]>> {
+/// Where the driver cannot do that, or it is no such clock. Linux before 6.12 knows of `CLOCK_REALTIME` alone and
+/// answers `EINVAL` to all else, as that field of the question had to be zero.
+pub fn extended(clock: &File, readings: u32, beside: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
     // SAFETY: all zeros is a valid `ptp_sys_offset_extended`; its clock 0 is `CLOCK_REALTIME`.
     let mut answer: libc::ptp_sys_offset_extended = unsafe { std::mem::zeroed() };
     answer.n_samples = readings;
+    if beside == Beside::Raw {
+        answer.clockid = libc::CLOCK_MONOTONIC_RAW;
+    }
     let pointer = &raw mut answer;
     // SAFETY: the request's number holds the size of that structure.
     check(unsafe { libc::ioctl(clock.as_raw_fd(), libc::PTP_SYS_OFFSET_EXTENDED, pointer) })?;
@@ -78,8 +94,10 @@ mod tests {
     #[test]
     fn a_file_is_no_hardware_clock() {
         let file = File::open("/dev/null").unwrap();
-        assert_eq!(precise(&file).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
-        assert_eq!(extended(&file, 5).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        for beside in [Beside::Realtime, Beside::Raw] {
+            assert_eq!(precise(&file, beside).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+            assert_eq!(extended(&file, 5, beside).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+        }
         assert!(read(&file).is_err());
     }
 

@@ -8,7 +8,7 @@ use rustix::net;
 use truechimer_counter::Counter;
 use truechimer_time::{Count, Span, Stamp};
 
-use crate::control::{self, Control, Origin, Via};
+use crate::control::{self, Control, Origin, Via, Wire};
 use crate::group::{self, Group};
 use crate::log::{PairLog, Window};
 use crate::name::Name;
@@ -28,6 +28,14 @@ const ECHO: usize = 2048;
 const DEPARTURES: u32 = libc::SOF_TIMESTAMPING_TX_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID
     | libc::SOF_TIMESTAMPING_OPT_TSONLY;
+/// Stamps of cards, besides those of the kernel, with the interface that each is of. The latter comes with
+/// a datagram alone, so that none is left out.
+const BY_CARD: u32 = libc::SOF_TIMESTAMPING_RX_HARDWARE
+    | libc::SOF_TIMESTAMPING_TX_HARDWARE
+    | libc::SOF_TIMESTAMPING_RAW_HARDWARE
+    | libc::SOF_TIMESTAMPING_OPT_TX_SWHW
+    | libc::SOF_TIMESTAMPING_OPT_PKTINFO
+    | libc::SOF_TIMESTAMPING_OPT_CMSG;
 /// How often a receive that a pending error interrupts is tried again.
 const RECEIVE_TRIES: u32 = 4;
 
@@ -51,6 +59,8 @@ pub struct Received {
     pub hop_limit: Option<u8>,
     /// To which of our addresses it came, likewise.
     pub via: Option<Via>,
+    /// Passage of the newest request and of this, if the socket [asks cards](Socket::ask_cards).
+    pub wires: [Wire; 2],
 }
 
 /// A socket, of UDP unless it is for a group of Ethernet, that asks the kernel to stamp what goes out and
@@ -72,6 +82,8 @@ pub struct Socket {
     stamping: bool,
     /// Whether that includes departures.
     departures: bool,
+    /// Says whether cards are asked for stamps of both.
+    cards: bool,
     /// The key that the kernel gives to the next datagram, counting from 0, and by how much that
     /// may be too low: some kernels count a datagram that they then fail to send.
     next_key: u32,
@@ -101,6 +113,8 @@ struct Request {
     sent: Stamp,
     /// Whether the kernel's own stamp may yet come.
     waiting: bool,
+    /// Passage onto the wire, as far as is known.
+    wire: Wire,
     /// Bytes of the datagram.
     bytes: Box<[u8]>,
 }
@@ -170,6 +184,21 @@ impl Socket {
         let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT);
         let _ = set(libc::IPPROTO_IP, libc::IP_PKTINFO);
         let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+    }
+
+    /// Asks network cards for stamps as well, each by its own clock. Those whose stamping is enabled
+    /// ([`Stamping`](crate::card::Stamping)) give some. To be called before anything is sent; whether the kernel will.
+    pub fn ask_cards(&mut self) -> bool {
+        if !self.departures {
+            return false;
+        }
+        let more = BY_CARD | DEPARTURES & !libc::SOF_TIMESTAMPING_OPT_TSONLY;
+        self.cards = self.ask_for_stamps(more);
+        // The interface of each.
+        let set = |level, option| sys::set_option(self.fd.as_fd(), level, option, 1);
+        let _ = set(libc::IPPROTO_IP, libc::IP_PKTINFO);
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO);
+        self.cards
     }
 
     /// Marks what is sent with this differentiated services code point (RFC 2474), 0 to 63.
@@ -244,6 +273,12 @@ impl Socket {
         self.request.as_ref().map(|request| (request.sent, request.waiting))
     }
 
+    /// Passage of the newest datagram onto the wire, as far as is known.
+    #[must_use]
+    pub fn departure(&self) -> Wire {
+        self.request.as_ref().map(|request| request.wire).unwrap_or_default()
+    }
+
     fn plain(family: &SocketAddr) -> io::Result<Socket> {
         Ok(Socket::of(sys::udp_socket(family)?))
     }
@@ -253,6 +288,7 @@ impl Socket {
             fd,
             stamping: false,
             departures: false,
+            cards: false,
             next_key: 0,
             key_slack: 0,
             request: None,
@@ -327,6 +363,7 @@ impl Socket {
             entered,
             sent: window.stamp(entered.midpoint(returned), log.resolution()),
             waiting: self.departures,
+            wire: Wire::default(),
             bytes: bytes.into(),
         });
         self.next_key = self.next_key.wrapping_add(1);
@@ -396,7 +433,7 @@ impl Socket {
             let latest = counter.fenced().read();
             log.take(counter);
             let window = Window { earliest: self.since.unwrap_or(asked), latest };
-            if self.request.as_ref().is_some_and(|request| request.waiting) {
+            if self.awaits() {
                 self.drain(counter, log, true);
             }
             let Some(from) = message.address else { continue };
@@ -415,6 +452,7 @@ impl Socket {
                 received,
                 hop_limit: said.hop_limit,
                 via: said.via,
+                wires: [self.departure(), said.wire],
             }));
         }
         self.undelivered.take().map_or(Ok(None), |news| Err(news.into()))
@@ -428,6 +466,12 @@ impl Socket {
             self.note(Undelivered { errno: pending.raw_os_error(), to: None, by: None });
         }
         self.undelivered.take()
+    }
+
+    /// Says whether stamps of the newest request's departure may yet come.
+    fn awaits(&self) -> bool {
+        let by_card = |request: &Request| self.cards && request.wire.card_ns.is_none();
+        self.request.as_ref().is_some_and(|request| request.waiting || by_card(request))
     }
 
     /// Reads messages from the error queue until there are no more, or until the newest request
@@ -444,24 +488,23 @@ impl Socket {
             };
             let said = control.0.get(..message.control).map(control::parse).unwrap_or_default();
             let echo = bytes.get(..message.size).unwrap_or(&bytes);
-            match self.newest_departure(&said, echo) {
-                Some(unix_ns) => {
-                    self.departed(counter, log, unix_ns);
-                    if only_stamp {
-                        return;
-                    }
+            let by_card = self.newest_by_card(&said, echo);
+            let departure = self.newest_departure(&said, echo);
+            if let Some(unix_ns) = departure {
+                self.departed(counter, log, unix_ns);
+            }
+            if by_card || departure.is_some() {
+                if only_stamp && !self.awaits() {
+                    return;
                 }
-                None => {
-                    if let Some(error) = said.error
-                        && error.origin != Origin::Timestamping
-                    {
-                        self.note(Undelivered {
-                            errno: error.errno,
-                            to: message.address,
-                            by: error.offender.filter(|_| error.origin == Origin::Icmp),
-                        });
-                    }
-                }
+            } else if let Some(error) = said.error
+                && error.origin != Origin::Timestamping
+            {
+                self.note(Undelivered {
+                    errno: error.errno,
+                    to: message.address,
+                    by: error.offender.filter(|_| error.origin == Origin::Icmp),
+                });
             }
         }
     }
@@ -470,19 +513,38 @@ impl Socket {
     /// that still waits for it: a late stamp of an older one must never be taken for it.
     fn newest_departure(&mut self, said: &Control, echo: &[u8]) -> Option<i64> {
         let unix_ns = said.stamp?;
-        let request = self.request.as_ref().filter(|request| request.waiting)?;
+        self.request.as_ref().filter(|request| request.waiting)?;
+        self.is_newest(said, echo).then_some(unix_ns)
+    }
+
+    /// Takes the card's transmit stamp from a message of the error queue, if it is of the newest request; also
+    /// the interface that this left by. Whether there was a stamp.
+    fn newest_by_card(&mut self, said: &Control, echo: &[u8]) -> bool {
+        if !self.cards || said.stamp.or(said.wire.card_ns).is_none() || !self.is_newest(said, echo)
+        {
+            return false;
+        }
+        let Some(request) = &mut self.request else { return false };
+        request.wire.interface = said.wire.interface.or(request.wire.interface);
+        request.wire.card_ns = request.wire.card_ns.or(said.wire.card_ns);
+        said.wire.card_ns.is_some()
+    }
+
+    /// Says whether a message of the error queue tells of the newest request's departure.
+    fn is_newest(&mut self, said: &Control, echo: &[u8]) -> bool {
+        let Some(request) = &mut self.request else { return false };
         // Simulators give no key, but the whole frame: it ends with what was sent.
-        let Some(error) = said.error else {
-            return echo.ends_with(&request.bytes).then_some(unix_ns);
-        };
+        let Some(error) = said.error else { return echo.ends_with(&request.bytes) };
         let of_departure =
             error.origin == Origin::Timestamping && error.errno == libc::ENOMSG && error.info == 0;
         if !of_departure || error.data.wrapping_sub(request.key) > self.key_slack {
-            return None;
+            return false;
         }
+        // The other stamp of it has the very same.
+        request.key = error.data;
         self.next_key = error.data.wrapping_add(1);
         self.key_slack = 0;
-        Some(unix_ns)
+        true
     }
 
     /// The kernel says when the newest request left.
@@ -522,7 +584,8 @@ mod tests {
         let sent = Stamp { count: Count(7), error: CountSpan(1), method: StampMethod::User };
         let key = next_key.wrapping_sub(1);
         let bytes = SENT.into();
-        socket.request = Some(Request { key, entered: Count(6), sent, waiting: true, bytes });
+        let (entered, wire) = (Count(6), Wire::default());
+        socket.request = Some(Request { key, entered, sent, waiting: true, wire, bytes });
         (socket.next_key, socket.key_slack) = (next_key, key_slack);
         socket
     }
@@ -650,6 +713,56 @@ mod tests {
         assert_eq!(socket.newest_departure(&stamp_of(4), &[]), None);
         socket.request = None;
         assert_eq!(socket.newest_departure(&stamp_of(4), &[]), None);
+    }
+
+    #[test]
+    fn a_card_s_stamp_counts_besides_the_kernel_s_and_of_the_newest_request_alone() {
+        let by = |key, card_ns| {
+            let wire = Wire { card_ns, interface: Some(3), frame: None };
+            Control { stamp: card_ns.is_none().then_some(99), wire, ..stamp_of(key) }
+        };
+        let mut socket = socket(5, 1);
+        // Not asked for: what comes is none of ours.
+        assert!(!socket.newest_by_card(&by(4, Some(7)), &[]));
+        socket.cards = true;
+        for other in [3, 6, u32::MAX] {
+            assert!(!socket.newest_by_card(&by(other, Some(7)), &[]), "{other}");
+        }
+        assert!(!socket.newest_by_card(&Control { stamp: None, ..stamp_of(5) }, &[]));
+        // The kernel's, which comes first, tells key and interface.
+        assert!(!socket.newest_by_card(&by(5, None), &[]));
+        assert_eq!(socket.newest_departure(&by(5, None), &[]), Some(99));
+        let wire = Wire { card_ns: None, interface: Some(3), frame: None };
+        assert_eq!(socket.departure(), wire);
+        socket.request.as_mut().unwrap().waiting = false;
+        assert!(socket.awaits());
+        assert!(!socket.newest_by_card(&by(4, Some(7)), &[]), "of the one before");
+        assert!(socket.newest_by_card(&by(5, Some(8)), &[]));
+        assert_eq!(socket.departure(), Wire { card_ns: Some(8), ..wire });
+        assert!(!socket.awaits());
+    }
+
+    #[test]
+    fn without_cards_the_kernel_stamps_a_socket_that_asks_them() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (counter, mut log, ..) = bench();
+            let Ok(server) = UdpSocket::bind(address) else { continue };
+            let to = server.local_addr().unwrap();
+            let mut socket = Socket::open(&to).unwrap();
+            assert!(socket.ask_cards());
+            socket.send(counter, &mut log, &to, b"question").unwrap();
+            assert_eq!(socket.sent().unwrap().0.method, StampMethod::Kernel);
+            let (_, from) = server.recv_from(&mut [0; 8]).unwrap();
+            server.send_to(b"answer", from).unwrap();
+            let received = (0..1000).find_map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                socket.receive(counter, &mut log, &mut [0; 8]).unwrap()
+            });
+            let [left, came] = received.unwrap().wires;
+            // Loopback is the interface of both.
+            assert_eq!((left.interface, left.card_ns), (Some(1), None), "{address}");
+            assert_eq!((came.interface, came.card_ns), (Some(1), None), "{address}");
+        }
     }
 
     #[test]

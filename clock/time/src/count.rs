@@ -180,6 +180,8 @@ pub struct CounterId {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum StampMethod {
+    /// The network card stamped the packet as it passed the wire; the reading of its clock was turned into a count.
+    Hardware,
     /// The kernel stamped the packet; its clock reading was turned into a count by a pair log.
     Kernel,
     /// Read in user space around the system call: everything the scheduler does is in its error.
@@ -191,6 +193,7 @@ impl StampMethod {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            StampMethod::Hardware => "hardware",
             StampMethod::Kernel => "kernel",
             StampMethod::User => "user",
         }

@@ -477,7 +477,7 @@ impl Host {
 pub(crate) fn as_heard(arrival: &Arrival, departure: &Departure) -> Stamp {
     let stamp = arrival.stamp;
     match stamp.method {
-        StampMethod::Kernel => stamp,
+        StampMethod::Hardware | StampMethod::Kernel => stamp,
         StampMethod::User => Stamp {
             error: (stamp.count - departure.stamp.count).abs() + departure.stamp.error,
             ..stamp

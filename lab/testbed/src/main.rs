@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use truechimer_counter::{Choice, Counter, realtime_pair};
+use truechimer_stamp::interface::Asker;
 use truechimer_testbed::exchange::exchange;
 use truechimer_testbed::relay::Relay;
 use truechimer_testbed::udp::receive;
@@ -59,6 +60,9 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed inject INTERFACE
            send each line of standard input, a frame in hexadecimal, as it is; print the system
            clock before and after each (ns)
+       truechimer-testbed stamping INTERFACE
+           print which stamps its card is set to take, of what is sent and of what arrives, as the
+           numbers of the kernel's hwtstamp_config
        truechimer-testbed member GROUP
            be in a group of Corosync's: print what comes; standard input has lines like `say TEXT`,
            `flood N SIZE`, `time N SIZE` (own messages back, one in flight)
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
         ["timex"] => timex::print(),
         ["timex", reference, seconds, every] => timex::watch(reference, seconds, every),
         ["inject", interface] => inject(interface),
+        ["stamping", interface] => stamping(interface),
         ["member", group] => member(group),
         ["stranger", group] => stranger(group),
         ["ptp-master", address, lies] => ptp_master::run(address, lies),
@@ -139,6 +144,13 @@ fn relay(listen: &str, server: &str, seed: &str, there: &str, back: &str) -> Res
     };
     println!("relaying");
     relay.run().map_err(|error| error.to_string())
+}
+
+fn stamping(interface: &str) -> Result<(), String> {
+    let told = |error: std::io::Error| format!("{interface}: {error}");
+    let set = Asker::new().and_then(|asker| asker.setting(interface)).map_err(told)?;
+    println!("{} {}", set.transmit, set.receive_filter);
+    Ok(())
 }
 
 fn clock() -> Result<(), String> {

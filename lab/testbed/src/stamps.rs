@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use truechimer_counter::{Choice, Counter, nominal, resolution};
 use truechimer_stamp::{PairLog, Received, Socket};
-use truechimer_time::{Stamp, StampMethod};
+use truechimer_time::Stamp;
 
 /// Where the warp's state remembers stamps: `lab/warp/src/state.rs`.
 const REMEMBERED: u64 = 64;
@@ -76,7 +76,7 @@ fn receive(socket: &mut Socket, counter: Counter, log: &mut PairLog) -> Result<R
 
 fn print(stamp: Stamp, host_ns: i64) {
     let Stamp { count, error, method } = stamp;
-    let method = if method == StampMethod::Kernel { "kernel" } else { "user" };
+    let method = method.name();
     println!("{} {} {method} {host_ns}", count.0, error.0);
 }
 

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
+use truechimer_stamp::interface;
 
-use crate::ask;
 use crate::choose::sought;
-use crate::hardware::{Claims, Stamping, claims};
+use crate::hardware::{self, Claims, claims};
 use crate::tap::TapError;
 
 mod socket;
@@ -109,12 +109,12 @@ pub fn measure(plan: &Plan, stop: &AtomicBool) -> Result<Measured, TapError> {
     if every.is_none() && plan.every.is_some() {
         measured.notes.push("no Ethernet: nothing is sent, only what arrives is looked at".into());
     }
-    let card = measured.claims.card_in_all.then(|| Stamping::enable(&plan.interface));
+    let card = measured.claims.card_in_all.then(|| hardware::enable(&plan.interface));
     if let Some(Err(why)) = &card {
         measured.notes.push(format!("the card is not asked for stamps: {why}"));
     }
     let socket = Socket::open(link.index).map_err(|why| failed("opening a packet socket", why))?;
-    let address = ask::address(socket.as_fd(), &plan.interface);
+    let address = interface::address(socket.as_fd(), &plan.interface);
     let address = address.map_err(|why| failed("asking for its address", why))?;
     let numbers = Vec::new();
     let run = Run { socket, every, address, numbers, refused: 0, measured };

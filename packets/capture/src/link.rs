@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
+use truechimer_stamp::interface::{self, Asker};
 
 mod message;
 
-use crate::ask::{self, Asker};
 use message::Seen;
 
 /// An interface.
@@ -38,9 +38,9 @@ impl Link {
             _ => why,
         };
         let socket = Asker::new()?;
-        let index = ask::index(socket.as_fd(), name).map_err(missing)?;
-        let flags = ask::flags(socket.as_fd(), name).map_err(missing)?;
-        let hardware = ask::hardware(socket.as_fd(), name).map_err(missing)?;
+        let index = interface::index(socket.as_fd(), name).map_err(missing)?;
+        let flags = interface::flags(socket.as_fd(), name).map_err(missing)?;
+        let hardware = interface::hardware(socket.as_fd(), name).map_err(missing)?;
         Ok(Link {
             name: name.to_owned(),
             index,
@@ -159,7 +159,7 @@ impl Watcher {
 
     /// Asks how the interface stands.
     fn look(&mut self) -> io::Result<()> {
-        let name = match ask::name(self.socket.as_fd(), self.index) {
+        let name = match interface::name(self.socket.as_fd(), self.index) {
             Ok(name) => name,
             Err(why) if matches!(why.raw_os_error(), Some(libc::ENODEV | libc::ENXIO)) => {
                 self.note(Seen::Gone);
@@ -170,7 +170,7 @@ impl Watcher {
             Err(why) => return Err(why),
         };
         // Renamed or deleted meanwhile: there will be a message.
-        if let Ok(flags) = ask::flags(self.socket.as_fd(), &name) {
+        if let Ok(flags) = interface::flags(self.socket.as_fd(), &name) {
             self.note(Seen::Flags(flags));
         }
         Ok(())

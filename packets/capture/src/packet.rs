@@ -159,7 +159,7 @@ impl PacketTap {
             None => None,
         };
         let stamping = match options.hardware {
-            true => Some(hardware::Stamping::enable(&options.interface)?),
+            true => Some(hardware::enable(&options.interface)?),
             false => None,
         };
         let index = link.as_ref().map_or(0, |link| link.index);

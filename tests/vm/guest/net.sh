@@ -23,6 +23,28 @@ network() {
         ip -n client route add default via 198.51.100.1
 }
 
+# The namespaces server and client in the place of those, with a card of vm_ptp's in each and a wire between them.
+cards() {
+    for net_name in server client; do
+        ip netns add $net_name && ip -n $net_name link set lo up || return 1
+    done
+    ip link set card1 netns server && ip link set card0 netns client &&
+        ip -n server address add $server/24 dev card1 &&
+        ip -n client address add 192.0.2.2/24 dev card0 &&
+        ip -n server link set card1 up && ip -n client link set card0 up
+}
+
+# on_client COMMAND PAGE: what `truechimer COMMAND` says there as JSON.
+on_client() {
+    ip netns exec client truechimer "$1" --json --page "/run/$2" --control "/run/$2".control 2>/dev/null
+}
+
+# card PAGE FIELD: of the client's card in `status`.
+card() { on_client status "$1" | json "daemon/cards/interface=card0/$2"; }
+
+# figure PAGE NAME: of /tmp/PAGE.json, without its sign.
+figure() { json "$2" <"/tmp/$1.json" | tr -d -; }
+
 # path NETEM...: what happens to packets each way, as `delay 2ms 500us loss 10%`.
 path() {
     tc -n middle qdisc replace dev south root netem "$@" &&
@@ -52,11 +74,12 @@ stop_all() {
     pids=
 }
 
-# chronyd as the server: it serves the system clock and leaves it alone.
+# start_chronyd [LINE...]: chronyd as the server, with more lines of configuration: it serves the system clock and
+# leaves it alone.
 start_chronyd() {
     mkdir -p /var/lib/chrony /run/chrony
     printf '%s\n' "local stratum 2" "allow all" "cmdport 0" "bindcmdaddress /" "user root" \
-        "pidfile /run/chronyd.pid" >/tmp/chronyd.conf
+        "pidfile /run/chronyd.pid" "$@" >/tmp/chronyd.conf
     on server chronyd -d -x -f /tmp/chronyd.conf
     answers "$server:123"
 }

@@ -6,11 +6,24 @@
  * that is done to the system clock shows in it. `ahead` may be set while it runs, as somebody may
  * step a card. `way` says what the driver can do: 0 cross stamps by hardware, 1 readings between two
  * of the system clock, 2 neither.
+ *
+ * With cards=1 there are two network cards, card0 and card1, at the ends of one wire, which stamp by
+ * that clock. What leaves card0 waits for `queue` ns between the kernel's stamp and the wire, what arrives
+ * there for `interrupt` ns and somewhat more; nothing waits in card1. A frame takes `wire` ns, and then as long as
+ * 100 Mbit/s take for its bytes. While `mute` is set the cards stamp nothing. By `jump` ns somebody steps the
+ * clock whenever a frame has left for card0.
  */
+#include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/etherdevice.h>
+#include <linux/ethtool.h>
+#include <linux/hrtimer.h>
 #include <linux/math64.h>
 #include <linux/module.h>
+#include <linux/net_tstamp.h>
+#include <linux/netdevice.h>
 #include <linux/ptp_clock_kernel.h>
+#include <linux/slab.h>
 #include <linux/timekeeping.h>
 
 static long base;
@@ -25,6 +38,25 @@ MODULE_PARM_DESC(ahead, "how far it is ahead of that, ns");
 static int way;
 module_param(way, int, 0444);
 MODULE_PARM_DESC(way, "0: cross stamps; 1: readings between two of the system clock; 2: neither");
+
+static int cards;
+module_param(cards, int, 0444);
+MODULE_PARM_DESC(cards, "1: with two network cards");
+static long queue;
+module_param(queue, long, 0644);
+MODULE_PARM_DESC(queue, "what a frame waits in card0 before it leaves, ns");
+static long interrupt;
+module_param(interrupt, long, 0644);
+MODULE_PARM_DESC(interrupt, "what a frame waits in card0 after it came, ns");
+static long wire = 5000;
+module_param(wire, long, 0444);
+MODULE_PARM_DESC(wire, "what the wire takes, ns");
+static long jump;
+module_param(jump, long, 0644);
+MODULE_PARM_DESC(jump, "how far the clock is stepped when a frame has left for card0, ns");
+static int mute;
+module_param(mute, int, 0644);
+MODULE_PARM_DESC(mute, "1: the cards stamp nothing");
 
 static struct ptp_clock *clock;
 
@@ -92,8 +124,223 @@ static struct ptp_clock_info info = {
 	.enable = enable,
 };
 
+/* The two ends of the wire. */
+static struct net_device *card[2];
+/* Frames on their way. */
+static atomic_t under_way = ATOMIC_INIT(0);
+
+struct card {
+	int number;
+	struct hwtstamp_config set;
+};
+
+/* Frame on its way from one card to the other. */
+struct frame {
+	struct hrtimer timer;
+	struct sk_buff *skb;
+	int from;
+	/* Whether it has left, and the card's stamp of when it reaches the other end. */
+	bool has_left;
+	struct skb_shared_hwtstamps came;
+};
+
+static struct skb_shared_hwtstamps stamp_of(u64 raw)
+{
+	struct skb_shared_hwtstamps stamp = { .hwtstamp = ns_to_ktime(shown(raw)) };
+
+	return stamp;
+}
+
+/* Bytes of a frame with its check sequence at 100 Mbit/s, ns. */
+static long length_of(const struct sk_buff *skb)
+{
+	return (skb->len + 4) * 80;
+}
+
+/* It passes onto the wire; how long it is until the other end's driver has it. */
+static long leave(struct frame *frame)
+{
+	struct card *from = netdev_priv(card[frame->from]);
+	struct sk_buff *skb = frame->skb, *copy;
+	u64 now = ktime_get_raw_ns();
+	long wait = wire + length_of(skb);
+
+	if (skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS && from->set.tx_type != HWTSTAMP_TX_OFF &&
+	    !mute) {
+		struct skb_shared_hwtstamps stamp = stamp_of(now);
+
+		skb_tstamp_tx(skb, &stamp);
+	}
+	/* Its sender may have a report with the same bytes. */
+	copy = skb_copy(skb, GFP_ATOMIC);
+	consume_skb(skb);
+	frame->skb = copy;
+	frame->has_left = true;
+	if (frame->from == 1)
+		ahead += jump;
+	frame->came = stamp_of(now + wire);
+	if (frame->from == 1) {
+		/* Not always the same, as no computer takes. */
+		static u32 n;
+
+		wait += interrupt + (n++ * 7919 % 16) * 1000;
+	}
+	return wait;
+}
+
+static enum hrtimer_restart passes(struct hrtimer *timer)
+{
+	struct frame *frame = container_of(timer, struct frame, timer);
+	struct net_device *to = card[!frame->from];
+	struct card *other = netdev_priv(to);
+	struct sk_buff *skb;
+
+	if (!frame->has_left) {
+		hrtimer_forward_now(timer, ns_to_ktime(leave(frame)));
+		return HRTIMER_RESTART;
+	}
+	skb = frame->skb;
+	if (skb && netif_running(to)) {
+		skb->protocol = eth_type_trans(skb, to);
+		skb_scrub_packet(skb, true);
+		if (other->set.rx_filter != HWTSTAMP_FILTER_NONE && !mute)
+			*skb_hwtstamps(skb) = frame->came;
+		netif_rx(skb);
+	} else {
+		kfree_skb(skb);
+	}
+	kfree(frame);
+	atomic_dec(&under_way);
+	return HRTIMER_NORESTART;
+}
+
+static netdev_tx_t card_send(struct sk_buff *skb, struct net_device *device)
+{
+	struct card *from = netdev_priv(device);
+	struct frame *frame = kzalloc(sizeof(*frame), GFP_ATOMIC);
+	long wait = queue;
+
+	if (!frame) {
+		dev_kfree_skb_any(skb);
+		return NETDEV_TX_OK;
+	}
+	if (skb_shinfo(skb)->tx_flags & SKBTX_HW_TSTAMP)
+		skb_shinfo(skb)->tx_flags |= SKBTX_IN_PROGRESS;
+	skb_tx_timestamp(skb);
+	frame->skb = skb;
+	frame->from = from->number;
+	hrtimer_init(&frame->timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	frame->timer.function = passes;
+	atomic_inc(&under_way);
+	if (frame->from == 1)
+		wait = leave(frame);
+	hrtimer_start(&frame->timer, ns_to_ktime(wait), HRTIMER_MODE_REL_SOFT);
+	return NETDEV_TX_OK;
+}
+
+static int card_ioctl(struct net_device *device, struct ifreq *request, int number)
+{
+	struct card *own = netdev_priv(device);
+	struct hwtstamp_config set;
+
+	switch (number) {
+	case SIOCGHWTSTAMP:
+		break;
+	case SIOCSHWTSTAMP:
+		if (copy_from_user(&set, request->ifr_data, sizeof(set)))
+			return -EFAULT;
+		if (set.tx_type != HWTSTAMP_TX_OFF && set.tx_type != HWTSTAMP_TX_ON)
+			return -ERANGE;
+		if (set.rx_filter != HWTSTAMP_FILTER_NONE)
+			set.rx_filter = HWTSTAMP_FILTER_ALL;
+		own->set = set;
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	return copy_to_user(request->ifr_data, &own->set, sizeof(own->set)) ? -EFAULT : 0;
+}
+
+static const struct net_device_ops card_operations = {
+	.ndo_start_xmit = card_send,
+	.ndo_eth_ioctl = card_ioctl,
+	.ndo_set_mac_address = eth_mac_addr,
+	.ndo_validate_addr = eth_validate_addr,
+};
+
+static int card_stamps(struct net_device *device, struct ethtool_ts_info *told)
+{
+	told->so_timestamping = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_RX_SOFTWARE |
+		SOF_TIMESTAMPING_SOFTWARE | SOF_TIMESTAMPING_TX_HARDWARE |
+		SOF_TIMESTAMPING_RX_HARDWARE | SOF_TIMESTAMPING_RAW_HARDWARE;
+	told->phc_index = ptp_clock_index(clock);
+	told->tx_types = BIT(HWTSTAMP_TX_OFF) | BIT(HWTSTAMP_TX_ON);
+	told->rx_filters = BIT(HWTSTAMP_FILTER_NONE) | BIT(HWTSTAMP_FILTER_ALL);
+	return 0;
+}
+
+static int card_link(struct net_device *device, struct ethtool_link_ksettings *told)
+{
+	told->base.speed = SPEED_100;
+	told->base.duplex = DUPLEX_FULL;
+	return 0;
+}
+
+static const struct ethtool_ops card_questions = {
+	.get_ts_info = card_stamps,
+	.get_link_ksettings = card_link,
+	.get_link = ethtool_op_get_link,
+};
+
+static void card_setup(struct net_device *device)
+{
+	ether_setup(device);
+	eth_hw_addr_random(device);
+	device->netdev_ops = &card_operations;
+	device->ethtool_ops = &card_questions;
+	device->priv_flags |= IFF_NO_QUEUE;
+}
+
+static void remove_cards(void)
+{
+	int n;
+
+	for (n = 0; n < 2; n++)
+		if (card[n])
+			unregister_netdev(card[n]);
+	/* What is still on its way knows them. */
+	while (atomic_read(&under_way))
+		msleep(1);
+	for (n = 0; n < 2; n++)
+		if (card[n])
+			free_netdev(card[n]);
+}
+
+static int make_cards(void)
+{
+	int n, error;
+
+	for (n = 0; n < 2; n++) {
+		struct net_device *device =
+			alloc_netdev(sizeof(struct card), "card%d", NET_NAME_UNKNOWN, card_setup);
+
+		if (!device)
+			return -ENOMEM;
+		((struct card *)netdev_priv(device))->number = n;
+		error = register_netdev(device);
+		if (error) {
+			free_netdev(device);
+			return error;
+		}
+		card[n] = device;
+	}
+	return 0;
+}
+
 static int __init vm_ptp_init(void)
 {
+	int error;
+
 	if (way == 0)
 		info.getcrosststamp = cross_stamp;
 	if (way <= 1)
@@ -101,15 +348,23 @@ static int __init vm_ptp_init(void)
 	else
 		info.gettime64 = get_time;
 	clock = ptp_clock_register(&info, NULL);
-	return PTR_ERR_OR_ZERO(clock);
+	if (IS_ERR_OR_NULL(clock) || !cards)
+		return PTR_ERR_OR_ZERO(clock);
+	error = make_cards();
+	if (error) {
+		remove_cards();
+		ptp_clock_unregister(clock);
+	}
+	return error;
 }
 
 static void __exit vm_ptp_exit(void)
 {
+	remove_cards();
 	ptp_clock_unregister(clock);
 }
 
 module_init(vm_ptp_init);
 module_exit(vm_ptp_exit);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("A PTP hardware clock of known error, for tests in a virtual machine");
+MODULE_DESCRIPTION("A PTP hardware clock of known error, and cards that stamp by it, for tests in a virtual machine");

@@ -60,7 +60,7 @@ const FOREIGN: [(&[&str], &str); 27] = [
     (&["maxclockerror"], "that is `max-wander-ppm`"),
     (&["leapseclist", "leapsectz", "leapfile"], "that is `leap-file`"),
     (&["rtcsync"], "the kernel does it where [system-clock] has discipline = true"),
-    (&["hwtimestamp"], "stamps are the kernel's, of any interface: leave it out"),
+    (&["hwtimestamp"], "write hardware-stamps = [\"eth0\"], or \"auto\""),
     (&["bindacqdevice"], "that is `interface`, in each [[source]]"),
     (&["log", "logdir", "statsdir", "statistics"], "that is `replay-log`"),
     (

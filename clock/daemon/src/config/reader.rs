@@ -12,6 +12,7 @@ use super::Settings;
 use super::authentication::nts;
 use super::duration;
 use super::foreign::{self, unknown};
+use super::hardware_stamps;
 use super::ptp;
 use super::refclock::{KINDS, refclock};
 use super::server::server;
@@ -58,6 +59,7 @@ const TOP: &[&str] = &[
     "sandbox",
     "seccomp",
     "lock-memory",
+    "hardware-stamps",
     "vmclock",
     "source",
     "system-clock",
@@ -185,6 +187,11 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "lock-memory" => {
                 if let Some(on) = reader.boolean("lock-memory", value) {
                     settings.lock_memory = on;
+                }
+            }
+            "hardware-stamps" => {
+                if let Some(wanted) = hardware_stamps::read(reader, value) {
+                    settings.hardware_stamps = wanted;
                 }
             }
             "vmclock" => {

@@ -69,6 +69,7 @@ fn everything_can_be_set() {
             max-wander-ppm = "0.25 ppm"
             accept-step-after = "90min"
             lock-memory = true
+            hardware-stamps = ["eth1", "eth0", "eth1"]
             max-step = "2h"
             min-sources = 1
             authentication = "ignore"
@@ -112,6 +113,7 @@ fn everything_can_be_set() {
             sandbox: true,
             seccomp: Unlisted::Pass,
             lock_memory: true,
+            hardware_stamps: HardwareStamps::Of(vec!["eth1".into(), "eth0".into()]),
             engine: Config {
                 sources: vec![first, xleave, pool, watched],
                 max_wander: ppm("0.25"),

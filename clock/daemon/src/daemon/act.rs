@@ -46,13 +46,13 @@ impl Daemon<'_> {
             }
             Action::Ptp(PtpAction::Listen { source, interface, transport, delay, unicast }) => {
                 let carrier = Carrier { transport, delay, unicast };
-                self.events.extend(self.ptp.listen(source, &interface, carrier));
+                self.events.extend(self.ptp.listen(source, &interface, carrier, self.net.cards()));
             }
             Action::Ptp(PtpAction::Ask { source, to, packet }) => {
-                self.events.extend(self.ptp.ask(source, to, &packet));
+                self.events.extend(self.ptp.ask(source, to, &packet, self.net.cards()));
             }
             Action::Ptp(PtpAction::Answer { source, packet }) => {
-                let events = self.ptp.answer(source, &packet);
+                let events = self.ptp.answer(source, &packet, self.net.cards());
                 self.events.extend(events);
             }
             Action::Ptp(PtpAction::Tell { source, to, packet }) => {

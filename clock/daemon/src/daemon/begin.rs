@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use truechimer_audit::Kind;
-use truechimer_confine::Rules;
+use truechimer_confine::{CapabilitySet, Rules};
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_engine::{Config, Engine, Level, Saved, Start};
 use truechimer_time::{CounterKind, Period};
@@ -13,6 +13,7 @@ use truechimer_timehands::{PageWriter, places};
 
 use super::{CHANGES, CHORES, Daemon, FIRST_WAIT, same_scale};
 use crate::audit::Audit;
+use crate::cards::Cards;
 use crate::changes::Changes;
 use crate::clock_set::ClockSet;
 use crate::clockbound::ClockBound;
@@ -120,6 +121,11 @@ impl<'n> Daemon<'n> {
         let saved = start.saved.as_ref().map_or(0, |saved| saved.unix);
         let least = u64::try_from(saved.max(crate::RELEASED)).unwrap_or(0);
         let (engine, actions) = Engine::new(settings.engine.clone(), start);
+        // While there are rights to do so.
+        let ports = settings.engine.sources.iter().filter(|source| source.ptp.is_some());
+        let ptp: Vec<&str> = ports.map(|port| port.host.as_str()).collect();
+        let (wanted, period) = (&settings.hardware_stamps, nominal.period);
+        let cards = Cards::open(wanted, &ptp, counter, period, resolution);
         let proofs = Proofs::new(&settings, state.path(), least);
         let mut daemon = Daemon {
             notes,
@@ -134,7 +140,7 @@ impl<'n> Daemon<'n> {
             epoch: id.epoch,
             host: Host::new(counter, nominal.period, lapses),
             clock_set: ClockSet::watch(),
-            net: Net::new(counter, nominal.period, resolution),
+            net: Net::new(counter, nominal.period, resolution, cards),
             proofs,
             ptp: PtpPorts::new(counter, nominal.period, resolution),
             refclocks: RefClocks::new(counter, nominal.period, resolution),
@@ -199,6 +205,7 @@ impl<'n> Daemon<'n> {
         for note in [state_note, log_note, control_note, metrics_note].into_iter().flatten() {
             daemon.note(Level::Warning, &note);
         }
+        daemon.note_cards();
         daemon.note_left_out();
         daemon.note_leaps(leap_note);
         // It makes the record's directory, if need be, whose parent is not written any more.
@@ -238,7 +245,14 @@ impl<'n> Daemon<'n> {
     /// Those that it would need with these settings.
     pub(super) fn rules(&self, settings: &Settings) -> Option<Rules> {
         let state = self.state.path().into_iter().chain(self.beside.as_deref());
-        settings.sandbox.then(|| sandbox::rules(settings, self.page.path(), state))
+        let restores = self.net.restores();
+        settings.sandbox.then(|| {
+            let mut rules = sandbox::rules(settings, self.page.path(), state);
+            if restores {
+                rules.keep(CapabilitySet::NET_ADMIN);
+            }
+            rules
+        })
     }
 
     pub(super) fn introduce(&mut self) {

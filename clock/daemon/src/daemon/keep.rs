@@ -69,6 +69,7 @@ impl Daemon<'_> {
             ("sandbox", old.sandbox != new.sandbox),
             ("seccomp", old.seccomp != new.seccomp),
             ("lock-memory", old.lock_memory != new.lock_memory),
+            ("hardware-stamps", old.hardware_stamps != new.hardware_stamps),
             ("vmclock", old.vmclock != new.vmclock),
         ]
         .into_iter()

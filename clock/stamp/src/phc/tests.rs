@@ -26,6 +26,8 @@ struct State {
     /// Which calls there are.
     has_precise: bool,
     has_extended: bool,
+    /// Whether the driver's readings may stand between two of the raw clock.
+    has_raw: bool,
     /// The counts at which the card was read, with what it showed.
     truth: Vec<(i64, i64)>,
 }
@@ -42,6 +44,18 @@ impl State {
         self.host_at_0 + self.now + self.now * self.host_ppm / 1_000_000 + step
     }
 
+    /// The raw clock is off from the counter's nominal rate, and nobody touches it.
+    fn raw(&self) -> i64 {
+        5_000_000_000 + self.now - self.now / 20_000
+    }
+
+    fn clock(&self, of: Beside) -> i64 {
+        match of {
+            Beside::Realtime => self.realtime(),
+            Beside::Raw => self.raw(),
+        }
+    }
+
     fn device(&mut self) -> i64 {
         let shown = self.device_at_0 + self.now + self.now * self.device_ppm / 1_000_000;
         self.truth.push((self.now, shown));
@@ -50,13 +64,16 @@ impl State {
 }
 
 impl Host for World {
-    fn pair(&mut self) -> HostPair {
+    fn pair(&mut self, of: Beside) -> HostPair {
         let mut state = self.0.lock().unwrap();
         let before = Count(state.now as u64);
         state.pass();
-        let unix_ns = state.realtime();
+        let unix_ns = state.clock(of);
         state.pass();
         let after = Count(state.now as u64);
+        if of == Beside::Raw {
+            return HostPair { before, unix_ns, after, monotonic_ns: unix_ns, end: after };
+        }
         let monotonic_ns = state.now + state.now * state.host_ppm / 1_000_000;
         state.pass();
         HostPair { before, unix_ns, after, monotonic_ns, end: Count(state.now as u64) }
@@ -80,23 +97,27 @@ impl Device for World {
             return lacking();
         }
         state.pass();
-        let both = [Some(state.device()), Some(state.realtime())];
+        let both = [Some(state.device()), Some(state.raw())];
         state.pass();
         Ok(both)
     }
 
-    fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
+    fn extended(&mut self, beside: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
         let mut state = self.0.lock().unwrap();
+        if beside == Beside::Raw && !state.has_raw {
+            // As Linux before 6.12 has it.
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         if !state.has_extended {
             return lacking();
         }
         let mut one = || {
             state.pass();
-            let before = state.realtime();
+            let before = state.clock(beside);
             state.pass();
             let device = state.device();
             state.pass();
-            [Some(before), Some(device), Some(state.realtime())]
+            [Some(before), Some(device), Some(state.clock(beside))]
         };
         Ok((0..5).map(|_| one()).collect())
     }
@@ -110,7 +131,7 @@ impl Device for World {
     }
 }
 
-fn world(has_precise: bool, has_extended: bool) -> World {
+fn world(has_precise: bool, has_extended: bool, has_raw: bool) -> World {
     World(Arc::new(Mutex::new(State {
         now: 1_000_000_000,
         host_ppm: 37,
@@ -122,6 +143,7 @@ fn world(has_precise: bool, has_extended: bool) -> World {
         used: 0,
         has_precise,
         has_extended,
+        has_raw,
         truth: Vec::new(),
     })))
 }
@@ -147,11 +169,12 @@ fn width(pair: DevicePair) -> i64 {
 #[test]
 fn the_best_way_that_there_is() {
     for (has, way, widest) in [
-        ((true, true), Way::Precise, 70),
-        ((false, true), Way::Extended, 130),
-        ((false, false), Way::Around, 90),
+        ((true, true, true), Way::Precise, 70),
+        ((false, true, true), Way::Extended(Beside::Raw), 130),
+        ((false, true, false), Way::Extended(Beside::Realtime), 130),
+        ((false, false, false), Way::Around, 90),
     ] {
-        let world = world(has.0, has.1);
+        let world = world(has.0, has.1, has.2);
         let mut clock = clock(&world);
         let pair = clock.pair().unwrap();
         assert!(holds(&world, pair) && width(pair) <= widest, "{way:?}: {}", width(pair));
@@ -162,12 +185,12 @@ fn the_best_way_that_there_is() {
 
 #[test]
 fn the_narrowest_reading_counts() {
-    let world = world(false, true);
+    let world = world(false, true, false);
     // The card takes 20 µs over each of its readings but the third.
     let mut delays = vec![30; 5];
     (0..5).for_each(|number| delays.extend([30, if number == 2 { 40 } else { 20_000 }, 30]));
     let mut clock = clock(&world);
-    clock.way = Way::Extended;
+    clock.way = Way::Extended(Beside::Realtime);
     // Four waits before the first of them: three of the host's pair, one of the count.
     delays.remove(0);
     world.0.lock().unwrap().delays = delays;
@@ -182,7 +205,7 @@ fn a_failing_clock_is_an_error() {
         fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
             Err(io::Error::from_raw_os_error(libc::ENODEV))
         }
-        fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
+        fn extended(&mut self, _: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
             lacking()
         }
         fn read(&mut self) -> io::Result<i64> {
@@ -190,7 +213,7 @@ fn a_failing_clock_is_an_error() {
         }
     }
     let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
-    let mut clock = DeviceClock::new(Box::new(Gone), Box::new(world(true, true)), log);
+    let mut clock = DeviceClock::new(Box::new(Gone), Box::new(world(true, true, true)), log);
     assert_eq!(clock.pair().unwrap_err().raw_os_error(), Some(libc::ENODEV));
 }
 
@@ -201,8 +224,8 @@ fn what_no_clock_shows_is_no_reading() {
         fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
             Ok([None, Some(5)])
         }
-        fn extended(&mut self) -> io::Result<Vec<[Option<i64>; 3]>> {
-            let mut all = self.0.extended()?;
+        fn extended(&mut self, beside: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
+            let mut all = self.0.extended(beside)?;
             all[0] = [Some(9), Some(5), Some(8)];
             all[1] = [Some(i64::MIN), Some(5), None];
             Ok(all)
@@ -211,11 +234,11 @@ fn what_no_clock_shows_is_no_reading() {
             lacking()
         }
     }
-    let world = world(true, true);
+    let world = world(true, true, true);
     let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
     let mut clock = DeviceClock::new(Box::new(Odd(world.clone())), Box::new(world.clone()), log);
     assert_eq!(clock.pair().unwrap_err().kind(), io::ErrorKind::InvalidData);
-    clock.way = Way::Extended;
+    clock.way = Way::Extended(Beside::Realtime);
     assert!(holds(&world, clock.pair().unwrap()));
 }
 
@@ -280,12 +303,12 @@ proptest! {
     /// the card showed what the pair says at a count within it.
     #[test]
     fn a_pair_holds_the_truth(
-        (has_precise, has_extended) in any::<(bool, bool)>(),
+        (has_precise, has_extended, has_raw) in any::<(bool, bool, bool)>(),
         (host_ppm, device_ppm) in (-1000_i64..1000, -1000_i64..1000),
         delays in prop::collection::vec(prop_oneof![10_i64..100, 100_i64..200_000], 1..40),
         step in prop::option::of((0_i64..2_000_000, -10_000_000_i64..10_000_000)),
     ) {
-        let world = world(has_precise, has_extended);
+        let world = world(has_precise, has_extended, has_raw);
         {
             let mut state = world.0.lock().unwrap();
             (state.host_ppm, state.device_ppm) = (host_ppm, device_ppm);

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde::Serialize;
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
 use truechimer_stamp::pps::{EdgeLog, Pps};
-use truechimer_stamp::{PairLog, Window, ptp};
+use truechimer_stamp::ptp::{self, Beside};
+use truechimer_stamp::{PairLog, Window};
 use truechimer_time::{Count, CountSpan, Period, Span};
 
 use super::against::Against;
@@ -103,8 +104,8 @@ impl Reference {
             Against::Phc(path) => {
                 let open = || -> std::io::Result<Hardware> {
                     let device = File::open(path)?;
-                    let precise = ptp::precise(&device).is_ok();
-                    ptp::extended(&device, READINGS)?;
+                    let precise = ptp::precise(&device, Beside::Realtime).is_ok();
+                    ptp::extended(&device, READINGS, Beside::Realtime)?;
                     Ok(Hardware { device, precise, counter, log: PairLog::new(period, step) })
                 };
                 let hint = "a PTP hardware clock is a device as /dev/ptp0 (ethtool -T says which \
@@ -325,10 +326,10 @@ impl Hardware {
     fn take(&mut self) -> std::io::Result<Option<Sample>> {
         let earliest = self.log.take(self.counter).before;
         let readings = if self.precise {
-            let [device, realtime] = ptp::precise(&self.device)?;
+            let [device, realtime] = ptp::precise(&self.device, Beside::Realtime)?;
             vec![[realtime, device, realtime]]
         } else {
-            ptp::extended(&self.device, READINGS)?
+            ptp::extended(&self.device, READINGS, Beside::Realtime)?
         };
         let latest = self.log.take(self.counter).after;
         let readings = readings

@@ -3,11 +3,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::{Mode, RIGHTS, failed, system};
-use crate::ask::{Asker, promiscuous};
+use crate::ask::promiscuous;
 use crate::bpf::{BpfError, Link as Attached, Program, XdpMode};
 use crate::link::{Link, Watcher};
 use crate::tap::TapError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use truechimer_stamp::interface::Asker;
 
 /// An interface that XDP can be had on.
 #[derive(Debug)]

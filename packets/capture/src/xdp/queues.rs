@@ -5,8 +5,8 @@ use std::fs;
 
 use super::XdpOptions;
 use super::attach::Place;
-use crate::ask::Asker;
 use crate::tap::TapError;
+use truechimer_stamp::interface::Asker;
 
 /// More than any card has.
 const MOST: u32 = 1024;

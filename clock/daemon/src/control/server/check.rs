@@ -27,6 +27,7 @@ impl Handler for Terse {
             state: None,
             system_clock: String::new(),
             floods: 0,
+            cards: Vec::new(),
         };
         let (reason, sources) = (String::new(), Vec::new());
         let at = Count(0);

@@ -36,6 +36,7 @@ impl Handler for Oracle {
                 state: None,
                 system_clock: String::new(),
                 floods: 0,
+                cards: Vec::new(),
             },
             report: Report {
                 at: Count(u64::MAX),

@@ -3,11 +3,16 @@
 use std::fmt;
 use std::io;
 
-use crate::ask::{Abilities, Asker, Setting};
-use crate::tap::TapError;
+use crate::interface::{Abilities, Asker, Setting};
 
 /// `HWTSTAMP_FILTER_ALL`: stamps for all packets that are received.
 const ALL: i32 = 1;
+/// `HWTSTAMP_FILTER_NTP_ALL`: for those of NTP.
+const NTP: i32 = 15;
+/// `HWTSTAMP_FILTER_PTP_V2_EVENT`: for event messages of PTP, by UDP and by Ethernet.
+const PTP: i32 = 12;
+/// `HWTSTAMP_TX_ON`: for packets whose sender asks. Higher numbers do that as well, and more.
+const SENT: i32 = 1;
 
 /// Stamps that an interface's driver claims to take (ETHTOOL_GET_TS_INFO).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,7 +57,7 @@ impl Claims {
 }
 
 /// Questions to a card; a trait so that one can be made up.
-pub(super) trait Card: Send {
+trait Card: Send {
     fn abilities(&self) -> io::Result<Abilities>;
     fn setting(&self) -> io::Result<Setting>;
     /// Sets it; what the card made of it.
@@ -79,73 +84,149 @@ impl Card for Named {
     }
 }
 
-/// A card stamps all packets that it receives. Its former setting comes back when this is dropped,
+/// Packets that a card is to stamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// All that arrive.
+    Arrivals,
+    /// Departures, and all arrivals or, of a card that cannot do that, those of NTP. Where it stamps no
+    /// arrivals of NTP, what is sent alone.
+    Ntp,
+    /// Likewise, for PTP.
+    Ptp,
+}
+
+/// Arrivals that a card stamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Arrivals {
+    /// Packets of NTP.
+    pub ntp: bool,
+    /// Event messages of PTP.
+    pub ptp: bool,
+}
+
+impl Arrivals {
+    /// Arrivals that a filter lets be stamped.
+    fn of(filter: i32) -> Arrivals {
+        Arrivals { ntp: [ALL, NTP].contains(&filter), ptp: [ALL, PTP].contains(&filter) }
+    }
+}
+
+/// Reason why a card stamps nothing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unable {
+    /// Reason, in the system's words or ours.
+    pub why: String,
+    /// Remedy, if there is one.
+    pub cure: Option<Cure>,
+}
+
+/// Remedy for a card that stamps nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cure {
+    /// The kernel's stamps are all that there is.
+    Kernel,
+    /// Takes CAP_NET_ADMIN, or somebody who has it and sets the card before.
+    Rights,
+}
+
+impl fmt::Display for Unable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Unable {}
+
+/// A card that stamps packets. Its former setting comes back when this is dropped,
 /// unless somebody has changed it since: then theirs stays. Of a driver that does not tell its
 /// setting (few do not), it is taken to have been off.
 pub struct Stamping {
     card: Box<dyn Card>,
     clock: u32,
+    arrivals: Arrivals,
     /// If anything was changed: what to put back, and what the card made of ours.
     changed: Option<(Setting, Setting)>,
 }
 
 impl Stamping {
-    /// Asks the card of an interface to stamp all packets it receives. Takes CAP_NET_ADMIN unless
+    /// Asks the card of an interface to stamp packets. Takes CAP_NET_ADMIN unless
     /// it does so already.
     ///
     /// # Errors
     /// If it cannot, or must not be asked.
-    pub fn enable(interface: &str) -> Result<Stamping, TapError> {
-        let failed = |why: io::Error| TapError {
-            doing: format!("asking {interface} for hardware stamps"),
-            why: why.to_string(),
-            mend: None,
-        };
-        let asker = Asker::new().map_err(failed)?;
-        Stamping::by(Box::new(Named { asker, name: interface.to_owned() }), interface)
+    pub fn enable(interface: &str, wish: Wish) -> Result<Stamping, Unable> {
+        let asker = Asker::new().map_err(|why| Unable { why: why.to_string(), cure: None })?;
+        Stamping::by(Box::new(Named { asker, name: interface.to_owned() }), wish)
     }
 
-    pub(super) fn by(card: Box<dyn Card>, interface: &str) -> Result<Stamping, TapError> {
-        let failed = |why: &str, mend: Option<&str>| TapError {
-            doing: format!("asking {interface} for hardware stamps"),
-            why: why.to_owned(),
-            mend: mend.map(str::to_owned),
-        };
-        const OTHERWISE: Option<&str> =
-            Some("use the kernel's stamps: `--method packet`; `ethtool -T` shows what a card can");
+    fn by(card: Box<dyn Card>, wish: Wish) -> Result<Stamping, Unable> {
+        let failed = |why: &str, cure| Unable { why: why.to_owned(), cure };
+        let otherwise = Some(Cure::Kernel);
         let abilities = card.abilities().map_err(|why| match why.raw_os_error() {
-            Some(libc::EOPNOTSUPP) => failed("its driver knows of none", OTHERWISE),
+            Some(libc::EOPNOTSUPP) => failed("its driver knows of none", otherwise),
             _ => failed(&why.to_string(), None),
         })?;
-        let wanted = libc::SOF_TIMESTAMPING_RX_HARDWARE | libc::SOF_TIMESTAMPING_RAW_HARDWARE;
-        if abilities.stamping & wanted != wanted {
-            return Err(failed("the card cannot stamp what it receives", OTHERWISE));
+        let claims = Claims::of(abilities);
+        let departs = wish != Wish::Arrivals && claims.card_out;
+        if !claims.card_in && !departs {
+            return Err(failed("the card cannot stamp what it receives", otherwise));
         }
-        let Ok(clock) = u32::try_from(abilities.clock) else {
-            return Err(failed("the card stamps, but its clock cannot be read", OTHERWISE));
+        let Some(clock) = claims.clock else {
+            return Err(failed("the card stamps, but its clock cannot be read", otherwise));
         };
-        if abilities.receive_filters & (1 << ALL) == 0 {
-            return Err(failed("the card stamps only packets of PTP", OTHERWISE));
+        let can = |filter: &i32| abilities.receive_filters & (1 << *filter) != 0;
+        let filters: &[i32] = match wish {
+            Wish::Arrivals => &[ALL],
+            Wish::Ntp => &[ALL, NTP],
+            Wish::Ptp => &[ALL, PTP],
+        };
+        let filter = filters.iter().copied().find(can).filter(|_| claims.card_in);
+        if filter.is_none() && !departs {
+            return Err(failed("the card stamps only packets of PTP", otherwise));
         }
         // Drivers that cannot say are taken to do nothing yet.
         let before = card.setting().unwrap_or_default();
-        if before.receive_filter == ALL {
-            return Ok(Stamping { card, clock, changed: None });
+        let transmit = if departs { before.transmit.max(SENT) } else { before.transmit };
+        // All is more than any other filter.
+        let receive_filter = match before.receive_filter {
+            ALL => ALL,
+            other => filter.unwrap_or(other),
+        };
+        let setting = Setting { receive_filter, transmit, ..before };
+        if setting == before {
+            let arrivals = Arrivals::of(receive_filter);
+            return Ok(Stamping { card, clock, arrivals, changed: None });
         }
-        let setting = Setting { receive_filter: ALL, ..before };
         let made = card.set(setting).map_err(|why| match why.raw_os_error() {
-            Some(libc::EPERM) => failed(
-                &why.to_string(),
-                Some("run as root or with CAP_NET_ADMIN, or set it before: `hwstamp_ctl -r 1`"),
-            ),
+            Some(libc::EPERM) => failed(&why.to_string(), Some(Cure::Rights)),
             _ => failed(&why.to_string(), None),
         })?;
-        let stamping = Stamping { card, clock, changed: Some((before, made)) };
-        if made.receive_filter != ALL {
+        let arrivals = Arrivals::of(made.receive_filter);
+        let stamping = Stamping { card, clock, arrivals, changed: Some((before, made)) };
+        let all = match wish {
+            Wish::Arrivals => made.receive_filter == ALL,
+            Wish::Ntp => arrivals.ntp,
+            Wish::Ptp => arrivals.ptp,
+        };
+        let departures = departs && made.transmit != 0;
+        if !(all || departures) {
             // Dropping it puts back what was.
-            return Err(failed("the card agreed to stamp some packets only", OTHERWISE));
+            return Err(failed("the card agreed to stamp some packets only", otherwise));
         }
         Ok(stamping)
+    }
+
+    /// Arrivals that it stamps.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals
+    }
+
+    /// Says whether its setting was changed, which is to be put back.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.changed.is_some()
     }
 
     /// The number of the card's clock: `/dev/ptpN`.
@@ -168,8 +249,9 @@ impl Drop for Stamping {
 
 impl fmt::Debug for Stamping {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stamping { card: _, clock, changed } = self;
-        f.debug_struct("Stamping").field("clock", clock).field("changed", changed).finish()
+        let Stamping { card: _, clock, arrivals, changed } = self;
+        let mut shown = f.debug_struct("Stamping");
+        shown.field("clock", clock).field("arrivals", arrivals).field("changed", changed).finish()
     }
 }
 
@@ -220,7 +302,7 @@ mod tests {
     fn the_card_is_left_as_it_was() {
         let (made, now) = card(|_| {});
         let before = *now.lock().unwrap();
-        let stamping = Stamping::by(made, "eth0").unwrap();
+        let stamping = Stamping::by(made, Wish::Arrivals).unwrap();
         assert_eq!(stamping.clock(), 3);
         // What it does with packets that are sent is not ours to change.
         assert_eq!(*now.lock().unwrap(), Setting { receive_filter: ALL, ..before });
@@ -231,7 +313,7 @@ mod tests {
     #[test]
     fn what_another_program_has_set_since_stays() {
         let (made, now) = card(|_| {});
-        let stamping = Stamping::by(made, "eth0").unwrap();
+        let stamping = Stamping::by(made, Wish::Arrivals).unwrap();
         let theirs = Setting { flags: 0, transmit: 1, receive_filter: 9 };
         *now.lock().unwrap() = theirs;
         drop(stamping);
@@ -242,7 +324,7 @@ mod tests {
     fn what_stands_already_needs_no_right() {
         let (made, now) = card(|made| made.grants = Err(libc::EPERM));
         now.lock().unwrap().receive_filter = ALL;
-        drop(Stamping::by(made, "eth0").unwrap());
+        drop(Stamping::by(made, Wish::Arrivals).unwrap());
         assert_eq!(now.lock().unwrap().receive_filter, ALL);
     }
 
@@ -255,13 +337,13 @@ mod tests {
             (|made| made.abilities.as_mut().unwrap().clock = -1, "clock cannot be read"),
             (|made| made.abilities.as_mut().unwrap().receive_filters = 1 << 12, "only packets"),
             (|made| made.grants = Ok(2), "some packets only"),
-            (|made| made.grants = Err(libc::EPERM), "CAP_NET_ADMIN"),
+            (|made| made.grants = Err(libc::EPERM), "not permitted"),
         ];
         for (change, part) in without {
             let (made, now) = card(change);
             let before = *now.lock().unwrap();
-            let why = Stamping::by(made, "eth0").unwrap_err();
-            assert!(why.to_string().contains(part) && why.mend.is_some(), "{why}");
+            let why = Stamping::by(made, Wish::Arrivals).unwrap_err();
+            assert!(why.to_string().contains(part) && why.cure.is_some(), "{why}");
             assert_eq!(*now.lock().unwrap(), before, "{part}");
         }
     }
@@ -285,9 +367,48 @@ mod tests {
     }
 
     #[test]
+    fn exchanges_are_stamped_both_ways_if_the_card_can() {
+        const SENDS: u32 = HARDWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE;
+        let both = |stamping, receive_filters, before: Setting, wish| {
+            let (made, now) = card(|made| {
+                made.abilities = Ok(Abilities { stamping, clock: 3, receive_filters });
+            });
+            *now.lock().unwrap() = before;
+            let stamping = Stamping::by(made, wish);
+            let set = *now.lock().unwrap();
+            let arrivals = stamping.as_ref().ok().map(Stamping::arrivals);
+            drop(stamping);
+            assert_eq!(*now.lock().unwrap(), before);
+            (arrivals, set.transmit, set.receive_filter)
+        };
+        let of = |stamping, receive_filters, before| {
+            let (arrivals, transmit, filter) = both(stamping, receive_filters, before, Wish::Ntp);
+            (arrivals.map(|arrivals| arrivals.ntp), transmit, filter)
+        };
+        let off = Setting::default();
+        assert_eq!(of(SENDS, 0b11, off), (Some(true), 1, ALL));
+        assert_eq!(of(SENDS, 1 << NTP | 1, off), (Some(true), 1, NTP));
+        // Of PTP alone: what others have set stays, and departures are stamped.
+        let theirs = Setting { receive_filter: 12, ..off };
+        assert_eq!(of(SENDS, 1 << 12 | 1, theirs), (Some(false), 1, 12));
+        assert_eq!(of(HARDWARE, 0b11, off), (Some(true), 0, ALL));
+        assert_eq!(of(HARDWARE, 1 << 12 | 1, off), (None, 0, 0));
+        // For PTP that is what was wanted.
+        let ptp = both(SENDS, 1 << PTP | 1, off, Wish::Ptp);
+        assert_eq!(ptp, (Some(Arrivals { ntp: false, ptp: true }), 1, PTP));
+        let all = Some(Arrivals { ntp: true, ptp: true });
+        assert_eq!(both(SENDS, 1 << PTP | 0b11, off, Wish::Ptp), (all, 1, ALL));
+        // One-step cards stamp departures, too.
+        let one_step = Setting { transmit: 2, receive_filter: ALL, flags: 0 };
+        assert_eq!(of(SENDS, 0b11, one_step), (Some(true), 2, ALL));
+    }
+
+    #[test]
     fn loopback_has_none() {
-        let why = Stamping::enable("lo").unwrap_err();
-        assert!(why.doing.contains("lo") && why.mend.unwrap().contains("--method packet"));
-        assert!(Stamping::enable("no-such-link").is_err());
+        for wish in [Wish::Arrivals, Wish::Ntp, Wish::Ptp] {
+            let why = Stamping::enable("lo", wish).unwrap_err();
+            assert_eq!(why.cure, Some(Cure::Kernel), "{why}");
+            assert!(Stamping::enable("no-such-link", wish).is_err());
+        }
     }
 }
