@@ -97,7 +97,7 @@ Examples:
   truechimer qos -i eth0                           live, until interrupted
   truechimer qos -i eth0 -i eth1 --json --duration 10s
   truechimer qos -i eth0 --layers                  from the driver to the application, and back
-  truechimer qos -i eth0 -f 'udp port 5004' \
+  truechimer qos -i eth0 -f 'udp port 5004' \\
     --peer 'ssh there truechimer capture -q -i eth1 -s 256 -w - udp port 5004'
 
 Exit status: 0; 1 if a delay was below zero by more than its bound, or if there was no packet; 2 on

@@ -228,7 +228,7 @@ impl CaptureFile {
     fn write_out(&mut self) -> Result<(), SinkError> {
         self.flushed = Instant::now();
         if self.buffer.is_empty() {
-            return Ok(());
+            return self.output.reader().inspect_err(|_| self.finished = true);
         }
         let outcome = self.output.write(&self.buffer);
         match outcome {
@@ -441,7 +441,6 @@ impl Sink for CaptureFile {
         if self.finished {
             return Err(self.over());
         }
-        self.output.reader()?;
         // What the clock is should stand at the very beginning.
         let early = !self.headed && self.state.is_none() && self.begun.elapsed() < PATIENCE;
         if early || self.stuck() {
