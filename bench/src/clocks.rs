@@ -227,20 +227,31 @@ mod tests {
     fn both_pages_tell_the_same_time_and_bound() {
         let stage = Stage::new().unwrap();
         let clocks = Clocks::open(&stage, None).unwrap();
-        let ours = |at: fn(&truechimer::Reading) -> truechimer::Instant| {
-            at(&clocks.clock.now().unwrap()).as_nanos()
+        let ours = || {
+            let now = clocks.clock.now().unwrap().unix();
+            (now.earliest.as_nanos(), now.latest.as_nanos())
         };
         let theirs = |time: clock_bound::nix::sys::time::TimeSpec| {
             i128::from(time.tv_sec()) * 1_000_000_000 + i128::from(time.tv_nsec())
         };
-        let before = (ours(|r| r.earliest), ours(|r| r.latest));
+        let before = ours();
         let window = clocks.clock_bound().unwrap().now().unwrap();
-        let after = (ours(|r| r.earliest), ours(|r| r.latest));
+        let after = ours();
         assert_eq!(window.clock_status, clock_bound::ClockStatus::Synchronized);
         // Doubles and whole nanoseconds on their side; a bound that grows from hand to hand there.
         let near = |from: i128, time: i128, to: i128| from - 5_000 <= time && time <= to + 5_000;
         assert!(near(before.0, theirs(window.earliest), after.0));
         assert!(near(before.1, theirs(window.latest), after.1));
+    }
+
+    #[test]
+    fn the_page_has_an_ordinary_daemons_leap_seconds_and_is_converted_the_usual_way() {
+        let stage = Stage::new().unwrap();
+        let clocks = Clocks::open(&stage, None).unwrap();
+        let now = clocks.clock.now().unwrap();
+        assert!(now.unix_if_usual().is_some());
+        let leaps = now.leaps();
+        assert!(leaps.known && leaps.last.is_some() && leaps.next.is_none(), "{leaps:?}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ const GOAL: f64 = 3.0;
 /// A reading from C takes at most so much longer than one in Unix time from Rust, ns.
 const GOAL_C_NS: f64 = 3.0;
 
-/// What reading the clock costs with Truechimer and with its peers
+/// Cost of reading the clock with Truechimer and with its peers
 #[derive(Parser, Debug)]
 #[command(
     version,
@@ -45,16 +45,16 @@ counter itself scales as it must: a busy machine cannot judge.
 Exit status: 0 no goal was missed, 1 one was, 2 error."
 )]
 struct Options {
-    /// How many threads read at once, one number after the other [default: 1, 2, 4 … up to the
+    /// Numbers of threads that read at once, one after the other [default: 1, 2, 4 … up to the
     /// number of processors]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Vec<u16>,
-    /// How often each has its turn
+    /// Turns of each
     #[arg(long, value_name = "N", default_value_t = 400)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rounds: u16,
-    /// How long a turn is, ms: short, so that what else runs falls on few of them
+    /// Length of a turn, ms: short, so that what else runs falls on few of them
     #[arg(long, value_name = "MS", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     turn: u32,
@@ -82,9 +82,9 @@ struct Report {
     /// Ratio by the libraries for C; no goal.
     truechimer_c_to_clock_bound_c: Vec<(u16, Interval)>,
     goal: f64,
-    /// How much longer a reading takes from C than from Rust with the same Unix times, ns.
+    /// Time that a reading takes longer from C than from Rust with the same Unix times, ns.
     c_beyond_rust_ns: Vec<BeyondRust>,
-    /// How much longer than one that stays in the client's own instants, ns; no goal.
+    /// Time that it takes longer than one that stays in the client's own instants, ns; no goal.
     c_beyond_instants_ns: Vec<(u16, Interval)>,
     goal_c_ns: f64,
 }
@@ -116,7 +116,7 @@ struct Measured {
     reads_per_second: f64,
     /// Cost of a read to the thread that makes it.
     ns_per_read: f64,
-    /// How much more than one thread alone that is.
+    /// Times as many as by one thread alone.
     scaling: Option<f64>,
 }
 

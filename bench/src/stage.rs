@@ -10,15 +10,23 @@ use std::{fs, process};
 
 use truechimer::{Hand, Instant, Leaps, Made, Rate, Span, Status};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
-use truechimer_time::{BootId, CounterId, Epoch, Period};
+use truechimer_time::{BootId, CounterId, Epoch, Leap, Period};
 use truechimer_timehands::PageWriter;
 
 use crate::segment::Segment;
 
-/// Time of both clocks at the start, ns since 1970.
+/// Unix time of both clocks at the start, ns.
 const START_NS: i128 = 1_790_000_000_123_456_789;
 const PATH_BOUND_NS: i64 = 50_000;
 const GROWTH_PPB: i64 = 500;
+/// Leap seconds as a daemon has them that knows a list of them, as most do: the last one at the beginning of 2017, none to
+/// come.
+const LEAPS: Leaps = Leaps {
+    tai_offset: 37,
+    known: true,
+    last: Some(Leap { at: 1_483_228_800 + 37, step: 1 }),
+    next: None,
+};
 
 /// Both pages, and the thread that tends ours.
 pub struct Stage {
@@ -97,7 +105,7 @@ impl Drop for Stage {
 /// The hand of this moment, which begins where the last one stands.
 fn hand(counter: Counter, boot: BootId, period: Period, last: Option<&Hand>) -> (Hand, Made) {
     let host = host_reading(counter);
-    let start = Instant::from_nanos(START_NS);
+    let start = Instant::from_nanos(START_NS) + Span::from_secs(LEAPS.tai_offset.into());
     let hand = Hand {
         counter: CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
         base: host.count,
@@ -112,7 +120,7 @@ fn hand(counter: Counter, boot: BootId, period: Period, last: Option<&Hand>) -> 
         likely: None,
         growth: Rate::from_ppb(GROWTH_PPB),
         status: Status::Synchronised,
-        leaps: Leaps::default(),
+        leaps: LEAPS,
         void_after: host.count + period.counts(Span::from_secs(3600)),
     };
     let made = Made {

@@ -38,12 +38,9 @@ impl Reading {
     #[inline(always)]
     #[must_use]
     pub fn unix_if_usual(&self) -> Option<UnixReading> {
-        let times = [self.earliest, self.best, self.latest];
         let leaps = self.leaps();
-        if !self.leaps.are_none() && !far(times, &leaps) {
-            return None;
-        }
-        self.status.bound_holds().then(|| plain(times, leaps.tai_offset))
+        let interval = usual([self.earliest, self.best, self.latest], &leaps)?;
+        self.status.bound_holds().then_some(interval)
     }
 
     #[cold]
@@ -59,25 +56,17 @@ impl Reading {
 
 /// Unix times of `earliest <= best <= latest`; `None` where a leap second is so near that it takes
 /// more.
-fn usual(times: [Instant; 3], leaps: &Leaps) -> Option<UnixReading> {
-    far(times, leaps).then(|| plain(times, leaps.tai_offset))
-}
-
-/// Whether no leap second is near `earliest..=latest`.
 #[inline(always)]
-fn far([earliest, _, latest]: [Instant; 3], leaps: &Leaps) -> bool {
+fn usual([earliest, best, latest]: [Instant; 3], leaps: &Leaps) -> Option<UnixReading> {
     let after = leaps.last.is_none_or(|leap| earliest.secs() >= leap.at);
     let before = leaps.next.is_none_or(|leap| latest.secs() < leap.at.wrapping_sub(1));
     // Both are worked out: branches would be two of a dozen, and each is nearly always true.
-    after & before
-}
-
-/// Unix times of `earliest <= best <= latest` where no leap second is near.
-#[inline(always)]
-fn plain([earliest, best, latest]: [Instant; 3], offset: i32) -> UnixReading {
-    let [earliest, best] = [earliest, best].map(|at| UnixNanos::down(at, offset));
-    let latest = UnixNanos::up(latest, offset);
-    UnixReading { earliest, best, latest, tai_offset: offset, leap_second: false }
+    (after & before).then(|| {
+        let offset = leaps.tai_offset;
+        let [earliest, best] = [earliest, best].map(|at| UnixNanos::down(at, offset));
+        let latest = UnixNanos::up(latest, offset);
+        UnixReading { earliest, best, latest, tai_offset: offset, leap_second: false }
+    })
 }
 
 /// Unix times as [`usual`] has them, wherever leap seconds are.

@@ -375,7 +375,7 @@ fn again(clock: &Clock, told: &Told) -> Told {
     Told::expected(&clock.time_of(moment).unwrap())
 }
 
-/// Whether both are of the same time; on a machine that is held up for three seconds in between, the
+/// True if both are of the same time; on a machine that is held up for three seconds in between, the
 /// later one is of a holdover.
 fn same(told: &Told, other: &Told) -> bool {
     let watched =
@@ -846,7 +846,7 @@ fn python_finds_nothing_wrong() {
     });
 }
 
-use children::a_child_reads_too_and_inherits_no_file;
+use children::{a_child_reads_too_and_inherits_no_file, a_child_that_cannot_read_says_so};
 use moved::a_marker_that_moves_ends_the_hand_at_once;
 use page::{a_page_that_is_mended_is_read_on, what_is_no_page_is_an_error_that_names_the_mend};
 
@@ -878,6 +878,7 @@ macro_rules! tried_in {
                 a_marker_that_moves_ends_the_hand_at_once,
                 a_page_that_is_mended_is_read_on,
                 a_child_reads_too_and_inherits_no_file,
+                a_child_that_cannot_read_says_so,
             ]
         );
     };

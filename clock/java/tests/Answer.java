@@ -42,7 +42,7 @@ final class Answer {
         }
     }
 
-    /** What a child says of itself, which has a memory of its own: no handle goes with it. */
+    /** Words of a child, which has a memory of its own: no handle goes with it. */
     private static String started() throws IOException {
         ProcessHandle.Info own = ProcessHandle.current().info();
         List<String> command = new ArrayList<>(List.of(own.command().orElseThrow()));
@@ -62,7 +62,7 @@ final class Answer {
         }
     }
 
-    /** How many of this process's files and mappings are the page. */
+    /** Number of this process's files and mappings that are the page. */
     private static long holds(Path page) throws IOException {
         long number = 0;
         try (var files = Files.newDirectoryStream(Path.of("/proc/self/fd"))) {

@@ -3,6 +3,7 @@ clock/client/tests/languages.rs asks to compare this client with the one in Rust
 
 import os
 import sys
+import traceback
 from pathlib import Path
 from typing import Optional
 
@@ -22,7 +23,7 @@ def length(long: Length) -> str:
 
 
 def holds(path: str) -> int:
-    """How many of this process's files and mappings are the page."""
+    """Number of this process's files and mappings that are the page."""
     links = (Path("/proc/self/fd") / number for number in os.listdir("/proc/self/fd"))
     # That of the folder itself is closed since.
     files = [link for link in links if link.is_symlink() and os.readlink(link) == path]
@@ -30,18 +31,35 @@ def holds(path: str) -> int:
 
 
 def child(clock: Clock) -> str:
-    """What a child says of itself, which goes on with the handle after a fork."""
+    """Words of a child, which goes on with the handle after a fork. One that ends otherwise is an error."""
     read, write = os.pipe()
     if os.fork() == 0:
-        page = str(clock.page)
-        inherited, now = holds(page), reading(clock.now())
-        os.write(write, f"{inherited} {holds(page)} {now}".encode())
-        os._exit(0)
+        status = 1
+        try:
+            os.write(write, of_child(clock).encode())
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            # Whatever happens: the questions are the parent's.
+            os._exit(status)
     os.close(write)
     with os.fdopen(read) as said:
         text = said.read()
-    os.wait()
+    _, status = os.wait()
+    if status != 0:
+        raise ChildProcessError(f"the child ended with status {os.waitstatus_to_exitcode(status)}")
     return text
+
+
+def of_child(clock: Clock) -> str:
+    page = str(clock.page)
+    inherited = holds(page)
+    try:
+        now = reading(clock.now())
+    except ClockError as error:
+        return f"error {error}"
+    return f"{inherited} {holds(page)} {now}"
 
 
 def answer(clock: Clock, question: str, n: list[int]) -> str:

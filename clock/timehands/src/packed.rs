@@ -367,15 +367,6 @@ fn unpack_period(words: [u64; 2]) -> Option<Period> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PackedLeaps(pub(crate) [u64; 3]);
 
-impl PackedLeaps {
-    /// Whether no leap second is known, neither a last one nor a next.
-    #[inline(always)]
-    #[must_use]
-    pub fn are_none(&self) -> bool {
-        self.0[0] & LEAP_STEPS == 0
-    }
-}
-
 /// A leap with a step of 0 is none and is left out.
 impl From<Leaps> for PackedLeaps {
     fn from(leaps: Leaps) -> PackedLeaps {
@@ -401,9 +392,6 @@ impl From<PackedLeaps> for Leaps {
         }
     }
 }
-
-/// Steps of the last and of the next leap second, a byte each.
-const LEAP_STEPS: u64 = 0xffff << 32;
 
 /// Steps of one second or none, and nothing where nothing is known to be.
 fn leaps_are_sane(word: u64) -> bool {

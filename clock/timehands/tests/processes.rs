@@ -21,7 +21,7 @@ use truechimer_timehands::{PageError, PageReader, PageWriter};
 const ROLE: &str = "TIMEHANDS_TEST_ROLE";
 const PAGE: &str = "TIMEHANDS_TEST_PAGE";
 
-/// How often a writer is killed or stopped, or a reader stopped.
+/// Number of times that a writer is killed or stopped, or a reader stopped.
 const ROUNDS: u64 = 60;
 /// Hands that are published while a reader stands still: laps of the ring.
 const MISSED: u64 = 100;
@@ -98,13 +98,13 @@ impl Killed {
         assert_eq!(unsafe { libc::kill(self.0.id() as libc::pid_t, signal) }, 0);
     }
 
-    /// Whether it has this file mapped, by `/proc`.
+    /// True while it has this file mapped, by `/proc`.
     fn maps(&self, path: &Path) -> bool {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
         maps.lines().any(|line| line.ends_with(path.to_str().unwrap()))
     }
 
-    /// Whether all of it stands still, by `/proc`.
+    /// True while all of it stands still, by `/proc`.
     fn stopped(&self) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
         tasks.flatten().all(|task| {

@@ -93,7 +93,7 @@ function answer(question, n) {
     }
 }
 
-// How many of this process's files and mappings are the page.
+// Number of this process's files and mappings that are the page.
 function holds(path) {
     const leads = (number) => {
         try {
@@ -106,29 +106,42 @@ function holds(path) {
     return readdirSync("/proc/self/fd").filter(leads).length + mapped.length;
 }
 
-// What a child says of itself, which has a memory of its own: no handle goes with it.
-const child = () => new Promise((said) => fork(__filename, ["child", page]).once("message", said));
+// Words of a child, which has a memory of its own: no handle goes with it. One that ends without any is an error.
+const child = () => new Promise((said, failed) => {
+    const started = fork(__filename, ["child", page]).once("message", said).once("error", failed);
+    // After all that it sent, as its exit need not be.
+    started.once("disconnect", () => failed(new Error("the child ended and said nothing")));
+});
+
+function ofChild(path) {
+    const inherited = holds(path);
+    open(path);
+    return `${inherited} ${holds(path)} ${answer("now", [])}`;
+}
+
+// What is said, or the words of an error of the clock's.
+async function orError(say) {
+    try {
+        return await say();
+    } catch (error) {
+        if (!(error instanceof ClockError)) throw error;
+        return `error ${error.message}`;
+    }
+}
 
 async function main() {
     for await (const line of readline.createInterface({ input: process.stdin })) {
         const [question, ...rest] = line.split(" ");
-        let said;
-        try {
-            if (question === "open") said = open(rest[0]);
-            else if (question === "child") said = await child();
-            else said = answer(question, rest.map(BigInt));
-        } catch (error) {
-            if (!(error instanceof ClockError)) throw error;
-            said = `error ${error.message}`;
-        }
-        console.log(said);
+        console.log(await orError(() => {
+            if (question === "open") return open(rest[0]);
+            if (question === "child") return child();
+            return answer(question, rest.map(BigInt));
+        }));
     }
 }
 
 if (process.argv[2] === "child") {
-    const inherited = holds(process.argv[3]);
-    open(process.argv[3]);
-    process.send(`${inherited} ${holds(process.argv[3])} ${answer("now", [])}`);
+    orError(() => ofChild(process.argv[3])).then((said) => process.send(said));
 } else {
     main();
 }

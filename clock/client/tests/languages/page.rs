@@ -1,5 +1,6 @@
 //! Files that are no clock page, and a page that somebody spoils, in every language.
 
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 
@@ -53,14 +54,23 @@ pub(super) fn what_is_no_page_is_an_error_that_names_the_mend(language: Language
     let text = speaker.open(&daemon.path());
     assert!(text.contains("mode 0666") && text.contains("chmod go-w"), "{text}");
     fs::set_permissions(daemon.path(), fs::Permissions::from_mode(0o644)).unwrap();
-    // Only root can make one that belongs to somebody else.
-    if fs::metadata(daemon.path()).unwrap().uid() == 0 {
-        chown(daemon.path(), Some(STRANGER), None).unwrap();
-        let text = speaker.open(&daemon.path());
-        let part =
-            format!("belongs to user {STRANGER}, who is not to be trusted with the time here");
-        assert!(text.contains(&part) && text.contains("name another page"), "{text}");
-        chown(daemon.path(), Some(0), None).unwrap();
+    let own = fs::metadata(daemon.path()).unwrap().uid();
+    match chown(daemon.path(), Some(STRANGER), None) {
+        Ok(()) => {
+            let text = speaker.open(&daemon.path());
+            let part =
+                format!("belongs to user {STRANGER}, who is not to be trusted with the time here");
+            assert!(text.contains(&part) && text.contains("name another page"), "{text}");
+            chown(daemon.path(), Some(own), None).unwrap();
+        }
+        // Past the harness, which would keep it to itself.
+        Err(why) => {
+            let _ = writeln!(
+                io::stderr(),
+                "SKIPPED a page of somebody else's, read in {language:?}: only root, to whom all users are known, \
+                 can make one: {why}"
+            );
+        }
     }
     daemon.publish(|hand, _| hand.counter.boot = BootId([7; 16]));
     daemon.writer = None;
