@@ -41,7 +41,7 @@ struct Asked {
     from: PortIdentity,
     sequence: u16,
     correction: Correction,
-    /// It is the master's, or of one that announces itself.
+    /// The asker is one that announces itself.
     known: bool,
 }
 

@@ -27,7 +27,7 @@ const INTERVAL: LogInterval = LogInterval(0);
 const INTERVALS: RangeInclusive<i8> = -3..=1;
 /// First and longest wait for what was asked for, s; it doubles in between.
 const WAIT: (i64, i64) = (1, 64);
-/// What is granted and does not come for so long is asked for anew: the master may have forgotten.
+/// Messages that are granted and do not come for so long are asked for anew: the master may have forgotten.
 const SILENCE: Span = Span::from_secs(10);
 /// Times that a master is told of an end that it does not acknowledge.
 const FAREWELLS: u8 = 3;
@@ -110,9 +110,9 @@ struct Service {
 /// Reply to what a master said.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reply {
-    /// Its end is known.
+    /// The end that it said is known.
     Acknowledge,
-    /// Its grant is of no use.
+    /// The grant is of no use.
     Cancel,
 }
 
@@ -293,9 +293,9 @@ impl Service {
 struct Asked {
     address: IpAddr,
     services: [Service; KINDS.len()],
-    /// It gave nothing to tell the time by: until when it is passed over.
+    /// End of the time for which it is passed over, as it gave nothing to tell the time by.
     passed_over: Option<Count>,
-    /// How long it is passed over the next time, s.
+    /// Time for which it is passed over the next time, s.
     pass: i64,
 }
 
@@ -326,7 +326,7 @@ impl Unicast {
         self.list.iter().position(is).unwrap_or(MASTERS)
     }
 
-    /// Whether a master is passed over at `at`.
+    /// True if a master is passed over at `at`.
     pub(crate) fn is_passed_over(&self, address: IpAddr, at: Count) -> bool {
         let of = self.list.iter().flatten().find(|asked| asked.address == address);
         of.and_then(|asked| asked.passed_over).is_some_and(|until| !at.at_or_after(until))
