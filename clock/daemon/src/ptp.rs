@@ -30,7 +30,7 @@ const PER_TURN: u32 = 64;
 /// Room for a message with a few TLVs. The rest of a longer one is cut off, and it is refused.
 const BUFFER: usize = 1024;
 
-/// How the messages of a port travel.
+/// Carrier of a port's messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Carrier {
     pub(crate) transport: Transport,
@@ -155,25 +155,32 @@ impl PtpPorts {
     }
 
     /// Sends a question to the group, or to that receiver alone, and says when it left as soon as that is
-    /// known.
+    /// known. An answer whose departure is not known yet has left by now; a question before this one no longer
+    /// counts.
     pub(crate) fn ask(
         &mut self,
         source: SourceId,
         to: Option<IpAddr>,
         packet: &[u8],
         cards: &mut Cards,
-    ) -> Option<Event> {
-        let port = self.ports.iter_mut().find(|port| port.source == source)?;
+    ) -> Vec<Event> {
+        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
+            return Vec::new();
+        };
+        let answered = port.leaving == Some(Leaving::Answer);
+        let mut events = Vec::from_iter(port.left(true, cards).filter(|_| answered));
         let packet = [packet, port.padding].concat();
         if port.card.is_some() {
             cards.look(Some(&[on(port.card, Wire::default())]));
         }
         let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
         if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
-            return Some(Event::Undelivered { source, error: why.to_string() });
+            events.push(Event::Undelivered { source, error: why.to_string() });
+            return events;
         }
         port.leaving = Some(Leaving::Question);
-        port.left(false, cards)
+        events.extend(port.left(false, cards));
+        events
     }
 
     /// Sends an answer to the group, and says when it left as soon as that is known. A question whose
@@ -198,12 +205,21 @@ impl PtpPorts {
     }
 
     /// Sends a message of the other kind to the group, or to that receiver alone. One that cannot be sent is
-    /// as one that is lost: whoever does not answer is told of, and asked again.
-    pub(crate) fn tell(&mut self, source: SourceId, to: Option<IpAddr>, packet: &[u8]) {
-        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else { return };
+    /// as one that is lost: whoever does not answer is told of, and asked again. Where it goes by the socket of
+    /// questions, says when that left whose departure was not known yet.
+    pub(crate) fn tell(
+        &mut self,
+        source: SourceId,
+        to: Option<IpAddr>,
+        packet: &[u8],
+        cards: &mut Cards,
+    ) -> Option<Event> {
+        let port = self.ports.iter_mut().find(|port| port.source == source)?;
+        let before = if port.general.is_none() { port.left(true, cards) } else { None };
         let to = to.map_or(port.to_general, |to| Name::from(&SocketAddr::new(to, GENERAL)));
         let socket = port.general.as_mut().unwrap_or(&mut port.event);
         let _ = socket.send(self.counter, &mut self.log, to, &[packet, port.padding].concat());
+        before
     }
 
     /// Closes the sockets of a source.
@@ -273,7 +289,10 @@ impl Port {
     /// case.
     fn left(&mut self, now: bool, cards: &mut Cards) -> Option<Event> {
         let leaving = self.leaving?;
-        let (sent, waiting) = self.event.sent()?;
+        let Some((sent, waiting)) = self.event.sent() else {
+            self.leaving = None;
+            return None;
+        };
         let wire = on(self.card, self.event.departure());
         let by_card = self.card.is_some() && cards.has(wire.interface);
         if (waiting || by_card && wire.card_ns.is_none()) && !now {
@@ -379,10 +398,57 @@ mod tests {
             assert_eq!(source, SourceId(4));
             assert!(error.contains("no network interface no-such-if"), "{error}");
         }
-        assert_eq!(ports.ask(SourceId(4), None, b"x", &mut cards), None);
+        assert_eq!(ports.ask(SourceId(4), None, b"x", &mut cards), []);
         let mut fds = Vec::new();
         ports.interests(&mut fds);
         assert!(fds.is_empty());
+    }
+
+    /// With Ethernet all goes by one socket: what is sent meanwhile takes nobody's departure.
+    #[test]
+    fn a_departure_is_of_its_own_message() {
+        let counter = Counter::open(Choice::Raw).unwrap();
+        let (period, step) = (Period::NANOSECOND, CountSpan(1));
+        let mut cards = Cards::open(&HardwareStamps::None, &[], counter, period, step);
+        let mut ports = PtpPorts::new(counter, period, step);
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let receiver = Socket::bind(&here, counter, &mut ports.log).unwrap();
+        let to = Name::from(&receiver.local_address().unwrap());
+        let source = SourceId(1);
+        let event = Socket::open_ahead(&here, counter, &mut ports.log).unwrap();
+        ports.ports.push(Port {
+            source,
+            event,
+            general: None,
+            to,
+            to_general: to,
+            padding: &[],
+            leaving: None,
+            card: None,
+        });
+        let sent = |event: Option<Event>| match event {
+            Some(Event::Ptp(PtpEvent::Sent { sent, answer, .. })) => (sent.count, answer),
+            other => panic!("{other:?}"),
+        };
+        // As if the kernel had yet to say when it left.
+        let late = |ports: &mut PtpPorts, leaving| ports.ports[0].leaving = Some(leaving);
+        let (asked, _) = sent(ports.ask(source, None, b"question", &mut cards).pop());
+        late(&mut ports, Leaving::Question);
+        assert_eq!(sent(ports.tell(source, None, b"told", &mut cards)), (asked, false));
+        assert_eq!(ports.ports[0].left(true, &mut cards), None);
+        let answered = sent(ports.answer(source, b"answer", &mut cards).pop()).0;
+        late(&mut ports, Leaving::Answer);
+        let mut events = ports.ask(source, None, b"question", &mut cards);
+        assert_eq!(events.len(), 2);
+        let asked = sent(events.pop());
+        assert_eq!(sent(events.pop()), (answered, true));
+        assert!(asked.0.at_or_after(answered) && !asked.1);
+        // One that cannot be sent leaves never, and another's stamp is not taken for it.
+        late(&mut ports, Leaving::Question);
+        ports.ports[0].to = Name::from(&SocketAddr::from((Ipv6Addr::LOCALHOST, 9)));
+        let failed = ports.ask(source, None, b"question", &mut cards);
+        assert!(matches!(failed.as_slice(), [Event::Undelivered { .. }]), "{failed:?}");
+        assert_eq!(ports.ports[0].leaving, None);
     }
 
     #[test]

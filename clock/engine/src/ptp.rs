@@ -182,7 +182,7 @@ impl PtpConfig {
         (self.domain, self.profile, self.timescale, self.transport, self.delay, &self.masters)
     }
 
-    /// Whether its masters are asked by address.
+    /// True if its masters are asked by address.
     #[must_use]
     pub fn is_unicast(&self) -> bool {
         !self.masters.is_empty()
@@ -224,7 +224,7 @@ pub enum PtpEvent {
         source: SourceId,
         /// When the message left.
         sent: Stamp,
-        /// It was an [`Answer`](PtpAction::Answer).
+        /// True if it was an [`Answer`](PtpAction::Answer).
         #[serde(default, skip_serializing_if = "core::ops::Not::not")]
         answer: bool,
     },
@@ -260,7 +260,7 @@ pub enum PtpAction {
     Ask {
         /// For which source.
         source: SourceId,
-        /// Its receiver; none: all.
+        /// The receiver; none: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<IpAddr>,
         /// The message.
@@ -278,7 +278,7 @@ pub enum PtpAction {
     Tell {
         /// For which source.
         source: SourceId,
-        /// Its receiver; none: all.
+        /// The receiver; none: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<IpAddr>,
         /// The message.
@@ -306,11 +306,11 @@ pub struct PtpReport {
 pub struct AskedReport {
     /// The address.
     pub address: IpAddr,
-    /// Its announcements.
+    /// State of its announcements.
     pub announce: String,
-    /// Its time.
+    /// State of its time.
     pub sync: String,
-    /// Its answers to questions.
+    /// State of its answers to questions.
     pub delay_resp: String,
 }
 

@@ -137,8 +137,8 @@ impl Masters {
 
     /// The best of those that are qualified (9.3.2.2, 9.3.4); of those that are asked by address and equally
     /// good the first, as the alternate algorithm of ITU-T G.8275.2 has it (6.7) with local priorities in
-    /// that order.
-    pub(crate) fn best(&self, asked: Option<&Unicast>) -> Option<Master> {
+    /// that order. One that is passed over at `at` comes behind all others.
+    pub(crate) fn best(&self, asked: Option<&Unicast>, at: Count) -> Option<Master> {
         let set = |foreign: &&Foreign| DataSet {
             announce: foreign.master.announce,
             sender: foreign.master.port,
@@ -147,13 +147,21 @@ impl Masters {
         let better = |a: &&Foreign, b: &&Foreign| match asked {
             Some(asked) => {
                 let place = |foreign: &&Foreign| asked.place(foreign.master.from);
-                set(a).compare_quality(&set(b)).then(place(a).cmp(&place(b)))
+                let passed = |foreign: &&Foreign| asked.is_passed_over(foreign.master.from, at);
+                let quality = passed(a).cmp(&passed(b)).then(set(a).compare_quality(&set(b)));
+                quality.then(place(a).cmp(&place(b)))
             }
             // One master seen twice cannot be, as ports are told apart.
             None => set(a).compare(&set(b)).then_with(|| a.master.port.cmp(&b.master.port)),
         };
         let qualified = self.list.iter().flatten().filter(|foreign| foreign.qualified);
         qualified.min_by(better).map(|foreign| foreign.master)
+    }
+
+    /// The qualified master of that name and address.
+    pub(crate) fn by_name(&self, port: PortIdentity, from: IpAddr) -> Option<Master> {
+        let of = |master: &Master| (master.port, master.from) == (port, from);
+        self.iter().find(|(master, qualified)| *qualified && of(master)).map(|(master, _)| *master)
     }
 
     /// All that are remembered, and whether each is qualified.

@@ -16,8 +16,8 @@ use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use crate::masters::{Ignored, Masters, announced};
 use crate::{
-    Body, ClockIdentity, Flags, Header, Kind, LogInterval, Master, Message, PortIdentity, Refusal,
-    Tally, Timestamp, Tlv,
+    Body, ClockIdentity, Flags, Header, LogInterval, Master, Message, PortIdentity, Refusal, Tally,
+    Timestamp, Tlv,
 };
 use arrivals::{Arrival, Arrivals};
 pub use unicast::Grant;
@@ -32,6 +32,14 @@ const MINOR_VERSION: u8 = 1;
 const REQUEST_INTERVALS: (i8, i8) = (0, 5);
 /// Intervals for which an answer may wait for its `Sync` before another question is asked.
 const PATIENCE: i64 = 4;
+/// A master that is asked by address and gives nothing to tell the time by for so long is passed over. Four
+/// requests that are lost fit in.
+const IDLE: Span = Span::from_secs(30);
+/// A master that took the place of another is followed for so long if it goes on announcing itself: forged
+/// announcements do not have us ask and end at their pace.
+const HOLD: Span = Span::from_secs(5);
+/// Number of the profile IEEE 802.1AS, in which a neighbour is answered.
+const IEEE_802_1AS: u16 = 0x100;
 /// Corrections beyond this are of no path.
 const MAX_CORRECTION: Span = Span::from_secs(1);
 
@@ -145,10 +153,12 @@ pub struct Slave {
     answered: Option<Request>,
     /// The newest question to the neighbour.
     peer: Option<peer::Question>,
-    /// The neighbour's own newest question, while our answer is on its way.
-    asked: Option<peer::Asked>,
-    /// When the next of these is answered at the earliest.
-    rest: Option<Count>,
+    /// Answers to the neighbour's own questions.
+    answers: peer::Answers,
+    /// Since when the parent is followed and no exchange with it was complete.
+    idle: Option<Count>,
+    /// When another master was followed in the place of one.
+    changed: Option<Count>,
     /// The interval between questions that the master wants.
     interval: Span,
     /// When the next question is due; `None` without a master.
@@ -179,8 +189,9 @@ impl Slave {
             waiting: None,
             answered: None,
             peer: None,
-            asked: None,
-            rest: None,
+            answers: peer::Answers::NONE,
+            idle: None,
+            changed: None,
             interval: Span::from_secs(1),
             due: None,
             apart: CountSpan(0),
@@ -218,7 +229,7 @@ impl Slave {
         self.unicast.iter().flat_map(Unicast::grants)
     }
 
-    /// Whether there is a master, and it grants what it is asked for.
+    /// True if there is a master, and it grants what it is asked for.
     #[must_use]
     pub fn is_served(&self) -> bool {
         let granted = |unicast: &Unicast, parent: &Master| {
@@ -263,7 +274,7 @@ impl Slave {
     #[must_use]
     pub fn deadline(&self, at: Count) -> Option<Count> {
         let signal = self.unicast.as_ref().and_then(|unicast| unicast.deadline(at));
-        let soonest = [self.due(), self.masters.deadline(at), signal];
+        let soonest = [self.due(), self.masters.deadline(at), signal, self.passed_over_at()];
         soonest.into_iter().flatten().min_by_key(|due| (*due - at).0)
     }
 
@@ -278,7 +289,8 @@ impl Slave {
         at: Count,
         random: &mut dyn FnMut() -> u64,
     ) -> (Option<Change>, Option<Packet>) {
-        let change = if self.masters.expire(at) { self.choose(at) } else { None };
+        let change =
+            if self.masters.expire(at) | self.pass_over(at) { self.choose(at) } else { None };
         let due = self.due().is_some_and(|due| at.at_or_after(due));
         let request = if due { self.ask(at, random) } else { None };
         (change, request)
@@ -296,6 +308,22 @@ impl Slave {
     pub fn farewell(&self) -> impl Iterator<Item = Packet> {
         let header = self.header(0);
         self.unicast.iter().flat_map(move |unicast| unicast.farewell(header))
+    }
+
+    /// When the parent is passed over if it still gives nothing to tell the time by.
+    fn passed_over_at(&self) -> Option<Count> {
+        self.unicast.as_ref().and(self.parent)?;
+        self.idle.map(|idle| idle + self.nominal.counts(IDLE))
+    }
+
+    /// Passes the parent over, as another may serve us; whether it did.
+    fn pass_over(&mut self, at: Count) -> bool {
+        let due = self.passed_over_at().is_some_and(|due| at.at_or_after(due));
+        if let (true, Some(unicast), Some(parent)) = (due, &mut self.unicast, &self.parent) {
+            unicast.pass_over(parent.from, at);
+            self.idle = Some(at);
+        }
+        due
     }
 
     /// When the next question is due: later while an answer waits for its `Sync`, never before answers are
@@ -366,7 +394,7 @@ impl Slave {
         (self.waiting, self.peer) = (None, None);
     }
 
-    /// Whether the newest question has no answer yet.
+    /// True while the newest question has no answer.
     #[must_use]
     pub const fn is_waiting(&self) -> bool {
         self.waiting.is_some() || self.peer.is_some()
@@ -375,7 +403,8 @@ impl Slave {
     /// The counter broke: nothing stamped before goes with anything stamped since.
     pub fn new_epoch(&mut self, at: Count) {
         self.masters.new_epoch(at);
-        self.rest = None;
+        self.answers = peer::Answers::NONE;
+        (self.idle, self.changed) = (self.parent.map(|_| at), None);
         if let Some(unicast) = &mut self.unicast {
             unicast.new_epoch(at);
         }
@@ -386,7 +415,7 @@ impl Slave {
     /// Forgets all that was stamped.
     fn forget(&mut self) {
         (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
-        (self.peer, self.asked) = (None, None);
+        self.peer = None;
     }
 
     /// A datagram came from that address, stamped if it came to the event port. `at` is when it was
@@ -427,6 +456,8 @@ impl Slave {
         if header.source.clock == self.own.clock {
             return Err(Refusal::Own);
         }
+        // What messages say of their interval, unless they are asked for by address (table 42).
+        let mut granted = header.interval;
         if let Some(unicast) = &mut self.unicast {
             if let Body::Signaling(target) = message.body {
                 if target != self.own {
@@ -435,7 +466,7 @@ impl Slave {
                 unicast.heard(from, &message, at)?;
                 return Ok(Heard::default());
             }
-            unicast.check(message.body.kind(), from, header, at)?;
+            granted = unicast.check(message.body.kind(), from, header, at)?;
         }
         let exchange = match message.body {
             Body::Announce(announce) => {
@@ -444,7 +475,7 @@ impl Slave {
                 }
                 let (port, flags) = (header.source, header.flags);
                 let master = Master { port, from, announce, flags };
-                let change = self.announced(master, header, at)?;
+                let change = self.announced(master, header, granted, at)?;
                 return Ok(Heard { change, ..Heard::default() });
             }
             Body::Sync(origin) => {
@@ -464,11 +495,14 @@ impl Slave {
                 self.arrivals.follow_up(header.sequence, (left, corrected(header)?))?
             }
             Body::PdelayResp(arrived, port) => {
+                if port != self.own {
+                    self.answers.given_by_another(at, self.nominal);
+                }
                 self.question(header, port)?.responded(header, arrived, received)?;
                 return Ok(Heard { exchange: self.measured()?, ..Heard::default() });
             }
-            Body::PdelayReq(_) if self.mechanism == DelayMechanism::PeerToPeer => {
-                let answer = Some(self.answer(header, received, at)?);
+            Body::PdelayReq(_) if self.sdo_id == IEEE_802_1AS => {
+                let answer = Some(self.answer(header, from, received, at)?);
                 return Ok(Heard { answer, ..Heard::default() });
             }
             Body::PdelayRespFollowUp(left, port) => {
@@ -477,7 +511,7 @@ impl Slave {
             }
             Body::DelayResp(arrived, port) => {
                 self.check_parent(header, from)?;
-                self.responded(header, arrived, port)?;
+                self.responded(header, granted, arrived, port)?;
                 true
             }
             _ => return Err(Refusal::Unused(message.body.kind())),
@@ -486,33 +520,25 @@ impl Slave {
         Ok(Heard { exchange, ..Heard::default() })
     }
 
-    /// The neighbour asks. It is told times of the counter, which are of no clock: only what lies between
-    /// them counts (11.4.2), and their rate is the oscillator's.
+    /// A neighbour asks. Its master announces itself only once it is answered, so strangers are answered too.
     fn answer(
         &mut self,
         header: &Header,
+        from: IpAddr,
         received: Option<Stamp>,
         at: Count,
     ) -> Result<Packet, Refusal> {
-        if self.rest.is_some_and(|rest| !at.at_or_after(rest)) {
-            return Err(Refusal::Unused(Kind::PdelayReq));
-        }
-        let received = received.ok_or(Refusal::NoStamp)?;
-        let asked = peer::Asked::new(header);
-        let time = peer::shown(received, self.nominal).ok_or(Refusal::Timestamp)?;
-        let body = Body::PdelayResp(time, asked.from);
-        let header = Header { flags: Flags::TWO_STEP, ..self.header(asked.sequence) };
-        self.rest = Some(at + self.nominal.counts(peer::REST));
-        self.asked = Some(asked);
+        let known = self.masters.by_name(header.source, from).is_some();
+        let body = self.answers.to(header, known, received, (at, self.nominal))?;
+        let header = Header { flags: Flags::TWO_STEP, ..self.header(header.sequence) };
         Packet::new(&Message { header, body, rest: &[] }, None).ok_or(Refusal::Timestamp)
     }
 
     /// The newest answer to the neighbour left. Returns the message that says so, to send to the general
     /// port.
     pub fn answered(&mut self, sent: Stamp) -> Option<Packet> {
-        let asked = self.asked.take()?;
-        let body = Body::PdelayRespFollowUp(peer::shown(sent, self.nominal)?, asked.from);
-        let header = Header { correction: asked.correction, ..self.header(asked.sequence) };
+        let (sequence, correction, body) = self.answers.left(sent, self.nominal)?;
+        let header = Header { correction, ..self.header(sequence) };
         Packet::new(&Message { header, body, rest: &[] }, None)
     }
 
@@ -530,14 +556,17 @@ impl Slave {
         asked.ok_or(Refusal::Stray)
     }
 
-    /// The exchange with the neighbour, if it is complete; that question is over then.
+    /// The exchange with the neighbour, if its answer and a `Sync` after the question are known. The question
+    /// is over as soon as it is answered.
     fn measured(&mut self) -> Result<Option<Exchange>, Refusal> {
         let (Some(question), Some(master)) = (&self.peer, &self.parent) else { return Ok(None) };
-        let result = question.exchange(master.port.clock, self.arrivals.newest(), self.nominal);
+        let result = question.request(master.port.clock, self.arrivals.newest(), self.nominal);
         if !matches!(result, Ok(None)) {
             self.peer = None;
         }
-        result
+        let Some(request) = result? else { return Ok(None) };
+        self.answered = Some(request);
+        Ok(self.pair())
     }
 
     /// Checks that a message is the master's own.
@@ -559,13 +588,14 @@ impl Slave {
         &mut self,
         master: Master,
         header: &Header,
+        interval: LogInterval,
         at: Count,
     ) -> Result<Option<Change>, Refusal> {
         // It has said itself that it is not the best (17.3.3).
         if header.flags.has(Flags::ALTERNATE_MASTER) {
             return Err(Refusal::NotParent);
         }
-        self.masters.heard(master, header.sequence, announced(header.interval), at).map_err(
+        self.masters.heard(master, header.sequence, announced(interval), at).map_err(
             |ignored| match ignored {
                 Ignored::TooFar => Refusal::TooFar,
                 Ignored::Copy => Refusal::Duplicate,
@@ -578,7 +608,13 @@ impl Slave {
 
     /// Decides who is followed (9.2.2.1, figure 31: a slave only takes the best, or none).
     fn choose(&mut self, at: Count) -> Option<Change> {
-        let best = self.masters.best(self.unicast.as_ref());
+        let held = self
+            .changed
+            .is_some_and(|changed| !at.at_or_after(changed + self.nominal.counts(HOLD)));
+        let parent = self.parent.filter(|_| held && self.unicast.is_some());
+        let best = parent
+            .and_then(|parent| self.masters.by_name(parent.port, parent.from))
+            .or_else(|| self.masters.best(self.unicast.as_ref(), at));
         let before = core::mem::replace(&mut self.parent, best);
         match (before, best) {
             (Some(before), Some(best)) if (before.port, before.from) == (best.port, best.from) => {
@@ -594,6 +630,10 @@ impl Slave {
         self.forget();
         self.interval = Span::from_secs(1);
         self.due = best.map(|_| at);
+        self.idle = self.due;
+        if best.is_some() && before.is_some() {
+            self.changed = Some(at);
+        }
         match (before, best) {
             (before, Some(best)) => Some(Change::To(best, before)),
             (Some(before), None) => Some(Change::Lost(before)),
@@ -605,6 +645,7 @@ impl Slave {
     fn responded(
         &mut self,
         header: &Header,
+        interval: LogInterval,
         arrived: Timestamp,
         port: PortIdentity,
     ) -> Result<(), Refusal> {
@@ -624,7 +665,7 @@ impl Slave {
             arrived: Some((instant - correction, correction.abs())),
             ..request
         });
-        let wanted = header.interval.within(REQUEST_INTERVALS.0, REQUEST_INTERVALS.1);
+        let wanted = interval.within(REQUEST_INTERVALS.0, REQUEST_INTERVALS.1);
         self.interval = wanted.unwrap_or(self.interval);
         Ok(())
     }
@@ -637,6 +678,10 @@ impl Slave {
         let Arrival { received, left, corrected } =
             self.arrivals.first_after(sent.count, master_received)?;
         self.answered = None;
+        self.idle = Some(received.count);
+        if let (Some(unicast), Some(parent)) = (&mut self.unicast, &self.parent) {
+            unicast.serves(parent.from);
+        }
         self.due = self.due.map(|due| due.latest(received.count + self.apart));
         Some(Exchange {
             sent,
@@ -648,7 +693,7 @@ impl Slave {
     }
 }
 
-/// Whether an announcement went through this clock: it is its own, come back (16.2).
+/// True if an announcement went through this clock: it is its own, come back (16.2).
 fn passed(message: &Message<'_>, own: ClockIdentity) -> bool {
     message.tlvs().any(|tlv| match tlv {
         Tlv::PathTrace(path) => path.chunks_exact(own.0.len()).any(|clock| clock == own.0),

@@ -1,5 +1,5 @@
 //! TLVs: extensions after a message's body (clause 14), of which those of unicast negotiation
-//! (16.1) are understood and all others skipped.
+//! (16.1) and the trace of a path (16.2) are understood, and all others skipped.
 
 use crate::{Kind, LogInterval};
 

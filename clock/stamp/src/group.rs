@@ -52,7 +52,7 @@ impl Group {
         })
     }
 
-    /// Keeps a socket to the interface: nothing of what it sends comes back to this host or passes a router.
+    /// Keeps a socket to the interface: nothing that it sends to a group comes back to this host or passes a router.
     pub(crate) fn confine(&self, fd: BorrowedFd<'_>, interface: &str) -> io::Result<()> {
         let Group::Udp(group) = self else { return Ok(()) };
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;

@@ -1,6 +1,6 @@
-//! How a PTP port is written.
+//! Keys of a PTP port.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use truechimer_config::{DeTable, Reader, Value, whole};
 
 use truechimer_engine::{
@@ -130,7 +130,9 @@ fn masters(reader: &mut Reader<'_>, value: &Value<'_>) -> Vec<IpAddr> {
     for one in list {
         let address = |text: &str| match text.parse::<IpAddr>().map(|ip| ip.to_canonical()) {
             Ok(ip) if masters.contains(&ip) => Err("is there twice"),
-            Ok(ip) if !ip.is_multicast() && !ip.is_unspecified() => Ok(ip),
+            Ok(ip) if !ip.is_multicast() && !ip.is_unspecified() && ip != Ipv4Addr::BROADCAST => {
+                Ok(ip)
+            }
             _ => Err("must be the address of a master, as \"192.0.2.1\" or \"2001:db8::1\""),
         };
         masters.extend(reader.text_of(KEY, one, address));
@@ -138,10 +140,21 @@ fn masters(reader: &mut Reader<'_>, value: &Value<'_>) -> Vec<IpAddr> {
     masters
 }
 
-/// What a profile, and masters that are asked by address, go with.
+/// Checks what a profile, and masters that are asked by address, go with.
 fn fits(ptp: &PtpConfig) -> Result<(), &'static str> {
     let over_ipv4 = ptp.transport == Transport::Udp4;
     let as_802_1as = (ptp.transport, ptp.delay) == (Transport::Ethernet, Delay::P2p);
+    if ptp.profile == Profile::Ieee8021as && ptp.is_unicast() {
+        return Err(
+            "`masters` are of no use to profile = \"802.1as\", which has no unicast: leave out one of them",
+        );
+    }
+    if ptp.profile == Profile::Ieee8021as && ptp.domain != 0 {
+        return Err(
+            "profile = \"802.1as\" is in domain 0 here: leave out `domain` (others share one measurement of the \
+             link, CMLDS, which is not there)",
+        );
+    }
     if ptp.profile == Profile::Ieee8021as && !as_802_1as {
         return Err(
             "profile = \"802.1as\" is over Ethernet and peer to peer: leave out `transport` and `delay`",
@@ -297,6 +310,9 @@ mod tests {
             ("ptp = \"eth0\"\nmasters = \"192.0.2.1\"", "must be a list of addresses"),
             ("ptp = \"eth0\"\nprofile = \"gptp\"", "or \"802.1as\""),
             ("ptp = \"eth0\"\ndelay = \"e2e\"\nprofile = \"802.1as\"", "leave out `transport`"),
+            ("ptp = \"eth0\"\nprofile = \"802.1as\"\ndomain = 1", "leave out `domain`"),
+            ("ptp = \"eth0\"\nprofile = \"802.1as\"\nmasters = [\"192.0.2.1\"]", "has no unicast"),
+            ("ptp = \"eth0\"\nmasters = [\"255.255.255.255\"]", "the address of a master"),
             ("ptp = \"eth0\"\nmasters = []", "1 to 8 addresses"),
             ("ptp = \"eth0\"\nmasters = [\"224.0.1.129\"]", "the address of a master"),
             ("ptp = \"eth0\"\nmasters = [\"master.example\"]", "the address of a master"),

@@ -56,7 +56,7 @@ impl Daemon<'_> {
                 self.events.extend(events);
             }
             Action::Ptp(PtpAction::Tell { source, to, packet }) => {
-                self.ptp.tell(source, to, &packet);
+                self.events.extend(self.ptp.tell(source, to, &packet, self.net.cards()));
             }
             Action::Close { source } => {
                 self.net.close(source);

@@ -92,7 +92,12 @@ impl Source {
         let domain = self.config.ptp.as_ref().map_or(0, |ptp| ptp.domain);
         let slave = self.ptp.as_ref().and_then(|port| port.slave.as_ref());
         let asked = slave.iter().flat_map(|slave| slave.grants());
-        let told: Vec<String> = asked.map(|(address, grants)| lacking(address, grants)).collect();
+        let speaks = |address: IpAddr| {
+            slave.is_some_and(|slave| slave.masters().any(|(master, _)| master.from == address))
+        };
+        let told: Vec<String> = asked
+            .filter_map(|(address, grants)| lacking(address, grants, speaks(address)))
+            .collect();
         let trouble = match told.as_slice() {
             [] => format!("no PTP master announces itself in domain {domain}"),
             told => {
@@ -308,18 +313,24 @@ impl Source {
     }
 }
 
-/// What a master that is asked by address does not do.
-fn lacking(address: IpAddr, grants: [Grant; 3]) -> String {
-    let kinds = ["Announce", "Sync", "Delay_Resp"].into_iter().zip(grants);
-    let refused: Vec<&str> =
-        kinds.filter(|(_, grant)| *grant == Grant::Refused).map(|(kind, _)| kind).collect();
-    match grants {
-        _ if !refused.is_empty() => format!("{address} refuses {}", refused.join(", ")),
-        [Grant::Granted, Grant::Unwanted, Grant::Unwanted] => {
-            format!("{address} grants announcements and is not heard")
+/// Words for the fault of a master that is asked by address; none if it does all that it is asked for. `speaks`:
+/// it announces itself.
+fn lacking(address: IpAddr, grants: [Grant; 3], speaks: bool) -> Option<String> {
+    let of = |state: Grant| {
+        let kinds = ["Announce", "Sync", "Delay_Resp"].into_iter().zip(grants);
+        kinds.filter(|(_, grant)| *grant == state).map(|(kind, _)| kind).collect::<Vec<&str>>()
+    };
+    let (refused, asked) = (of(Grant::Refused).join(", "), of(Grant::Asked).join(", "));
+    let fault = match grants {
+        _ if !refused.is_empty() => format!("refuses {refused}"),
+        [Grant::Granted, ..] if !asked.is_empty() => {
+            format!("does not answer requests for {asked}")
         }
-        _ => format!("{address} does not answer"),
-    }
+        _ if !asked.is_empty() => "does not answer".to_owned(),
+        _ if speaks => return None,
+        _ => "grants announcements and is not heard".to_owned(),
+    };
+    Some(format!("{address} {fault}"))
 }
 
 /// A message to a general port.
@@ -398,5 +409,24 @@ fn leap_of(flags: Flags) -> LeapIndicator {
         (true, false) => LeapIndicator::Insert,
         (false, true) => LeapIndicator::Delete,
         _ => LeapIndicator::None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_is_told_of_by_what_it_does() {
+        let told = |grants, speaks| lacking([192, 0, 2, 1].into(), grants, speaks);
+        let (all, some) = (Grant::Asked, [Grant::Granted, Grant::Asked, Grant::Asked]);
+        assert_eq!(told([all; 3], false).as_deref(), Some("192.0.2.1 does not answer"));
+        let part = "192.0.2.1 does not answer requests for Sync, Delay_Resp";
+        assert_eq!(told(some, true).as_deref(), Some(part));
+        let followed_no_more = [Grant::Granted, Grant::Unwanted, Grant::Unwanted];
+        assert_eq!(told(followed_no_more, true), None);
+        assert!(told(followed_no_more, false).is_some_and(|text| text.ends_with("not heard")));
+        let refused = told([Grant::Granted, Grant::Refused, Grant::Asked], true);
+        assert_eq!(refused.as_deref(), Some("192.0.2.1 refuses Sync"));
     }
 }

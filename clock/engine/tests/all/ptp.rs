@@ -6,8 +6,8 @@ use std::net::IpAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Delay, Engine, Event, HostCheck, PtpAction, PtpConfig, PtpEvent, SourceConfig,
-    SourceId, SourceReport, SourceStatus, Start, Timescale,
+    Action, Config, Delay, Engine, Event, HostCheck, Profile, PtpAction, PtpConfig, PtpEvent,
+    SourceConfig, SourceId, SourceReport, SourceStatus, Start, Timescale,
 };
 use truechimer_ptp::{
     Announce, Body, ClockIdentity, ClockQuality, Correction, Flags, Header, LogInterval, Message,
@@ -82,6 +82,8 @@ struct Bed {
     /// TLVs of signalling messages; requests in them are refused with `refuses`.
     told: Vec<String>,
     refuses: bool,
+    /// Number of the masters' profile.
+    sdo_id: u16,
     /// Answers to a neighbour.
     answers: Vec<Vec<u8>>,
 }
@@ -106,6 +108,7 @@ impl Bed {
             shown: 0,
             told: Vec::new(),
             refuses: false,
+            sdo_id: 0,
             answers: Vec::new(),
         };
         bed.act(actions);
@@ -142,6 +145,7 @@ impl Bed {
         (delay, event): (u64, bool),
     ) {
         let header = Header {
+            sdo_id: self.sdo_id,
             minor_version: 1,
             flags: master.flags,
             correction: Correction((correction << 16) as i64),
@@ -358,8 +362,6 @@ fn masters_are_asked_by_address_and_told_the_end() {
     // The third speaks without having been asked.
     assert_eq!(ptp.others.len(), 1);
     assert!(row.refused["ungranted"] > 100, "{:?}", row.refused);
-    let configure =
-        |source| Event::Configure(Config { sources: vec![source], ..Config::default() });
     let ended = |bed: &Bed| bed.told.iter().filter(|tlv| tlv.starts_with("Cancel")).count();
     // The first is told of three kinds, the second of announcements.
     for end in [configure(eth(1)), Event::Stop] {
@@ -373,7 +375,11 @@ fn masters_are_asked_by_address_and_told_the_end() {
 
 #[test]
 fn a_neighbour_is_answered_by_the_counter() {
-    let mut bed = Bed::new(vec![eth_with(0, |ptp| ptp.delay = Delay::P2p)], vec![master(0, 1)]);
+    let port = eth_with(0, |ptp| {
+        (ptp.profile, ptp.delay) = (Profile::Ieee8021as, Delay::P2p);
+    });
+    let mut bed = Bed::new(vec![port], vec![master(0, 1)]);
+    bed.sdo_id = 0x100;
     bed.run(5);
     let neighbour = master(0, 1);
     let question = Body::PdelayReq(Timestamp::default());

@@ -3,46 +3,103 @@
 //! The mechanism measures the link to the neighbour, whoever that is, and what `Sync` took on the way
 //! before is known by everybody's word only: nothing bounds it. Where the neighbour is the master (of a
 //! grandmaster on the link, or a boundary clock) its answer is as good as one to `Delay_Req`: it says
-//! when the question arrived and when the answer left, by the clock that `Sync` is of. That it is that
-//! clock, and no free-running one as IEEE 802.1AS has it, is checked by the newest `Sync`.
+//! when the question arrived, and is paired with the next `Sync`, whose time is the master's own. IEEE
+//! 802.1AS lets the clock for delays run freely. One that is ahead of the master's makes the round trip
+//! longer by as much, so the bound holds; one that is behind by more than the round trip makes it
+//! impossible. The newest `Sync` shows one that is far off in either direction.
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Span, Stamp};
 
 use super::arrivals::Arrival;
-use super::{Exchange, corrected};
-use crate::{ClockIdentity, Correction, Flags, Header, PortIdentity, Refusal, Timestamp};
+use super::{Request, corrected};
+use crate::{
+    Body, ClockIdentity, Correction, Flags, Header, Kind, PortIdentity, Refusal, Timestamp,
+};
 
 /// Corrections of a link are below a nanosecond in each message; more is of something between that
 /// does not belong there.
 const MOST: Span = Span::from_nanos(3);
-/// A `Sync` takes no longer than this.
+/// A `Sync` that seems to take longer shows that the neighbour's clock for delays is no master's. Whatever is
+/// less is in the round trip.
 const SYNC_MAY_TAKE: Span = Span::from_millis(100);
 /// The newest `Sync` is compared with if it is no older.
 const SYNC_AGE: Span = Span::from_secs(16);
 /// Counters are right to 500 ppm or better: one part in this.
 const RATE_WITHIN: i128 = 2000;
 
-/// The neighbour is answered no sooner than this after the answer before: twice as often as any profile
+/// A neighbour is answered no sooner than this after the answer before: twice as often as any profile
 /// has it ask.
-pub(super) const REST: Span = Span::from_millis(60);
+const REST: Span = Span::from_millis(60);
 
-/// A question of the neighbour's.
+/// No answer is given for so long after another clock answered the neighbour: it may have one neighbour only,
+/// and takes several answers for a fault (IEEE 802.1AS-2020, 11.2.2; ptp4l: FAULTY).
+const SILENT: Span = Span::from_secs(600);
+
+/// A question of a neighbour's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Asked {
-    pub(super) from: PortIdentity,
-    pub(super) sequence: u16,
-    pub(super) correction: Correction,
+struct Asked {
+    from: PortIdentity,
+    sequence: u16,
+    correction: Correction,
+    /// The asker is one that announces itself.
+    known: bool,
 }
 
-impl Asked {
-    pub(super) const fn new(header: &Header) -> Asked {
+/// Answers to questions of the neighbour's. It is told times of the counter, which are of no clock: only
+/// what lies between them counts (11.4.2), and their rate is the oscillator's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Answers {
+    /// The newest question, while its answer is on its way.
+    asked: Option<Asked>,
+    /// When the next of clocks that are not known, and of those that are, is answered at the earliest: a flood
+    /// of the one takes nothing from the other.
+    rest: [Option<Count>; 2],
+    /// Another clock answers; none is given before that.
+    silent: Option<Count>,
+}
+
+impl Answers {
+    pub(super) const NONE: Answers = Answers { asked: None, rest: [None; 2], silent: None };
+
+    /// The body of an answer to a question. `known`: as of [`Asked`].
+    pub(super) fn to(
+        &mut self,
+        header: &Header,
+        known: bool,
+        received: Option<Stamp>,
+        (at, nominal): (Count, Period),
+    ) -> Result<Body, Refusal> {
+        let waits = |until: Option<Count>| until.is_some_and(|until| !at.at_or_after(until));
+        let [strangers, masters] = &mut self.rest;
+        // One answer is on its way at a time: a stranger's question does not cut off that of the master.
+        let busy = !known && self.asked.is_some_and(|asked| asked.known) && waits(*masters);
+        let rest = if known { masters } else { strangers };
+        if busy || waits(*rest) || waits(self.silent) {
+            return Err(Refusal::Unused(Kind::PdelayReq));
+        }
+        let received = received.ok_or(Refusal::NoStamp)?;
+        let time = shown(received, nominal).ok_or(Refusal::Timestamp)?;
         let Header { source, sequence, correction, .. } = *header;
-        Asked { from: source, sequence, correction }
+        *rest = Some(at + nominal.counts(REST));
+        self.asked = Some(Asked { from: source, sequence, correction, known });
+        Ok(Body::PdelayResp(time, source))
+    }
+
+    /// The newest answer left: the header's sequence number and correction, and the body, of the message that
+    /// says so.
+    pub(super) fn left(&mut self, sent: Stamp, nominal: Period) -> Option<(u16, Correction, Body)> {
+        let Asked { from, sequence, correction, .. } = self.asked.take()?;
+        Some((sequence, correction, Body::PdelayRespFollowUp(shown(sent, nominal)?, from)))
+    }
+
+    /// Another clock answers the neighbour.
+    pub(super) fn given_by_another(&mut self, at: Count, nominal: Period) {
+        self.silent = Some(at + nominal.counts(SILENT));
     }
 }
 
 /// The counter as a clock that nobody set, nominally; `None` once it has wrapped around.
-pub(super) fn shown(stamp: Stamp, nominal: Period) -> Option<Timestamp> {
+fn shown(stamp: Stamp, nominal: Period) -> Option<Timestamp> {
     let nanos = nominal.span(stamp.count - Count(0)).as_nanos();
     let seconds = u64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
     Some(Timestamp { seconds, nanos: nanos.rem_euclid(1_000_000_000) as u32 })
@@ -103,13 +160,13 @@ impl Question {
         Ok(())
     }
 
-    /// The exchange, once all is known. `sync`: the newest of that master.
-    pub(super) fn exchange(
+    /// The question with its answer, once all is known. `sync`: the newest of that master.
+    pub(super) fn request(
         &self,
         master: ClockIdentity,
         sync: Option<Arrival>,
         nominal: Period,
-    ) -> Result<Option<Exchange>, Refusal> {
+    ) -> Result<Option<Request>, Refusal> {
         let (Some(sent), Some(answer), Some((from, left))) = (self.sent, self.answer, self.left)
         else {
             return Ok(None);
@@ -134,13 +191,8 @@ impl Question {
         if took < Span::ZERO || took > SYNC_MAY_TAKE + vague + rtt.abs() {
             return Err(Refusal::Neighbour);
         }
-        Ok(Some(Exchange {
-            sent,
-            master_received: arrived,
-            master_sent: left,
-            received,
-            corrected: Span::ZERO,
-        }))
+        let (sequence, sent) = (self.sequence, Some(sent));
+        Ok(Some(Request { sequence, sent, arrived: Some((arrived, Span::ZERO)) }))
     }
 }
 

@@ -27,10 +27,16 @@ const INTERVAL: LogInterval = LogInterval(0);
 const INTERVALS: RangeInclusive<i8> = -3..=1;
 /// First and longest wait for what was asked for, s; it doubles in between.
 const WAIT: (i64, i64) = (1, 64);
-/// What is granted and does not come for so long is asked for anew: the master may have forgotten.
+/// Messages that are granted and do not come for so long are asked for anew: the master may have forgotten.
 const SILENCE: Span = Span::from_secs(10);
 /// Times that a master is told of an end that it does not acknowledge.
 const FAREWELLS: u8 = 3;
+/// Requests for one kind of a master's messages are so far apart at the least, and so are acknowledgements
+/// of one end.
+const APART: Span = Span::from_secs(1);
+/// First and longest time for which a master is passed over that gives nothing to tell the time by, s; it
+/// doubles in between.
+const PASSED_OVER: (i64, i64) = (300, 4800);
 /// Kinds of messages that are asked for, each apart.
 const KINDS: [Kind; 3] = [Kind::Announce, Kind::Sync, Kind::DelayResp];
 /// Port of nobody in particular: a master's is not known before it answers (16.1.1).
@@ -74,6 +80,7 @@ enum State {
         by: PortIdentity,
         until: Count,
         renew: Count,
+        interval: LogInterval,
     },
     /// No longer wanted; the port is told so many times more.
     Ending {
@@ -92,8 +99,21 @@ struct Service {
     wait: i64,
     /// A request waits for its answer.
     asked: bool,
-    /// The port that ended a grant is to be told that we know, and since when.
-    acknowledge: Option<(Count, PortIdentity)>,
+    /// When the newest request was sent.
+    last: Option<Count>,
+    /// A port is to be told this, and since when.
+    reply: Option<(Count, PortIdentity, Reply)>,
+    /// The port that was told the newest of these, and when.
+    ended: Option<(PortIdentity, Count)>,
+}
+
+/// Reply to what a master said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reply {
+    /// The end that it said is known.
+    Acknowledge,
+    /// The grant is of no use.
+    Cancel,
 }
 
 impl Service {
@@ -102,12 +122,30 @@ impl Service {
         due: Count(0),
         wait: WAIT.0,
         asked: false,
-        acknowledge: None,
+        last: None,
+        reply: None,
+        ended: None,
     };
 
     /// A service that is asked for from `at` on.
     const fn wanted(at: Count) -> Service {
         Service { state: State::Wanted { refused: false }, due: at, ..Service::UNWANTED }
+    }
+
+    /// The service, asked for from `at` on, or a second after the newest request. However often a master is
+    /// left and followed, patience with it goes on.
+    fn again(&self, at: Count, nominal: Period) -> Service {
+        let second = nominal.counts(APART);
+        let due = self.last.map_or(at, |last| at.latest(last + second));
+        let longest = nominal.counts(Span::from_secs(WAIT.1));
+        let forgotten = self.last.is_none_or(|last| at.at_or_after(last + longest));
+        let wait = if forgotten { WAIT.0 } else { self.wait };
+        Service { wait, last: self.last, ..Service::wanted(due) }
+    }
+
+    /// The service, not asked for.
+    fn unwanted(&self) -> Service {
+        Service { wait: self.wait, last: self.last, ..Service::UNWANTED }
     }
 
     fn grant(&self) -> Grant {
@@ -125,7 +163,7 @@ impl Service {
             State::Granted { until, .. } => Some(until),
             _ => None,
         };
-        let all = [due, until, self.acknowledge.map(|(since, _)| since)];
+        let all = [due, until, self.reply.map(|(since, ..)| since)];
         all.into_iter().flatten().min_by_key(|due| (*due - at).0)
     }
 
@@ -140,11 +178,16 @@ impl Service {
         if !self.asked || !wanted {
             return Err(Refusal::Grant);
         }
+        let second = nominal.counts(APART);
         let is_absurd = seconds > 0 && !INTERVALS.contains(&interval.0);
         if seconds < SHORTEST || is_absurd {
             // A renewal that is refused leaves what was granted before.
             if let State::Wanted { refused } = &mut self.state {
                 *refused = true;
+                if seconds > 0 && self.ended.is_none_or(|(_, told)| at.at_or_after(told + second)) {
+                    self.ended = Some((by, at));
+                    self.reply = Some((at, by, Reply::Cancel));
+                }
             }
             return if seconds == 0 { Ok(()) } else { Err(Refusal::Grant) };
         }
@@ -152,7 +195,7 @@ impl Service {
         let seconds = seconds.min(DURATION);
         // With room for several requests that are lost.
         let renew = after(seconds / 2);
-        self.state = State::Granted { by, until: after(seconds), renew };
+        self.state = State::Granted { by, until: after(seconds), renew, interval };
         self.asked = false;
         // Longer the more often nothing came of it.
         let silence = SILENCE.max(Span::from_secs(self.wait));
@@ -168,22 +211,28 @@ impl Service {
                     state: State::Wanted { refused: true },
                     // Not at once: it has just said that it does not want to.
                     due: at + nominal.counts(Span::from_secs(self.wait)),
-                    wait: (self.wait * 2).min(WAIT.1),
                     asked: false,
-                    acknowledge: Some((at, port)),
+                    ..*self
                 };
-                Ok(())
             }
-            _ => Err(Refusal::Grant),
+            // It did not hear that we know.
+            State::Wanted { .. }
+                if self.ended.is_some_and(|(by, told)| {
+                    by == port && at.at_or_after(told + nominal.counts(APART))
+                }) => {}
+            _ => return Err(Refusal::Grant),
         }
+        self.ended = Some((port, at));
+        self.reply = Some((at, port, Reply::Acknowledge));
+        Ok(())
     }
 
     /// The master has taken note that a grant is over.
     fn acknowledged(&mut self, port: PortIdentity) -> Result<(), Refusal> {
         match self.state {
-            State::Ending { by, .. } if by == port => *self = Service::UNWANTED,
-            // Again, after a second word of ours.
-            State::Unwanted => {}
+            State::Ending { by, .. } if by == port => *self = self.unwanted(),
+            // Again, after a second word of ours; or it takes back what was of no use.
+            State::Unwanted | State::Wanted { .. } => {}
             _ => return Err(Refusal::Grant),
         }
         Ok(())
@@ -212,13 +261,16 @@ impl Service {
         {
             self.state = State::Wanted { refused: false };
         }
-        let acknowledged = self.acknowledge.take();
-        let acknowledged = acknowledged.map(|(_, port)| (port, Tlv::Acknowledge(kind)));
+        let reply = self.reply.take().map(|(_, port, reply)| match reply {
+            Reply::Acknowledge => (port, Tlv::Acknowledge(kind)),
+            Reply::Cancel => (port, Tlv::Cancel(kind)),
+        });
         let own = match &mut self.state {
             State::Wanted { .. } | State::Granted { .. } if due => {
                 self.due = later(self.wait);
                 self.wait = (self.wait * 2).min(WAIT.1);
                 self.asked = true;
+                self.last = Some(at);
                 Some((ANY, Tlv::Request(kind, INTERVAL, DURATION)))
             }
             State::Ending { by, left } if due => {
@@ -232,7 +284,7 @@ impl Service {
             }
             _ => None,
         };
-        [acknowledged, own]
+        [reply, own]
     }
 }
 
@@ -241,6 +293,10 @@ impl Service {
 struct Asked {
     address: IpAddr,
     services: [Service; KINDS.len()],
+    /// End of the time for which it is passed over, as it gave nothing to tell the time by.
+    passed_over: Option<Count>,
+    /// Time for which it is passed over the next time, s.
+    pass: i64,
 }
 
 /// All masters that are asked, in the user's order.
@@ -258,7 +314,8 @@ impl Unicast {
         let mut list = [None; MASTERS];
         for (place, address) in list.iter_mut().zip(masters) {
             let services = [Service::wanted(at), Service::UNWANTED, Service::UNWANTED];
-            *place = Some(Asked { address: address.to_canonical(), services });
+            let (address, pass) = (address.to_canonical(), PASSED_OVER.0);
+            *place = Some(Asked { address, services, passed_over: None, pass });
         }
         Unicast { nominal, list, sequence }
     }
@@ -269,9 +326,34 @@ impl Unicast {
         self.list.iter().position(is).unwrap_or(MASTERS)
     }
 
+    /// True if a master is passed over at `at`.
+    pub(crate) fn is_passed_over(&self, address: IpAddr, at: Count) -> bool {
+        let of = self.list.iter().flatten().find(|asked| asked.address == address);
+        of.and_then(|asked| asked.passed_over).is_some_and(|until| !at.at_or_after(until))
+    }
+
+    /// A master that announces itself gives nothing to tell the time by.
+    pub(super) fn pass_over(&mut self, address: IpAddr, at: Count) {
+        let nominal = self.nominal;
+        if let Some(asked) = self.asked(address) {
+            asked.passed_over = Some(at + nominal.counts(Span::from_secs(asked.pass)));
+            asked.pass = (asked.pass * 2).min(PASSED_OVER.1);
+        }
+    }
+
+    /// A master gives all that it takes to tell the time.
+    pub(super) fn serves(&mut self, address: IpAddr) {
+        if let Some(asked) = self.asked(address) {
+            (asked.passed_over, asked.pass) = (None, PASSED_OVER.0);
+        }
+    }
+
+    fn asked(&mut self, address: IpAddr) -> Option<&mut Asked> {
+        self.list.iter_mut().flatten().find(|asked| asked.address == address)
+    }
+
     fn services(&mut self, address: IpAddr) -> Option<&mut [Service; KINDS.len()]> {
-        let asked = self.list.iter_mut().flatten().find(|asked| asked.address == address)?;
-        Some(&mut asked.services)
+        self.asked(address).map(|asked| &mut asked.services)
     }
 
     /// The service of the master at that address.
@@ -281,25 +363,26 @@ impl Unicast {
         services.and_then(|(all, place)| all.get_mut(place)).ok_or(Refusal::Ungranted)
     }
 
-    /// Checks that a message is one that was granted.
+    /// Checks that a message is one that was granted. Returns the interval of that: the message itself may not
+    /// say it.
     pub(super) fn check(
         &mut self,
         kind: Kind,
         from: IpAddr,
         header: &Header,
         at: Count,
-    ) -> Result<(), Refusal> {
+    ) -> Result<LogInterval, Refusal> {
         let kind = if kind == Kind::FollowUp { Kind::Sync } else { kind };
         let nominal = self.nominal;
         let service = self.service(from, Wire::of(kind))?;
         match service.state {
-            State::Granted { by, until, .. }
+            State::Granted { by, until, interval, .. }
                 if by == header.source
                     && header.flags.has(Flags::UNICAST)
                     && !at.at_or_after(until) =>
             {
                 service.came(at, nominal);
-                Ok(())
+                Ok(interval)
             }
             _ => Err(Refusal::Ungranted),
         }
@@ -316,6 +399,7 @@ impl Unicast {
         if now == before {
             return;
         }
+        let nominal = self.nominal;
         for (address, follow) in [(before, false), (now, true)] {
             let Some([_, followed @ ..]) = address.and_then(|a| self.services(a)) else { continue };
             for service in followed {
@@ -324,15 +408,16 @@ impl Unicast {
                     _ => State::Unwanted,
                 };
                 *service = if follow {
-                    Service::wanted(at)
+                    service.again(at, nominal)
                 } else {
-                    Service { state, due: at, ..Service::UNWANTED }
+                    Service { state, due: at, ..service.unwanted() }
                 };
             }
         }
     }
 
-    /// A signalling message came from that address.
+    /// A signalling message came from that address. Each of its TLVs is gone through; the first error is
+    /// returned.
     pub(super) fn heard(
         &mut self,
         from: IpAddr,
@@ -341,20 +426,25 @@ impl Unicast {
     ) -> Result<(), Refusal> {
         let nominal = self.nominal;
         let port = message.header.source;
-        let mut result = Err(Refusal::Unused(Kind::Signaling));
+        let mut result = None;
         // However long the datagram is: more than these we cannot have waited for.
         for tlv in message.tlvs().take(2 * KINDS.len()) {
-            match tlv {
+            let one = match tlv {
                 Tlv::Grant { kind, interval, seconds, .. } => {
-                    self.service(from, kind)?.answered(port, (interval, seconds), (at, nominal))?;
+                    let granted = (interval, seconds);
+                    self.service(from, kind).and_then(|s| s.answered(port, granted, (at, nominal)))
                 }
-                Tlv::Cancel(kind) => self.service(from, kind)?.cancelled(port, at, nominal)?,
-                Tlv::Acknowledge(kind) => self.service(from, kind)?.acknowledged(port)?,
+                Tlv::Cancel(kind) => {
+                    self.service(from, kind).and_then(|s| s.cancelled(port, at, nominal))
+                }
+                Tlv::Acknowledge(kind) => {
+                    self.service(from, kind).and_then(|s| s.acknowledged(port))
+                }
                 _ => continue,
-            }
-            result = Ok(());
+            };
+            result = Some(result.unwrap_or(Ok(())).and(one));
         }
-        result
+        result.unwrap_or(Err(Refusal::Unused(Kind::Signaling)))
     }
 
     /// When [`signal`](Unicast::signal) is wanted next.
@@ -411,13 +501,17 @@ impl Unicast {
     /// until that is answered.
     pub(super) fn new_epoch(&mut self, at: Count) {
         let soon = at + self.nominal.counts(SILENCE);
+        for asked in self.list.iter_mut().flatten() {
+            asked.passed_over = None;
+        }
         for service in self.list.iter_mut().flatten().flat_map(|asked| &mut asked.services) {
             if let State::Granted { until, renew, .. } = &mut service.state {
                 (*until, *renew) = (soon, at);
             }
-            if let Some((since, _)) = &mut service.acknowledge {
+            if let Some((since, ..)) = &mut service.reply {
                 *since = at;
             }
+            (service.last, service.ended) = (None, None);
             (service.due, service.wait) = (at, WAIT.0);
         }
     }

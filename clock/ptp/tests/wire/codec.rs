@@ -215,7 +215,7 @@ proptest! {
     /// Messages that are nearly right alone: far into what a port may be in, by group and by address.
     #[test]
     fn any_likely_script_leaves_a_slave_sane(
-        first in 0_usize..4,
+        first in 0_usize..8,
         steps in proptest::collection::vec(any::<[u8; 2]>(), 0..400),
     ) {
         let mut script = vec![first as u8, 0, 0];

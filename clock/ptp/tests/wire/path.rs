@@ -54,6 +54,10 @@ pub struct Master {
     /// Answers to requests for unicast messages: the interval and the seconds that are granted, 0 for a
     /// refusal; none: all is multicast.
     pub grants: Option<(i8, u32)>,
+    /// `Sync` and `Delay_Resp` are refused.
+    pub announces_only: bool,
+    /// `Sync` gets lost, all of it.
+    pub mute: bool,
     /// When each kind that is granted ends.
     pub granted: BTreeMap<u8, u64>,
 }
@@ -76,6 +80,8 @@ impl Master {
             sequence: 100,
             alive: true,
             grants: None,
+            announces_only: false,
+            mute: false,
             granted: BTreeMap::new(),
         }
     }
@@ -106,7 +112,8 @@ impl Master {
             correction: Correction((correction << 16) as i64),
             source: self.port,
             sequence,
-            interval: LogInterval(0),
+            // Unicast ones do not say it (table 42).
+            interval: if self.grants.is_some() { LogInterval::NONE } else { LogInterval(0) },
             ..Header::default()
         };
         Message { header, body, rest: &[] }.encode(&mut [0; 128]).unwrap().to_vec()
@@ -220,7 +227,7 @@ impl Bed {
         if master.serves(Kind::Announce, self.now) {
             self.send(master.from, master.announcement(), false, 20_000);
         }
-        if !master.serves(Kind::Sync, self.now) {
+        if master.mute || !master.serves(Kind::Sync, self.now) {
             return;
         }
         let (delay, residence) = self.way(0);
@@ -301,7 +308,8 @@ impl Bed {
             let answer = match tlv {
                 Tlv::Request(kind, _, wanted) => {
                     assert_eq!(wanted, 300);
-                    let seconds = granted;
+                    let refused = master.announces_only && kind != Wire::of(Kind::Announce);
+                    let seconds = if refused { 0 } else { granted };
                     let until = self.now + u64::from(seconds) * SECOND;
                     master.granted.insert(number(kind), until);
                     Tlv::Grant { kind, interval: LogInterval(interval), seconds, renewed: true }
