@@ -57,7 +57,8 @@ impl fmt::Display for NoStamp {
 impl std::error::Error for NoStamp {}
 
 /// A rule for what a clock did between two pairs: one of the ways to make an [`Interval`].
-pub(crate) type Stretch = for<'a> fn(Count, Period, &'a HostPair, &'a HostPair) -> Interval<'a>;
+pub(crate) type Stretch<'s> =
+    &'s dyn for<'a> Fn(Count, Period, &'a HostPair, &'a HostPair) -> Interval<'a>;
 
 /// The pairs of the recent past, in the order of their counts.
 #[derive(Clone, Debug)]
@@ -130,8 +131,8 @@ impl PairLog {
     /// # Errors
     /// If there is no such count, or nothing to tell it by.
     pub fn invert(&self, unix_ns: i64, window: Window) -> Result<Stamp, NoStamp> {
-        let stretch: Stretch =
-            |origin, period, left, right| Interval::new(origin, period, left, right);
+        let stretch: Stretch<'_> =
+            &|origin, period, left, right| Interval::new(origin, period, left, right);
         self.find(unix_ns, window, stretch, StampMethod::Kernel)
     }
 
@@ -141,7 +142,7 @@ impl PairLog {
         &self,
         shown_ns: i64,
         window: Window,
-        stretch: Stretch,
+        stretch: Stretch<'_>,
         method: StampMethod,
     ) -> Result<Stamp, NoStamp> {
         let origin = window.earliest;
