@@ -8,7 +8,7 @@ use truechimer_engine::{Event, SourceId};
 use truechimer_stamp::{PairLog, Socket};
 use truechimer_time::{Count, CountSpan, Period};
 
-use crate::cards::Cards;
+use crate::cards::{Cards, Of};
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
 /// A request has one answer, perhaps a few copies of it. After this many datagrams or errors the
@@ -72,13 +72,11 @@ impl Net {
                 };
                 socket.confine(interface).map_err(named)?;
             }
-            if !self.cards.is_empty() && socket.ask_cards() {
-                self.cards.look(None);
+            if self.cards.are_asked() && socket.ask_cards() {
+                self.cards.look(interface.map_or(Of::Any, Of::Name));
             }
             socket.send(self.counter, &mut self.log, to, packet)?;
-            if socket.departure().card_ns.is_some() {
-                self.cards.look(Some(&[socket.departure()]));
-            }
+            self.cards.look(Of::Stamped(&[socket.departure()]));
             Ok(socket)
         });
         // Only now, so that the port is another one for certain.
@@ -159,7 +157,7 @@ impl Net {
                 // A stamp that came late: the sooner the card's clock is read, the better it is known.
                 let now = link.socket.departure();
                 if now.card_ns != before.card_ns {
-                    cards.look(Some(&[now]));
+                    cards.look(Of::Stamped(&[now]));
                 }
             }
             // No descriptor at all: nothing more can come of it.

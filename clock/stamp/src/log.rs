@@ -40,7 +40,7 @@ pub enum NoStamp {
     /// Nowhere in the window can the clock have shown that time: it is not of this packet, or the
     /// clock did what no rule covers.
     NotCausal,
-    /// Its clock was stepped, or its rate changed beyond all measure, between the pairs around it.
+    /// Step of the clock, or a change of rate beyond all measure, between the pairs around the stamp.
     Stepped,
 }
 
