@@ -206,6 +206,7 @@ mod tests {
     use crate::sys;
     use std::net::UdpSocket;
     use truechimer_counter::Choice;
+    use truechimer_time::StampMethod;
 
     const SOURCE: SourceId = SourceId(3);
 
@@ -307,6 +308,17 @@ mod tests {
     #[test]
     fn replies_are_told_in_the_order_in_which_they_came() {
         let (mut net, end) = (net(), server());
+        // Linux begins to stamp arrivals a moment after the first socket asks for that.
+        let stamped = (0..1000).any(|_| {
+            let port = ask(&mut net, 1, &end);
+            end.0.send_to(b"?", port).unwrap();
+            let kernel = |event: &Event| {
+                matches!(event, Event::Reply { received, .. } if received.method == StampMethod::Kernel)
+            };
+            wait(&mut net).iter().any(kernel)
+        });
+        assert!(stamped);
+        net.close(SOURCE);
         let ports = [1, 2, 3].map(|n| ask(&mut net, n, &end));
         for place in [2, 0, 1] {
             end.0.send_to(&[place], ports[usize::from(place)]).unwrap();
