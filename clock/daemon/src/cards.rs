@@ -319,8 +319,8 @@ impl Cards {
 
     /// Departure of a message of PTP, which the kernel has as `sent`.
     pub(crate) fn departure(&mut self, wire: Wire, sent: Stamp) -> Stamp {
-        self.look(Of::Stamped(&[wire]));
         let latest = self.counter.fenced().read();
+        self.look(Of::Stamped(&[wire]));
         let window = Window { earliest: sent.count - sent.error, latest };
         self.message(wire, sent, window, Packet::Sent)
     }
