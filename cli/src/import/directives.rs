@@ -51,7 +51,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 13] = [
+const LOST: [(&[&str], &str); 12] = [
     (
         &[
             "ntsdumpdir",
@@ -73,10 +73,6 @@ const LOST: [(&[&str], &str); 13] = [
     (
         &["maxslewrate"],
         "how fast the system clock is brought to the time is worked out ([system-clock] step says from where on it is stepped)",
-    ),
-    (
-        &["hwtimestamp"],
-        "that is hardware-stamps, which takes more than the unit allows as it comes",
     ),
     (
         &["hwtstimeout", "ptpport", "ptpdomain"],
@@ -170,6 +166,7 @@ pub(super) fn take(line: &Line, found: &mut Found) {
                 .to_owned(),
         }),
         "makestep" => makestep(line, found),
+        "hwtimestamp" => cards(line, found),
         "allow" | "deny" => access(line, found),
         "ratelimit" => found
             .lose(line, "'truechimer serve' has --rate and --burst, 16 a second and 64 at once"),
@@ -196,6 +193,36 @@ fn number(line: &Line, found: &mut Found, key: &str, least: f64, most: f64) {
         Some(value) => found.top(line, format!("{key} = {value}")),
         None => found.lose(line, format!("{key}: must be {least} to {most}")),
     }
+}
+
+/// Cards that stamp: all lines together are one key.
+fn cards(line: &Line, found: &mut Found) {
+    const KEY: &str = "hardware-stamps = ";
+    const MORE: &str =
+        "    # the unit of systemd takes truechimer-hardware-stamps.conf as a drop-in";
+    let Some((name, options)) = line.rest().split_first() else {
+        return found.lose(line, "names no interface");
+    };
+    // As long as the kernel lets one be called.
+    if name != "*"
+        && (name.len() > 15 || name.contains(|c: char| c == '*' || c == '/' || c.is_control()))
+    {
+        return found.lose(line, "hardware-stamps: must name an interface, or all by *");
+    }
+    if !options.is_empty() {
+        found.lose(line, "of this only the interface is kept (hardware-stamps)");
+    }
+    let own = |part: &Part| part.lines.iter().any(|line| line.starts_with(KEY));
+    let others = found.top.iter().position(own).map(|at| found.top.remove(at).lines.concat());
+    let names = others.as_deref().and_then(|line| line.strip_prefix(KEY)?.strip_suffix(MORE));
+    let quoted = quoted(name);
+    let value = match names {
+        Some("\"auto\"") => "\"auto\"".to_owned(),
+        _ if name == "*" => "\"auto\"".to_owned(),
+        Some(names) => format!("{}, {quoted}]", names.trim_end_matches(']')),
+        None => format!("[{quoted}]"),
+    };
+    found.top(line, format!("{KEY}{value}{MORE}"));
 }
 
 fn makestep(line: &Line, found: &mut Found) {

@@ -1,6 +1,6 @@
 //! Configurations of chrony's, and ours made of them.
 
-use truechimer_daemon::config::{Settings, parse};
+use truechimer_daemon::config::{HardwareStamps, Settings, parse};
 
 use super::*;
 
@@ -64,6 +64,27 @@ fn a_pool_is_a_pool() {
     has("pool a offset 0.1", &["# c:1: pool a offset 0.1", "has a path of its own"]);
     has("pool a nts", &["`nts` is not for a pool: each of its servers would need a certificate"]);
     has("server a\nserver a", &["is there already, and counts once"]);
+}
+
+#[test]
+fn cards_that_stamp_are_one_key() {
+    let cards = |text: &str| made(text).1.hardware_stamps;
+    let of = |names: &[&str]| HardwareStamps::Of(names.iter().map(|name| (*name).into()).collect());
+    assert_eq!(cards("hwtimestamp eth0"), of(&["eth0"]));
+    assert_eq!(
+        cards("hwtimestamp eth0\nhwtimestamp eth1\nhwtimestamp eth0"),
+        of(&["eth0", "eth1"])
+    );
+    for all in
+        ["hwtimestamp *", "hwtimestamp eth0\nhwtimestamp *", "hwtimestamp *\nhwtimestamp eth0"]
+    {
+        assert_eq!(cards(all), HardwareStamps::Auto, "{all}");
+    }
+    has("hwtimestamp eth0", &["truechimer-hardware-stamps.conf"]);
+    has("hwtimestamp eth0 minpoll -6", &["[\"eth0\"]", "only the interface is kept"]);
+    for wrong in ["hwtimestamp eth*", "hwtimestamp a-name-of-sixteen", "hwtimestamp"] {
+        assert_eq!(cards(wrong), HardwareStamps::None, "{wrong}");
+    }
 }
 
 #[test]

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use truechimer_counter::Counter;
-use truechimer_engine::Level;
+use truechimer_engine::{Level, Transport};
 use truechimer_stamp::card::{Arrivals, Cure, Stamping, Unable, Wish};
 use truechimer_stamp::interface::{self, Asker};
 use truechimer_stamp::phc::{DeviceClock, DevicePair};
 use truechimer_stamp::{CardLog, NoStamp, Window, Wire};
-use truechimer_time::{Count, CountSpan, Period, Span, Stamp};
+use truechimer_time::{Count, CountSpan, Period, Span, Stamp, StampMethod};
 
 use crate::config::HardwareStamps;
 
@@ -26,8 +26,12 @@ const STEP: Span = Span::from_nanos(40);
 const IN_CARD: Span = Span::from_millis(10);
 /// Number of exchanges of NTP, or messages of PTP, in a row without the stamps that should have come that is worth a word.
 const SILENT: u32 = 4;
-/// Interval between questions how fast a link is.
-const LINK_CHECK: Span = Span::from_secs(16);
+/// Interval between questions what interfaces are called, and how fast their links are.
+const RENEWAL: Span = Span::from_secs(16);
+/// Number of readings of a clock in a row that may fail: drivers do so for once while they reset a card.
+const FAILED: u32 = 4;
+/// Interval between attempts to read a clock that fails: a reset takes seconds.
+const REST: Span = Span::from_secs(60);
 /// Bytes of a frame's check sequence, which the kernel does not count.
 const CHECK_SEQUENCE: u64 = 4;
 
@@ -75,6 +79,47 @@ pub(crate) struct Cards {
     nominal: Period,
     cards: Vec<Card>,
     notes: Vec<(Level, String)>,
+    /// Count at which names and links were asked for last.
+    renewed: Count,
+    /// Number of exchanges in a row whose request nobody stamped.
+    unstamped: u32,
+}
+
+/// Cards whose clocks are to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of<'a> {
+    /// All: a packet is to leave, and nobody knows by which.
+    Any,
+    /// That of the interface of this name: a packet is to leave by it.
+    Name(&'a str),
+    /// That of the interface of this number.
+    Number(u32),
+    /// Those that have stamped one of these packets.
+    Stamped(&'a [Wire]),
+}
+
+impl Of<'_> {
+    fn has(self, card: &Card) -> bool {
+        match self {
+            Of::Any => true,
+            Of::Name(name) => card.report.interface == name,
+            Of::Number(number) => card.index == number,
+            Of::Stamped(wires) => wires
+                .iter()
+                .any(|wire| wire.card_ns.is_some() && wire.interface == Some(card.index)),
+        }
+    }
+}
+
+/// State of a card's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Clock {
+    /// In use; so many readings in a row have failed.
+    Read(u32),
+    /// Failing, and last tried at this count.
+    Resting(Count),
+    /// Lost: there is no such device any more.
+    Gone,
 }
 
 /// Reading of a card's clock.
@@ -89,8 +134,7 @@ struct Card {
     /// Stamps that it is to give of what arrives.
     arrivals: Arrivals,
     read: Read,
-    /// Lost: the clock cannot be read any more.
-    is_gone: bool,
+    clock: Clock,
     log: CardLog,
     link: Link,
     /// Number of exchanges in a row that lacked a stamp.
@@ -103,12 +147,9 @@ impl fmt::Debug for Card {
     }
 }
 
-/// Speed of a link, in bytes a second, and when it was asked for; `None` if nobody says.
-#[derive(Debug)]
-struct Link {
-    speed: Option<u64>,
-    asked: Count,
-}
+/// Speed of a link, in bytes a second; `None` if nobody says.
+#[derive(Clone, Copy, Debug)]
+struct Link(Option<u64>);
 
 /// Packet that a stamp is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,16 +163,18 @@ enum Packet {
 }
 
 impl Cards {
-    /// Has the cards stamp that are wanted, and opens their clocks; on these interfaces there is PTP. What cannot be had is told
-    /// by [`Cards::notes`].
+    /// Has the cards stamp that are wanted, and opens their clocks; on these interfaces there is PTP, by that transport. What
+    /// cannot be had is told by [`Cards::notes`].
     pub(crate) fn open(
         wanted: &HardwareStamps,
-        ptp: &[&str],
+        ptp: &[(&str, Transport)],
         counter: Counter,
         nominal: Period,
         resolution: CountSpan,
     ) -> Cards {
-        let mut cards = Cards { counter, nominal, cards: Vec::new(), notes: Vec::new() };
+        let (all, notes) = (Vec::new(), Vec::new());
+        let renewed = counter.read();
+        let mut cards = Cards { counter, nominal, cards: all, notes, renewed, unstamped: 0 };
         let names = match wanted {
             HardwareStamps::None => return cards,
             HardwareStamps::Auto => interfaces(),
@@ -144,8 +187,7 @@ impl Cards {
             return cards;
         }
         for name in names {
-            let wish = if ptp.contains(&name.as_str()) { Wish::Ptp } else { Wish::Ntp };
-            match Card::open((&name, wish), counter, nominal, resolution) {
+            match Card::open((&name, wish(&name, ptp)), counter, nominal, resolution) {
                 Ok(card) => {
                     cards.notes.push((Level::Info, card.introduction()));
                     cards.cards.push(card);
@@ -170,6 +212,11 @@ impl Cards {
         self.cards.is_empty()
     }
 
+    /// Says whether sockets of NTP had better ask for stamps of cards.
+    pub(crate) fn are_asked(&self) -> bool {
+        !self.is_empty() && self.unstamped < SILENT
+    }
+
     /// Says whether a card's setting is to be put back at the end, which takes a right.
     pub(crate) fn restores(&self) -> bool {
         self.cards.iter().any(|card| card.stamping.as_ref().is_some_and(Stamping::is_ours))
@@ -190,25 +237,25 @@ impl Cards {
         self.cards.iter_mut().for_each(|card| card.log.clear());
     }
 
-    /// Reads the clocks of these interfaces' cards, or of all, beside the counter: stamps between this and the next time can
-    /// be told.
-    pub(crate) fn look(&mut self, at: Option<&[Wire]>) {
-        for card in self.cards.iter_mut().filter(|card| !card.is_gone) {
-            if at.is_some_and(|wires| wires.iter().all(|wire| wire.interface != Some(card.index))) {
-                continue;
-            }
-            match (card.read)() {
-                Ok(pair) => card.log.push(pair),
-                Err(why) => {
-                    card.is_gone = true;
-                    let CardReport { interface, clock, .. } = &card.report;
-                    let text = format!(
-                        "{interface}: no hardware stamps any more: {}: {why}; the kernel's are used until the daemon \
-                         is restarted",
-                        clock.display()
-                    );
-                    self.notes.push((Level::Warning, text));
-                }
+    /// Reads the clocks of cards beside the counter: stamps between this and the next time can be told.
+    pub(crate) fn look(&mut self, of: Of<'_>) {
+        for card in self.cards.iter_mut().filter(|card| of.has(card)) {
+            self.notes.extend(card.look(self.counter, self.nominal));
+        }
+    }
+
+    /// Asks for names of interfaces and speeds of links again, if that was long ago. The kernel's lock that this takes is also held
+    /// while any interface is changed: no moment to be so held up is while packets are stamped.
+    pub(crate) fn renew(&mut self, now: Count) {
+        if self.is_empty() || now - self.renewed < self.nominal.counts(RENEWAL) {
+            return;
+        }
+        self.renewed = now;
+        let Ok(asker) = Asker::new() else { return };
+        for card in &mut self.cards {
+            if let Ok(name) = interface::name(asker.as_fd(), card.index) {
+                card.link = Link(speed(&name));
+                card.report.interface = name;
             }
         }
     }
@@ -224,44 +271,61 @@ impl Cards {
         if self.is_empty() {
             return [sent, received];
         }
-        self.look(Some(&wires));
-        let at = self.counter.read();
+        self.look(Of::Stamped(&wires));
+        self.miss(wires[0], sent);
         let nominal = self.nominal;
         let window =
             Window { earliest: sent.count - sent.error, latest: received.count + received.error };
-        let mut better = |wire: Wire, kernel: Stamp, packet| -> (Stamp, bool) {
+        let mut better = |wire: Wire, kernel: Stamp, packet| -> (Stamp, Option<bool>) {
             let mut cards = self.cards.iter_mut();
             let Some(card) = cards.find(|card| wire.interface == Some(card.index)) else {
-                return (kernel, true);
+                return (kernel, None);
             };
-            card.link.renew(at, nominal, &card.report.interface);
             card.choose(wire, kernel, window, (packet, nominal))
         };
         let (sent, left) = better(wires[0], sent, Packet::Sent);
         let (received, came) = better(wires[1], received, Packet::Reply);
         let fates = [(wires[0].interface, left), (wires[1].interface, came)];
         for card in &mut self.cards {
-            let mut own = fates.iter().filter(|(index, _)| *index == Some(card.index)).peekable();
-            if own.peek().is_some() {
-                self.notes.extend(card.judge(own.all(|(_, good)| *good)));
-            }
+            let own = fates.iter().filter(|(index, _)| *index == Some(card.index));
+            let good = own.filter_map(|(_, good)| *good).reduce(|one, other| one && other);
+            self.notes.extend(good.and_then(|good| card.judge(good)));
         }
         [sent, received]
     }
 
+    /// Takes note of whether anybody stamped a request. Where the kernel does not tell of stamps together with their packets, as
+    /// is asked for the sake of cards, there is none at all: a namespace that is not the first does not show that
+    /// (`net.core.tstamp_allow_data`).
+    fn miss(&mut self, wire: Wire, sent: Stamp) {
+        if !self.are_asked() {
+            return;
+        }
+        let stamped = wire.card_ns.is_some() || sent.method != StampMethod::User;
+        self.unstamped = if stamped { 0 } else { self.unstamped + 1 };
+        if self.unstamped == SILENT {
+            let text = format!(
+                "no hardware stamps for NTP any more: {SILENT} requests in a row were not stamped at all, as where \
+                 net.core.tstamp_allow_data is 0; cards are not asked until the daemon is restarted"
+            );
+            self.notes.push((Level::Warning, text));
+        }
+    }
+
     /// Says whether there is a card on this interface that stamps.
     pub(crate) fn has(&self, interface: Option<u32>) -> bool {
-        self.cards.iter().any(|card| interface == Some(card.index) && !card.is_gone)
+        self.cards.iter().any(|card| interface == Some(card.index) && card.is_read())
     }
 
     /// Departure of a message of PTP, which the kernel has as `sent`.
     pub(crate) fn departure(&mut self, wire: Wire, sent: Stamp) -> Stamp {
         let latest = self.counter.fenced().read();
+        self.look(Of::Stamped(&[wire]));
         let window = Window { earliest: sent.count - sent.error, latest };
         self.message(wire, sent, window, Packet::Sent)
     }
 
-    /// Arrival of an event message of PTP, which the kernel has as `received`. Nothing is added for its length: IEEE 1588
+    /// Arrival of an event message of PTP, which the kernel has as `received`; the card's clock has been read since. Nothing is added for its length: IEEE 1588
     /// means the beginning of a frame (7.3.4.1).
     pub(crate) fn arrival(&mut self, wire: Wire, received: Stamp) -> Stamp {
         let earliest = received.count - received.error - self.nominal.counts(IN_CARD);
@@ -273,14 +337,13 @@ impl Cards {
         if !self.has(wire.interface) {
             return kernel;
         }
-        self.look(Some(&[wire]));
         let nominal = self.nominal;
         let mut cards = self.cards.iter_mut();
         let Some(card) = cards.find(|card| wire.interface == Some(card.index)) else {
             return kernel;
         };
         let (stamp, good) = card.choose(wire, kernel, window, (packet, nominal));
-        self.notes.extend(card.judge(good));
+        self.notes.extend(good.and_then(|good| card.judge(good)));
         stamp
     }
 }
@@ -306,6 +369,10 @@ impl Card {
             }
             _ => told(why),
         })?;
+        if let Some(lower) = lower(Path::new("/sys/class/net"), name) {
+            let why = format!("it is none of a card: name the card's own interface, {lower}");
+            return Err(Unopened { can: false, why });
+        }
         let stamping = Stamping::enable(name, wish).map_err(|unable| {
             let Unable { why, cure } = unable;
             match cure {
@@ -332,16 +399,15 @@ impl Card {
             way: clock.way().to_owned(),
             ..CardReport::default()
         };
-        let link = Link { speed: speed(name), asked: counter.read() };
         Ok(Card {
             report,
             index,
             arrivals: stamping.arrivals(),
             stamping: Some(stamping),
             read: Box::new(move || clock.pair()),
-            is_gone: false,
+            clock: Clock::Read(0),
             log: CardLog::new(nominal, resolution),
-            link,
+            link: Link(speed(name)),
             silent: 0,
         })
     }
@@ -360,15 +426,62 @@ impl Card {
         )
     }
 
+    fn is_read(&self) -> bool {
+        matches!(self.clock, Clock::Read(_))
+    }
+
+    /// Reads the clock, unless it is not the time for that; has a word to say when that fails for good, or no more.
+    fn look(&mut self, counter: Counter, nominal: Period) -> Option<(Level, String)> {
+        let now = counter.read();
+        match self.clock {
+            Clock::Gone => return None,
+            Clock::Resting(since) if now - since < nominal.counts(REST) => return None,
+            Clock::Resting(_) | Clock::Read(_) => {}
+        }
+        let before = self.clock;
+        let answer = (self.read)();
+        self.clock = match (&answer, before) {
+            (Ok(_), _) => Clock::Read(0),
+            (Err(why), _) if why.raw_os_error() == Some(libc::ENODEV) => Clock::Gone,
+            (Err(_), Clock::Read(failed)) if failed + 1 < FAILED => Clock::Read(failed + 1),
+            (Err(_), _) => Clock::Resting(now),
+        };
+        let CardReport { interface, clock, .. } = &self.report;
+        let clock = clock.display();
+        match (answer, self.clock) {
+            (Ok(pair), _) => {
+                self.log.push(pair);
+                let again =
+                    format!("{interface}: {clock} can be read again: hardware stamps are used");
+                (!matches!(before, Clock::Read(_))).then_some((Level::Info, again))
+            }
+            (Err(why), Clock::Gone) => Some((
+                Level::Warning,
+                format!(
+                    "{interface}: no hardware stamps any more: {clock}: {why}; the kernel's are used until the daemon is \
+                     restarted"
+                ),
+            )),
+            (Err(why), Clock::Resting(_)) if matches!(before, Clock::Read(_)) => Some((
+                Level::Warning,
+                format!(
+                    "{interface}: no hardware stamps: {clock} cannot be read, {FAILED} times in a row: {why}; the kernel's are \
+                     used, and it is tried again every minute"
+                ),
+            )),
+            (Err(_), _) => None,
+        }
+    }
+
     /// The card's stamp, if it gave one that is sound, else the kernel's; and whether all that was to be
-    /// hoped for came.
+    /// hoped for came, if that says anything of the card.
     fn choose(
         &mut self,
         wire: Wire,
         kernel: Stamp,
         window: Window,
         (packet, nominal): (Packet, Period),
-    ) -> (Stamp, bool) {
+    ) -> (Stamp, Option<bool>) {
         let (tally, hoped) = match packet {
             Packet::Sent => (&mut self.report.sent, true),
             Packet::Reply => (&mut self.report.received, self.arrivals.ntp),
@@ -376,7 +489,7 @@ impl Card {
         };
         let Some(device_ns) = wire.card_ns else {
             tally.missing += 1;
-            return (kernel, !hoped);
+            return (kernel, hoped.then_some(false));
         };
         let step = nominal.counts(STEP);
         match self.log.place(device_ns, window) {
@@ -386,15 +499,20 @@ impl Card {
                 // servers have it that stamp by software, and as they do with cards' stamps, too.
                 let frame = wire.frame.filter(|_| packet == Packet::Reply).unwrap_or(0);
                 let count = stamp.count + nominal.counts(self.link.takes(frame));
-                (Stamp { count, error: stamp.error + step, ..stamp }, true)
+                (Stamp { count, error: stamp.error + step, ..stamp }, Some(true))
             }
             Err(NoStamp::Stepped) => {
                 tally.stepped += 1;
-                (kernel, false)
+                (kernel, Some(false))
+            }
+            // In the first seconds, when the card's rate is not known, long stretches are of no use.
+            Ok(_) if !self.log.has_rate() => {
+                tally.unfit += 1;
+                (kernel, None)
             }
             _ => {
                 tally.unfit += 1;
-                (kernel, false)
+                (kernel, Some(false))
             }
         }
     }
@@ -407,7 +525,7 @@ impl Card {
         if good && before >= SILENT {
             return Some((Level::Info, format!("{name}: the card stamps packets again")));
         }
-        (self.silent == SILENT && !self.is_gone).then(|| {
+        (self.silent == SILENT && self.is_read()).then(|| {
             let text = format!(
                 "{name}: no sound stamp of the card {SILENT} times in a row: the kernel's are used \
                  ('truechimer status --json' says why, 'hwstamp_ctl -i {name}' what the card is set to)"
@@ -418,19 +536,33 @@ impl Card {
 }
 
 impl Link {
-    /// Asks again how fast it is, if that was long ago.
-    fn renew(&mut self, at: Count, nominal: Period, name: &str) {
-        if at - self.asked >= nominal.counts(LINK_CHECK) {
-            (self.speed, self.asked) = (speed(name), at);
-        }
-    }
-
     /// Time that a frame of so many bytes takes; zero where that is not known.
-    fn takes(&self, frame: u32) -> Span {
-        let (Some(speed), 1..) = (self.speed, frame) else { return Span::ZERO };
+    fn takes(self, frame: u32) -> Span {
+        let (Some(speed), 1..) = (self.0, frame) else { return Span::ZERO };
         let ns = (u64::from(frame) + CHECK_SEQUENCE) * 1_000_000_000 / speed;
         Span::from_nanos(i64::try_from(ns).unwrap_or(0))
     }
+}
+
+/// Packets that the card of this interface is to stamp, with PTP on these.
+fn wish(name: &str, ptp: &[(&str, Transport)]) -> Wish {
+    let own = || ptp.iter().filter(|(interface, _)| *interface == name);
+    let ethernet = own().any(|(_, transport)| *transport == Transport::Ethernet);
+    let udp = own().any(|(_, transport)| *transport != Transport::Ethernet);
+    match (udp, ethernet) {
+        (false, false) => Wish::Ntp,
+        (true, true) => Wish::Ptp,
+        (true, false) => Wish::PtpUdp,
+        (false, true) => Wish::PtpEthernet,
+    }
+}
+
+/// An interface below this one, a VLAN, bridge or bond, in this directory of interfaces. Such may answer as the one below
+/// does, while the kernel says of each stamp that it is of that.
+fn lower(interfaces: &Path, name: &str) -> Option<String> {
+    let entries = std::fs::read_dir(interfaces.join(name)).ok()?.flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| Some(name.strip_prefix("lower_")?.to_owned())).min()
 }
 
 /// Speed of an interface's link in bytes a second, if its driver says.
@@ -472,4 +604,4 @@ fn closed(why: &io::Error) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

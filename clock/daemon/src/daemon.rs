@@ -179,6 +179,7 @@ impl<'n> Daemon<'n> {
             self.page.follow(reference);
         }
         self.keep_up(now);
+        self.net.cards().renew(now);
         if now.at_or_after(self.chores) {
             self.chores = now + self.nominal.counts(CHORES);
             self.tell_next(now);

@@ -8,7 +8,7 @@ use truechimer_engine::{Event, SourceId};
 use truechimer_stamp::{PairLog, Socket};
 use truechimer_time::{Count, CountSpan, Period};
 
-use crate::cards::Cards;
+use crate::cards::{Cards, Of};
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
 /// A request has one answer, perhaps a few copies of it. After this many datagrams or errors the
@@ -72,13 +72,11 @@ impl Net {
                 };
                 socket.confine(interface).map_err(named)?;
             }
-            if !self.cards.is_empty() && socket.ask_cards() {
-                self.cards.look(None);
+            if self.cards.are_asked() && socket.ask_cards() {
+                self.cards.look(interface.map_or(Of::Any, Of::Name));
             }
             socket.send(self.counter, &mut self.log, to, packet)?;
-            if socket.departure().card_ns.is_some() {
-                self.cards.look(Some(&[socket.departure()]));
-            }
+            self.cards.look(Of::Stamped(&[socket.departure()]));
             Ok(socket)
         });
         // Only now, so that the port is another one for certain.
@@ -159,7 +157,7 @@ impl Net {
                 // A stamp that came late: the sooner the card's clock is read, the better it is known.
                 let now = link.socket.departure();
                 if now.card_ns != before.card_ns {
-                    cards.look(Some(&[now]));
+                    cards.look(Of::Stamped(&[now]));
                 }
             }
             // No descriptor at all: nothing more can come of it.
@@ -208,6 +206,7 @@ mod tests {
     use crate::sys;
     use std::net::UdpSocket;
     use truechimer_counter::Choice;
+    use truechimer_time::StampMethod;
 
     const SOURCE: SourceId = SourceId(3);
 
@@ -309,6 +308,17 @@ mod tests {
     #[test]
     fn replies_are_told_in_the_order_in_which_they_came() {
         let (mut net, end) = (net(), server());
+        // Linux begins to stamp arrivals a moment after the first socket asks for that.
+        let stamped = (0..1000).any(|_| {
+            let port = ask(&mut net, 1, &end);
+            end.0.send_to(b"?", port).unwrap();
+            let kernel = |event: &Event| {
+                matches!(event, Event::Reply { received, .. } if received.method == StampMethod::Kernel)
+            };
+            wait(&mut net).iter().any(kernel)
+        });
+        assert!(stamped);
+        net.close(SOURCE);
         let ports = [1, 2, 3].map(|n| ask(&mut net, n, &end));
         for place in [2, 0, 1] {
             end.0.send_to(&[place], ports[usize::from(place)]).unwrap();

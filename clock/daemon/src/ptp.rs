@@ -7,11 +7,12 @@ use std::os::fd::AsFd;
 
 use truechimer_counter::Counter;
 use truechimer_engine::{Delay, Event, PtpEvent, SourceId, Transport};
+use truechimer_stamp::control::at;
 use truechimer_stamp::interface::{self, Asker};
-use truechimer_stamp::{Group, Name, PairLog, Socket, Wire};
+use truechimer_stamp::{Group, Name, PairLog, Received, Socket, Wire};
 use truechimer_time::{CountSpan, Period, Stamp};
 
-use crate::cards::Cards;
+use crate::cards::{Cards, Of};
 use crate::sys::{POLLIN, POLLNVAL, pollfd};
 
 const EVENT: u16 = 319;
@@ -59,8 +60,10 @@ struct Port {
     to_general: Name,
     /// Bytes that go behind a question.
     padding: &'static [u8],
-    /// Message of which the kernel has yet to say when it left.
+    /// Message of which kernel or card has yet to say when it left.
     leaving: Option<Leaving>,
+    /// Newest question.
+    asked: Option<Question>,
     /// Number of the interface, if a card there stamps.
     card: Option<u32>,
 }
@@ -151,7 +154,8 @@ impl PtpPorts {
             Transport::Udp6 | Transport::Udp6Link => &ROOM,
             Transport::Udp4 | Transport::Ethernet => &[],
         };
-        Ok(Port { source, event, general, to, to_general, padding, leaving: None, card: None })
+        let (leaving, asked, card) = (None, None, None);
+        Ok(Port { source, event, general, to, to_general, padding, leaving, asked, card })
     }
 
     /// Sends a question to the group, or to that receiver alone, and says when it left as soon as that is
@@ -170,15 +174,15 @@ impl PtpPorts {
         let answered = port.leaving == Some(Leaving::Answer);
         let mut events = Vec::from_iter(port.left(true, cards).filter(|_| answered));
         let packet = [packet, port.padding].concat();
-        if port.card.is_some() {
-            cards.look(Some(&[on(port.card, Wire::default())]));
+        if let Some(card) = port.card {
+            cards.look(Of::Number(card));
         }
         let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
         if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
             events.push(Event::Undelivered { source, error: why.to_string() });
             return events;
         }
-        port.leaving = Some(Leaving::Question);
+        (port.leaving, port.asked) = (Some(Leaving::Question), Question::of(&packet));
         events.extend(port.left(false, cards));
         events
     }
@@ -254,22 +258,27 @@ impl PtpPorts {
             if event & !POLLIN != 0 {
                 let _ = port.event.on_error_queue(counter, log);
             }
-            if event | general != 0 {
-                events.extend(port.left(true, cards));
-            }
+            let mut heard = Vec::new();
             if event & POLLIN != 0 {
-                let card = port.card;
-                let mut stamped = |wire: Wire, kernel| match card {
-                    Some(_) => cards.arrival(on(card, wire), kernel),
-                    None => kernel,
-                };
-                let source = (port.source, Some(&mut stamped as Better<'_>));
-                read(&mut port.event, source, counter, log, &mut events);
+                let got = read(&mut port.event, counter, log);
+                heard.extend(port.stamped(got, cards));
             }
             if let Some(socket) = &mut port.general
                 && general & POLLIN != 0
             {
-                read(socket, (port.source, None), counter, log, &mut events);
+                let told = |(got, packet)| Heard { from: got, received: None, packet };
+                heard.extend(read(socket, counter, log).into_iter().map(told));
+            }
+            if event | general != 0 {
+                events.extend(port.left(false, cards));
+            }
+            for message in heard {
+                // What the answer is about must be known by then.
+                let asked = port.asked.filter(|_| port.leaving == Some(Leaving::Question));
+                if asked.is_some_and(|asked| asked.is_answered_by(&message.packet)) {
+                    events.extend(port.left(true, cards));
+                }
+                events.push(message.event(port.source));
             }
             // No descriptor at all: nothing more can come of it.
             (event | general) & POLLNVAL == 0
@@ -303,6 +312,61 @@ impl Port {
         let answer = leaving == Leaving::Answer;
         Some(Event::Ptp(PtpEvent::Sent { source: self.source, sent, answer }))
     }
+
+    /// Messages of the event socket, with when event messages came. The card's clock is read once for all of them: a flood
+    /// must not cost a reading each.
+    fn stamped(&self, got: Vec<(Received, Vec<u8>)>, cards: &mut Cards) -> Vec<Heard> {
+        let events = got.iter().filter(|(_, packet)| is_event(packet));
+        let wires: Vec<Wire> = events.map(|(got, _)| on(self.card, got.wires[1])).collect();
+        if self.card.is_some() {
+            cards.look(Of::Stamped(&wires));
+        }
+        let mut better = |got: &Received| match self.card {
+            Some(_) => cards.arrival(on(self.card, got.wires[1]), got.received),
+            None => got.received,
+        };
+        let stamped = |(got, packet): (Received, Vec<u8>)| {
+            let received = is_event(&packet).then(|| better(&got));
+            Heard { from: got, received, packet }
+        };
+        got.into_iter().map(stamped).collect()
+    }
+}
+
+/// Message that came, and when if it is an event message.
+struct Heard {
+    from: Received,
+    received: Option<Stamp>,
+    packet: Vec<u8>,
+}
+
+impl Heard {
+    fn event(self, source: SourceId) -> Event {
+        let Heard { from, received, packet } = self;
+        Event::Ptp(PtpEvent::Message { source, from: from.from.ip(), received, packet })
+    }
+}
+
+/// Identity of the asking port, and number of the question, as answers repeat both (tables 35, 46 and 48).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Question {
+    port: [u8; 10],
+    number: [u8; 2],
+}
+
+impl Question {
+    /// Identity and number in a message of ours.
+    fn of(packet: &[u8]) -> Option<Question> {
+        Some(Question { port: at(packet, 20)?, number: at(packet, 30)? })
+    }
+
+    /// Says whether a message is the answer: a Delay_Resp or a Pdelay_Resp.
+    fn is_answered_by(self, packet: &[u8]) -> bool {
+        let kind = packet.first().map(|first| first & 0xf);
+        matches!(kind, Some(0x9 | 0x3))
+            && at(packet, 30) == Some(self.number)
+            && at(packet, 44) == Some(self.port)
+    }
 }
 
 /// Passage over the wire of what went by the socket of a port, which hears one interface alone: with Ethernet
@@ -311,33 +375,19 @@ fn on(card: Option<u32>, wire: Wire) -> Wire {
     Wire { interface: wire.interface.or(card), ..wire }
 }
 
-/// Stamp of a message by its passage over the wire, given the kernel's.
-type Better<'a> = &'a mut dyn FnMut(Wire, Stamp) -> Stamp;
-
-/// Reads what a socket has, within reason; if `stamped`, which knows better than the kernel, with when event messages came.
-fn read(
-    socket: &mut Socket,
-    (source, mut stamped): (SourceId, Option<Better<'_>>),
-    counter: Counter,
-    log: &mut PairLog,
-    events: &mut Vec<Event>,
-) {
+/// Reads what a socket has, within reason.
+fn read(socket: &mut Socket, counter: Counter, log: &mut PairLog) -> Vec<(Received, Vec<u8>)> {
+    let mut all = Vec::new();
     let mut buffer = [0; BUFFER];
     for _ in 0..PER_TURN {
         // Until there is no more: that nothing had come by now bounds the next stamp.
-        let Ok(Some(got)) = socket.receive(counter, log, &mut buffer) else { return };
-        let packet = buffer.get(..got.len).unwrap_or(&buffer);
-        let stamped = stamped.as_mut().filter(|_| is_event(packet));
-        events.push(Event::Ptp(PtpEvent::Message {
-            source,
-            from: got.from.ip(),
-            received: stamped.map(|better| better(got.wires[1], got.received)),
-            packet: packet.to_vec(),
-        }));
+        let Ok(Some(got)) = socket.receive(counter, log, &mut buffer) else { break };
+        all.push((got, buffer.get(..got.len).unwrap_or(&buffer).to_vec()));
     }
+    all
 }
 
-/// Whether a message's type is one that is stamped (table 36).
+/// Says whether a message's type is one that is stamped (table 36).
 fn is_event(packet: &[u8]) -> bool {
     packet.first().is_some_and(|first| first & 0xf < 4)
 }
@@ -424,6 +474,7 @@ mod tests {
             to_general: to,
             padding: &[],
             leaving: None,
+            asked: None,
             card: None,
         });
         let sent = |event: Option<Event>| match event {
@@ -467,6 +518,85 @@ mod tests {
             let carrier = Carrier { unicast: true, ..by(transport, Delay::E2e) };
             assert_eq!(groups(carrier, GENERAL), [Group::Udp(any.parse().unwrap())]);
         }
+    }
+
+    #[test]
+    fn the_answer_to_a_question_is_told_from_others() {
+        let mut asked = [0; 44];
+        asked[20..30].copy_from_slice(&[7; 10]);
+        asked[30..32].copy_from_slice(&[1, 2]);
+        let question = Question::of(&asked).unwrap();
+        let answer = |kind: u8, number: [u8; 2], port: u8| {
+            let mut packet = [0; 54];
+            packet[0] = 0x10 | kind;
+            packet[30..32].copy_from_slice(&number);
+            packet[44..54].copy_from_slice(&[port; 10]);
+            packet
+        };
+        assert!(question.is_answered_by(&answer(0x9, [1, 2], 7)));
+        assert!(question.is_answered_by(&answer(0x3, [1, 2], 7)));
+        // The one before, another port's, a Sync, and one that is cut off.
+        assert!(!question.is_answered_by(&answer(0x9, [1, 1], 7)));
+        assert!(!question.is_answered_by(&answer(0x9, [1, 2], 8)));
+        assert!(!question.is_answered_by(&answer(0x0, [1, 2], 7)));
+        assert!(!question.is_answered_by(&answer(0x9, [1, 2], 7)[..53]));
+        assert_eq!(Question::of(&asked[..31]), None);
+    }
+
+    #[test]
+    fn a_card_s_stamp_of_a_question_is_waited_for_until_the_answer_comes() {
+        let (mut cards, _) = crate::cards::tests::cards();
+        let (counter, mut log) =
+            (Counter::open(Choice::Raw).unwrap(), PairLog::new(Period::NANOSECOND, CountSpan(1)));
+        let master = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = master.local_addr().unwrap();
+        let mut event = Socket::open(&to).unwrap();
+        let mut question = [0; 44];
+        question[31] = 5;
+        event.send(counter, &mut log, &to, &question).unwrap();
+        let own = (Ipv4Addr::LOCALHOST, event.local_address().unwrap().port());
+        let (source, to) = (SourceId(4), Name::from(&to));
+        let port = Port {
+            source,
+            event,
+            general: None,
+            to,
+            to_general: to,
+            padding: &[],
+            leaving: Some(Leaving::Question),
+            asked: Question::of(&question),
+            card: Some(3),
+        };
+        let mut ports = PtpPorts { counter, log, ports: vec![port] };
+        let mut hear = |packet: &[u8]| {
+            master.send_to(packet, own).unwrap();
+            let mut fds = Vec::new();
+            ports.interests(&mut fds);
+            assert!(crate::sys::poll(&mut fds, 1000).unwrap());
+            ports.receive(&fds, &mut cards)
+        };
+        let answer = |number| {
+            let mut packet = [0; 54];
+            (packet[0], packet[31]) = (0x9, number);
+            packet
+        };
+        for other in [&[0; 44][..], &answer(4)] {
+            let events = hear(other);
+            assert!(
+                matches!(events.as_slice(), [Event::Ptp(PtpEvent::Message { .. })]),
+                "{events:?}"
+            );
+        }
+        let events = hear(&answer(5));
+        assert!(
+            matches!(
+                events.as_slice(),
+                [Event::Ptp(PtpEvent::Sent { .. }), Event::Ptp(PtpEvent::Message { .. })]
+            ),
+            "{events:?}"
+        );
+        assert_eq!(hear(&answer(5)).len(), 1, "once");
+        assert_eq!(cards.reports()[0].sent.missing, 1);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 
-use crate::interface::{Abilities, Asker, Setting};
+use crate::interface::{self, Abilities, Asker, Setting};
 
 /// `HWTSTAMP_FILTER_ALL`: stamps for all packets that are received.
 const ALL: i32 = 1;
@@ -11,6 +12,10 @@ const ALL: i32 = 1;
 const NTP: i32 = 15;
 /// `HWTSTAMP_FILTER_PTP_V2_EVENT`: for event messages of PTP, by UDP and by Ethernet.
 const PTP: i32 = 12;
+/// `HWTSTAMP_FILTER_PTP_V2_L4_EVENT`: for those by UDP.
+const PTP_UDP: i32 = 6;
+/// `HWTSTAMP_FILTER_PTP_V2_L2_EVENT`: for those by Ethernet.
+const PTP_ETHERNET: i32 = 9;
 /// `HWTSTAMP_TX_ON`: for packets whose sender asks. Higher numbers do that as well, and more.
 const SENT: i32 = 1;
 
@@ -64,23 +69,29 @@ trait Card: Send {
     fn set(&self, setting: Setting) -> io::Result<Setting>;
 }
 
-/// The card of an interface.
-struct Named {
+/// The card of an interface, by the interface's number: names may be given to others meanwhile.
+struct Numbered {
     asker: Asker,
-    name: String,
+    index: u32,
 }
 
-impl Card for Named {
+impl Numbered {
+    fn name(&self) -> io::Result<String> {
+        interface::name(self.asker.as_fd(), self.index)
+    }
+}
+
+impl Card for Numbered {
     fn abilities(&self) -> io::Result<Abilities> {
-        self.asker.abilities(&self.name)
+        self.asker.abilities(&self.name()?)
     }
 
     fn setting(&self) -> io::Result<Setting> {
-        self.asker.setting(&self.name)
+        self.asker.setting(&self.name()?)
     }
 
     fn set(&self, setting: Setting) -> io::Result<Setting> {
-        self.asker.set(&self.name, setting)
+        self.asker.set(&self.name()?, setting)
     }
 }
 
@@ -92,8 +103,25 @@ pub enum Wish {
     /// Departures, and all arrivals or, of a card that cannot do that, those of NTP. Where it stamps no
     /// arrivals of NTP, what is sent alone.
     Ntp,
-    /// Likewise, for PTP.
+    /// Likewise, for PTP by UDP and by Ethernet.
     Ptp,
+    /// Likewise, for PTP by UDP.
+    PtpUdp,
+    /// Likewise, for PTP by Ethernet.
+    PtpEthernet,
+}
+
+impl Wish {
+    /// Filters of which each lets all arrivals be stamped that are wished for: the more a card stamps, the earlier.
+    fn filters(self) -> &'static [i32] {
+        match self {
+            Wish::Arrivals => &[ALL],
+            Wish::Ntp => &[ALL, NTP],
+            Wish::Ptp => &[ALL, PTP],
+            Wish::PtpUdp => &[ALL, PTP, PTP_UDP],
+            Wish::PtpEthernet => &[ALL, PTP, PTP_ETHERNET],
+        }
+    }
 }
 
 /// Arrivals that a card stamps.
@@ -106,9 +134,13 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Arrivals that a filter lets be stamped.
-    fn of(filter: i32) -> Arrivals {
-        Arrivals { ntp: [ALL, NTP].contains(&filter), ptp: [ALL, PTP].contains(&filter) }
+    /// Arrivals that a filter lets be stamped; of PTP those of the transport wished for, by whichever if none is.
+    fn of(filter: i32, wish: Wish) -> Arrivals {
+        let ptp = match wish {
+            Wish::PtpUdp | Wish::PtpEthernet => wish.filters(),
+            Wish::Arrivals | Wish::Ntp | Wish::Ptp => Wish::Ptp.filters(),
+        };
+        Arrivals { ntp: [ALL, NTP].contains(&filter), ptp: ptp.contains(&filter) }
     }
 }
 
@@ -151,13 +183,16 @@ pub struct Stamping {
 
 impl Stamping {
     /// Asks the card of an interface to stamp packets. Takes CAP_NET_ADMIN unless
-    /// it does so already.
+    /// it does so already: without that, what stands is used as far as it goes. A filter that somebody
+    /// has set is changed for none but that for all packets.
     ///
     /// # Errors
     /// If it cannot, or must not be asked.
     pub fn enable(interface: &str, wish: Wish) -> Result<Stamping, Unable> {
-        let asker = Asker::new().map_err(|why| Unable { why: why.to_string(), cure: None })?;
-        Stamping::by(Box::new(Named { asker, name: interface.to_owned() }), wish)
+        let failed = |why: io::Error| Unable { why: why.to_string(), cure: None };
+        let asker = Asker::new().map_err(failed)?;
+        let index = interface::index(asker.as_fd(), interface).map_err(failed)?;
+        Stamping::by(Box::new(Numbered { asker, index }), wish)
     }
 
     fn by(card: Box<dyn Card>, wish: Wish) -> Result<Stamping, Unable> {
@@ -175,42 +210,27 @@ impl Stamping {
         let Some(clock) = claims.clock else {
             return Err(failed("the card stamps, but its clock cannot be read", otherwise));
         };
-        let can = |filter: &i32| abilities.receive_filters & (1 << *filter) != 0;
-        let filters: &[i32] = match wish {
-            Wish::Arrivals => &[ALL],
-            Wish::Ntp => &[ALL, NTP],
-            Wish::Ptp => &[ALL, PTP],
-        };
-        let filter = filters.iter().copied().find(can).filter(|_| claims.card_in);
+        // Drivers that cannot say are taken to do nothing yet.
+        let before = card.setting().unwrap_or_default();
+        let filter = choose(wish, before.receive_filter, &abilities).filter(|_| claims.card_in);
         if filter.is_none() && !departs {
             return Err(failed("the card stamps only packets of PTP", otherwise));
         }
-        // Drivers that cannot say are taken to do nothing yet.
-        let before = card.setting().unwrap_or_default();
         let transmit = if departs { before.transmit.max(SENT) } else { before.transmit };
-        // All is more than any other filter.
-        let receive_filter = match before.receive_filter {
-            ALL => ALL,
-            other => filter.unwrap_or(other),
-        };
+        let receive_filter = filter.unwrap_or(before.receive_filter);
         let setting = Setting { receive_filter, transmit, ..before };
-        if setting == before {
-            let arrivals = Arrivals::of(receive_filter);
-            return Ok(Stamping { card, clock, arrivals, changed: None });
-        }
-        let made = card.set(setting).map_err(|why| match why.raw_os_error() {
-            Some(libc::EPERM) => failed(&why.to_string(), Some(Cure::Rights)),
-            _ => failed(&why.to_string(), None),
-        })?;
-        let arrivals = Arrivals::of(made.receive_filter);
-        let stamping = Stamping { card, clock, arrivals, changed: Some((before, made)) };
-        let all = match wish {
-            Wish::Arrivals => made.receive_filter == ALL,
-            Wish::Ntp => arrivals.ntp,
-            Wish::Ptp => arrivals.ptp,
+        let set = if setting == before { Ok(before) } else { card.set(setting) };
+        let (made, changed) = match set {
+            Ok(made) => (made, (setting != before).then_some((before, made))),
+            Err(why) if why.raw_os_error() != Some(libc::EPERM) => {
+                return Err(failed(&why.to_string(), None));
+            }
+            Err(_) if is_of_use(wish, before, departs) => (before, None),
+            Err(why) => return Err(failed(&why.to_string(), Some(Cure::Rights))),
         };
-        let departures = departs && made.transmit != 0;
-        if !(all || departures) {
+        let arrivals = Arrivals::of(made.receive_filter, wish);
+        let stamping = Stamping { card, clock, arrivals, changed };
+        if !is_of_use(wish, made, departs) {
             // Dropping it puts back what was.
             return Err(failed("the card agreed to stamp some packets only", otherwise));
         }
@@ -234,6 +254,21 @@ impl Stamping {
     pub fn clock(&self) -> u32 {
         self.clock
     }
+}
+
+/// The filter to set on a card that has this one: the same if it will do. One that somebody has set gives way to that for all
+/// packets alone. `None` if there is no such filter.
+fn choose(wish: Wish, before: i32, abilities: &Abilities) -> Option<i32> {
+    if wish.filters().contains(&before) {
+        return Some(before);
+    }
+    let can = |filter: &i32| abilities.receive_filters & (1 << *filter) != 0;
+    wish.filters().iter().copied().filter(|filter| before == 0 || *filter == ALL).find(can)
+}
+
+/// Says whether a card that is set like that stamps any packets that are wished for, departures if `departs`.
+fn is_of_use(wish: Wish, setting: Setting, departs: bool) -> bool {
+    wish.filters().contains(&setting.receive_filter) || departs && setting.transmit != 0
 }
 
 impl Drop for Stamping {
@@ -394,18 +429,64 @@ mod tests {
         assert_eq!(of(HARDWARE, 0b11, off), (Some(true), 0, ALL));
         assert_eq!(of(HARDWARE, 1 << 12 | 1, off), (None, 0, 0));
         // For PTP that is what was wanted.
-        let ptp = both(SENDS, 1 << PTP | 1, off, Wish::Ptp);
+        let ptp = both(SENDS, 1 << PTP | 1, off, Wish::PtpUdp);
         assert_eq!(ptp, (Some(Arrivals { ntp: false, ptp: true }), 1, PTP));
         let all = Some(Arrivals { ntp: true, ptp: true });
-        assert_eq!(both(SENDS, 1 << PTP | 0b11, off, Wish::Ptp), (all, 1, ALL));
+        assert_eq!(both(SENDS, 1 << PTP | 0b11, off, Wish::PtpUdp), (all, 1, ALL));
+        // Some cards tell the transports apart.
+        let apart = 1 << PTP_UDP | 1 << PTP_ETHERNET | 1;
+        let arrive = Some(Arrivals { ntp: false, ptp: true });
+        assert_eq!(both(SENDS, apart, off, Wish::PtpUdp), (arrive, 1, PTP_UDP));
+        assert_eq!(both(SENDS, apart, off, Wish::PtpEthernet), (arrive, 1, PTP_ETHERNET));
+        assert_eq!(both(SENDS, apart, off, Wish::Ptp), (Some(Arrivals::default()), 1, 0));
+        // What others have set stays where it will do, and where only a part of all would come instead.
+        assert_eq!(both(SENDS, 1 << PTP | 0b11, theirs, Wish::PtpUdp), (arrive, 1, PTP));
+        let departures = Some(Arrivals { ntp: false, ptp: true });
+        assert_eq!(both(SENDS, 1 << PTP | 1 << NTP | 1, theirs, Wish::Ntp), (departures, 1, PTP));
+        assert_eq!(both(SENDS, 1 << PTP | 0b11, theirs, Wish::Ntp), (all, 1, ALL));
+        let by_udp = Setting { receive_filter: PTP_UDP, ..off };
+        let none = Some(Arrivals::default());
+        assert_eq!(both(SENDS, apart, by_udp, Wish::PtpEthernet), (none, 1, PTP_UDP));
         // One-step cards stamp departures, too.
         let one_step = Setting { transmit: 2, receive_filter: ALL, flags: 0 };
         assert_eq!(of(SENDS, 0b11, one_step), (Some(true), 2, ALL));
     }
 
     #[test]
+    fn without_the_right_what_stands_is_used_as_far_as_it_goes() {
+        let stamping = HARDWARE | libc::SOF_TIMESTAMPING_TX_HARDWARE;
+        let of = |before: Setting, receive_filters, wish| {
+            let (made, now) = card(|made| {
+                made.abilities = Ok(Abilities { stamping, clock: 3, receive_filters });
+                made.grants = Err(libc::EPERM);
+            });
+            *now.lock().unwrap() = before;
+            let stamping = Stamping::by(made, wish);
+            assert_eq!(*now.lock().unwrap(), before);
+            stamping.map(|stamping| (stamping.arrivals(), stamping.is_ours()))
+        };
+        let set = |transmit, receive_filter| Setting { flags: 0, transmit, receive_filter };
+        let (all, ptp) = (1 << PTP | 0b11, Arrivals { ntp: false, ptp: true });
+        // As ptp4l sets cards.
+        assert_eq!(of(set(1, PTP), all, Wish::PtpUdp), Ok((ptp, false)));
+        assert_eq!(of(set(1, PTP), 1 << PTP | 1, Wish::PtpEthernet), Ok((ptp, false)));
+        // Departures, though not the replies; or those alone that arrive.
+        assert_eq!(of(set(1, PTP), all, Wish::Ntp), Ok((ptp, false)));
+        assert_eq!(of(set(0, PTP), all, Wish::PtpUdp), Ok((ptp, false)));
+        for (before, wish) in [
+            (set(0, PTP), Wish::Ntp),
+            (set(0, 0), Wish::Ntp),
+            (set(0, PTP_UDP), Wish::PtpEthernet),
+            (set(1, PTP), Wish::Arrivals),
+        ] {
+            let why = of(before, all, wish).unwrap_err();
+            assert_eq!(why.cure, Some(Cure::Rights), "{before:?} {wish:?}");
+        }
+    }
+
+    #[test]
     fn loopback_has_none() {
-        for wish in [Wish::Arrivals, Wish::Ntp, Wish::Ptp] {
+        for wish in [Wish::Arrivals, Wish::Ntp, Wish::PtpUdp, Wish::PtpEthernet] {
             let why = Stamping::enable("lo", wish).unwrap_err();
             assert_eq!(why.cure, Some(Cure::Kernel), "{why}");
             assert!(Stamping::enable("no-such-link", wish).is_err());

@@ -96,7 +96,7 @@ impl Asker {
             .map_err(|_| io::ErrorKind::InvalidData.into())
     }
 
-    /// How many receive queues are in use, if the driver tells.
+    /// Number of receive queues in use, if the driver tells.
     ///
     /// # Errors
     /// Where the system says no, or knows of no such interface.
@@ -106,7 +106,7 @@ impl Asker {
         Ok(channels.receive.saturating_add(channels.combined))
     }
 
-    /// Whether the card takes VLAN tags out of packets before an XDP program could see them.
+    /// Says whether the card takes VLAN tags out of packets before an XDP program could see them.
     ///
     /// # Errors
     /// Where the system says no, or knows of no such interface.

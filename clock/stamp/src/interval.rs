@@ -142,6 +142,16 @@ impl<'a> Interval<'a> {
         Interval { step: gained, step_error: Some(error), torn: true, ..steady }
     }
 
+    /// Stretch of an unwatched clock whose rate is known to ± `rate`. As much of a step as an error of the rate
+    /// makes up for does not show: a step is in the rate itself where that was measured across it, with half of the
+    /// step at most if the stretch is half of what it was measured over.
+    #[must_use]
+    pub(crate) fn doubting(self, rate: Rate) -> Self {
+        let (shown, counted) = self.passed();
+        let unseen = (shown - counted).abs() + rate.over(counted.abs());
+        if self.torn { self } else { Interval { slack: self.slack + unseen, ..self } }
+    }
+
     /// Whether nothing can be told of this stretch.
     #[must_use]
     pub fn is_torn(&self) -> bool {

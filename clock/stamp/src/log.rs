@@ -40,7 +40,7 @@ pub enum NoStamp {
     /// Nowhere in the window can the clock have shown that time: it is not of this packet, or the
     /// clock did what no rule covers.
     NotCausal,
-    /// Its clock was stepped, or its rate changed beyond all measure, between the pairs around it.
+    /// Step of the clock, or a change of rate beyond all measure, between the pairs around the stamp.
     Stepped,
 }
 
@@ -57,7 +57,8 @@ impl fmt::Display for NoStamp {
 impl std::error::Error for NoStamp {}
 
 /// A rule for what a clock did between two pairs: one of the ways to make an [`Interval`].
-pub(crate) type Stretch = for<'a> fn(Count, Period, &'a HostPair, &'a HostPair) -> Interval<'a>;
+pub(crate) type Stretch<'s> =
+    &'s dyn for<'a> Fn(Count, Period, &'a HostPair, &'a HostPair) -> Interval<'a>;
 
 /// The pairs of the recent past, in the order of their counts.
 #[derive(Clone, Debug)]
@@ -130,8 +131,8 @@ impl PairLog {
     /// # Errors
     /// If there is no such count, or nothing to tell it by.
     pub fn invert(&self, unix_ns: i64, window: Window) -> Result<Stamp, NoStamp> {
-        let stretch: Stretch =
-            |origin, period, left, right| Interval::new(origin, period, left, right);
+        let stretch: Stretch<'_> =
+            &|origin, period, left, right| Interval::new(origin, period, left, right);
         self.find(unix_ns, window, stretch, StampMethod::Kernel)
     }
 
@@ -141,7 +142,7 @@ impl PairLog {
         &self,
         shown_ns: i64,
         window: Window,
-        stretch: Stretch,
+        stretch: Stretch<'_>,
         method: StampMethod,
     ) -> Result<Stamp, NoStamp> {
         let origin = window.earliest;

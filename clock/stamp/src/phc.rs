@@ -84,6 +84,16 @@ impl Way {
         }
     }
 
+    /// Says whether an error means that this is not to be had, and not that it failed. `ENODEV` says that a clock is gone, but
+    /// to [`Way::Precise`] also that the host counts by none that the hardware reads (hpet, kvm-clock).
+    fn is_lacking(self, why: &io::Error) -> bool {
+        match why.raw_os_error() {
+            Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS) => true,
+            Some(libc::ENODEV) => self == Way::Precise,
+            _ => false,
+        }
+    }
+
     /// The clock of the host's that shows when it was.
     fn beside(self) -> Beside {
         match self {
@@ -156,46 +166,55 @@ impl DeviceClock {
     /// # Errors
     /// If the clock cannot be read (any more).
     pub fn pair(&mut self) -> io::Result<DevicePair> {
+        let mut way = self.way;
         loop {
-            let beside = self.way.beside();
-            let first = self.host.pair(beside);
-            let start = self.host.count();
-            let answer = self.read();
-            let end = self.host.count();
-            let second = self.host.pair(beside);
-            let readings = match answer {
-                Ok(readings) => readings,
-                Err(why) => match self.way.after() {
-                    Some(next) if is_lacking(&why) => {
-                        self.way = next;
-                        continue;
-                    }
-                    _ => return Err(why),
-                },
+            let why = match self.pair_by(way) {
+                Ok(pair) => return Ok(pair),
+                Err(why) => why,
             };
-            self.log.clear();
-            self.log.push(first);
-            self.log.push(second);
-            let window = Window { earliest: start, latest: end };
-            let narrowed = readings
-                .iter()
-                .filter_map(|reading| narrow(&self.log, window, *reading))
-                .min_by_key(|pair| (pair.after - pair.before).0);
-            // Where the host's clock did something odd meanwhile, the counts around it all hold.
-            let around = readings.first().map(|[_, device_ns, _]| DevicePair {
-                before: start,
-                device_ns: *device_ns,
-                after: end,
-            });
-            let pair = narrowed.or(around).ok_or(io::ErrorKind::InvalidData)?;
-            return Ok(pair);
+            let lacking = way.is_lacking(&why);
+            match way.after() {
+                // Cards whose hardware fails to read both clocks for once can be read all the same.
+                Some(next) if lacking || way == Way::Precise => {
+                    if lacking && way == self.way {
+                        self.way = next;
+                    }
+                    way = next;
+                }
+                _ => return Err(why),
+            }
         }
+    }
+
+    fn pair_by(&mut self, way: Way) -> io::Result<DevicePair> {
+        let beside = way.beside();
+        let first = self.host.pair(beside);
+        let start = self.host.count();
+        let answer = self.read(way);
+        let end = self.host.count();
+        let second = self.host.pair(beside);
+        let readings = answer?;
+        self.log.clear();
+        self.log.push(first);
+        self.log.push(second);
+        let window = Window { earliest: start, latest: end };
+        let narrowed = readings
+            .iter()
+            .filter_map(|reading| narrow(&self.log, window, *reading))
+            .min_by_key(|pair| (pair.after - pair.before).0);
+        // Where the host's clock did something odd meanwhile, the counts around it all hold.
+        let around = readings.first().map(|[_, device_ns, _]| DevicePair {
+            before: start,
+            device_ns: *device_ns,
+            after: end,
+        });
+        Ok(narrowed.or(around).ok_or(io::ErrorKind::InvalidData)?)
     }
 
     /// The host's clock before, the device's, and the host's after. Where the host's was not read,
     /// it is `i64::MIN` and `i64::MAX`.
-    fn read(&mut self) -> io::Result<Vec<[i64; 3]>> {
-        Ok(match self.way {
+    fn read(&mut self, way: Way) -> io::Result<Vec<[i64; 3]>> {
+        Ok(match way {
             Way::Precise => match self.device.precise()? {
                 [Some(device), Some(host)] => vec![[host, device, host]],
                 _ => Vec::new(),
@@ -312,14 +331,6 @@ fn narrow(
     let before = if from.at_or_after(window.earliest) { from } else { window.earliest };
     let after = if window.latest.at_or_after(to) { to } else { window.latest };
     after.at_or_after(before).then_some(DevicePair { before, device_ns, after })
-}
-
-/// Whether an error says that a driver has no such call, and not that it failed.
-fn is_lacking(why: &io::Error) -> bool {
-    matches!(
-        why.raw_os_error(),
-        Some(libc::ENOTTY | libc::EOPNOTSUPP | libc::EINVAL | libc::ENOSYS)
-    )
 }
 
 impl fmt::Debug for DeviceClock {

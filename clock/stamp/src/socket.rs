@@ -115,6 +115,8 @@ struct Request {
     waiting: bool,
     /// Passage onto the wire, as far as is known.
     wire: Wire,
+    /// It left by several interfaces, and nothing tells which of the copies is answered: no card's stamp is of use.
+    by_several: bool,
     /// Bytes of the datagram.
     bytes: Box<[u8]>,
 }
@@ -364,6 +366,7 @@ impl Socket {
             sent: window.stamp(entered.midpoint(returned), log.resolution()),
             waiting: self.departures,
             wire: Wire::default(),
+            by_several: false,
             bytes: bytes.into(),
         });
         self.next_key = self.next_key.wrapping_add(1);
@@ -433,8 +436,9 @@ impl Socket {
             let latest = counter.fenced().read();
             log.take(counter);
             let window = Window { earliest: self.since.unwrap_or(asked), latest };
-            if self.awaits() {
-                self.drain(counter, log, true);
+            // Cards that sent copies of it may all have a word to say.
+            if self.cards || self.awaits() {
+                self.drain(counter, log, !self.cards);
             }
             let Some(from) = message.address else { continue };
             let said = control.0.get(..message.control).map(control::parse).unwrap_or_default();
@@ -470,7 +474,8 @@ impl Socket {
 
     /// Says whether stamps of the newest request's departure may yet come.
     fn awaits(&self) -> bool {
-        let by_card = |request: &Request| self.cards && request.wire.card_ns.is_none();
+        let by_card =
+            |request: &Request| self.cards && request.wire.card_ns.is_none() && !request.by_several;
         self.request.as_ref().is_some_and(|request| request.waiting || by_card(request))
     }
 
@@ -518,15 +523,21 @@ impl Socket {
     }
 
     /// Takes the card's transmit stamp from a message of the error queue, if it is of the newest request; also
-    /// the interface that this left by. Whether there was a stamp.
+    /// the interface that this left by. Of one that left by several (a bond in mode broadcast, HSR, a bridge that floods)
+    /// all have the same key, and none is taken. Says whether there was a stamp.
     fn newest_by_card(&mut self, said: &Control, echo: &[u8]) -> bool {
         if !self.cards || said.stamp.or(said.wire.card_ns).is_none() || !self.is_newest(said, echo)
         {
             return false;
         }
         let Some(request) = &mut self.request else { return false };
-        request.wire.interface = said.wire.interface.or(request.wire.interface);
-        request.wire.card_ns = request.wire.card_ns.or(said.wire.card_ns);
+        let interfaces = request.wire.interface.zip(said.wire.interface);
+        if request.by_several || interfaces.is_some_and(|(one, other)| one != other) {
+            (request.by_several, request.wire) = (true, Wire::default());
+        } else {
+            request.wire.interface = request.wire.interface.or(said.wire.interface);
+            request.wire.card_ns = request.wire.card_ns.or(said.wire.card_ns);
+        }
         said.wire.card_ns.is_some()
     }
 
@@ -585,7 +596,9 @@ mod tests {
         let key = next_key.wrapping_sub(1);
         let bytes = SENT.into();
         let (entered, wire) = (Count(6), Wire::default());
-        socket.request = Some(Request { key, entered, sent, waiting: true, wire, bytes });
+        let by_several = false;
+        socket.request =
+            Some(Request { key, entered, sent, waiting: true, wire, by_several, bytes });
         (socket.next_key, socket.key_slack) = (next_key, key_slack);
         socket
     }
@@ -740,6 +753,36 @@ mod tests {
         assert!(socket.newest_by_card(&by(5, Some(8)), &[]));
         assert_eq!(socket.departure(), Wire { card_ns: Some(8), ..wire });
         assert!(!socket.awaits());
+    }
+
+    #[test]
+    fn a_request_that_left_by_two_interfaces_has_no_card_s_stamp() {
+        let by = |interface, stamp, card_ns| {
+            let wire = Wire { card_ns, interface: Some(interface), frame: None };
+            Control { stamp, wire, ..stamp_of(5) }
+        };
+        let [first, second] = [3, 4].map(|interface| by(interface, None, Some(7)));
+        let kernel = by(4, Some(99), None);
+        for told in [[first, second], [second, first], [kernel, first], [first, kernel]] {
+            let mut socket = socket(5, 1);
+            socket.cards = true;
+            for said in told {
+                socket.newest_by_card(&said, &[]);
+            }
+            assert_eq!(socket.departure(), Wire::default(), "{told:?}");
+            // What comes of a third does not bring it back, and is not waited for.
+            assert!(socket.newest_by_card(&first, &[]));
+            assert_eq!(socket.departure(), Wire::default(), "{told:?}");
+            socket.request.as_mut().unwrap().waiting = false;
+            assert!(!socket.awaits());
+        }
+        // The same one twice is one.
+        let mut socket = socket(5, 1);
+        socket.cards = true;
+        for said in [first, by(3, Some(99), None), by(3, None, Some(8))] {
+            socket.newest_by_card(&said, &[]);
+        }
+        assert_eq!(socket.departure(), first.wire);
     }
 
     #[test]

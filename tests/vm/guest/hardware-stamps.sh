@@ -100,20 +100,22 @@ for way in 0 1 2; do
         watches card0 20
         is "stepped by 400 ns: no bound broken" "$(json broken </tmp/card0.json)" 0
         is "stepped by 400 ns: the stamps are the card's" "$(source_of card0 received_stamp)" hardware
+        # Twice, as the card's rate is measured across steps: half of that is room for what reading takes now and then.
         holds "stepped by 400 ns: it is in the error" \
-            "$(source_of card0 received_stamp_error_ns) > $error + 250"
+            "$(source_of card0 received_stamp_error_ns) > $error + 400"
         echo 0 >$parameters/jump
         sleep 5
         ok "stepped no more: the log has it" grep -q "card0: the card stamps packets again" /tmp/log.*
 
         # It falls silent: the kernel's stamps are used, and that is said.
-        before=$(card card0 received/missing)
+        silent="card0: no sound stamp of the card 4 times in a row"
+        before=$(card card0 received/missing) told=$(cat /tmp/log.* | grep -c "$silent")
         echo 1 >$parameters/mute
         sleep 10
         is "silent: replies by the kernel" "$(source_of card0 received_stamp)" kernel
         is "silent: requests by the kernel" "$(source_of card0 sent_stamp)" kernel
         holds "silent: they are counted" "$(card card0 received/missing) > $before + 4"
-        ok "silent: the log has it" grep -q "card0: no sound stamp of the card 4 times in a row" /tmp/log.*
+        holds "silent: the log has it once more" "$(cat /tmp/log.* | grep -c "$silent") == $told + 1"
         watches card0 10
         is "silent: no bound broken" "$(json broken </tmp/card0.json)" 0
         echo 0 >$parameters/mute

@@ -8,10 +8,10 @@ use super::*;
 const SECOND: i64 = 1_000_000_000;
 
 /// A clock whose readings are made up: count, what it shows, width.
-type Readings = Arc<Mutex<Vec<io::Result<(i64, i64, i64)>>>>;
+pub(crate) type Readings = Arc<Mutex<Vec<io::Result<(i64, i64, i64)>>>>;
 
 /// Cards with one, of interface 3, that shows what is put there; by a counter of nanoseconds.
-fn cards() -> (Cards, Readings) {
+pub(crate) fn cards() -> (Cards, Readings) {
     let readings = Readings::default();
     let told = Arc::clone(&readings);
     let read = move || {
@@ -26,14 +26,14 @@ fn cards() -> (Cards, Readings) {
         stamping: None,
         arrivals: Arrivals { ntp: true, ptp: true },
         read: Box::new(read),
-        is_gone: false,
+        clock: Clock::Read(0),
         log: CardLog::new(Period::NANOSECOND, CountSpan(1)),
-        link: Link { speed: None, asked: Count(0) },
+        link: Link(None),
         silent: 0,
     };
     let counter = Counter::open(Choice::Raw).unwrap();
-    let cards =
-        Cards { counter, nominal: Period::NANOSECOND, cards: vec![card], notes: Vec::new() };
+    let (nominal, cards, renewed) = (Period::NANOSECOND, vec![card], counter.read());
+    let cards = Cards { counter, nominal, cards, notes: Vec::new(), renewed, unstamped: 0 };
     (cards, readings)
 }
 
@@ -59,8 +59,11 @@ fn exchange(
     after: io::Result<(i64, i64, i64)>,
 ) -> [Stamp; 2] {
     readings.lock().unwrap().push(Ok((at - 50_000, shown(at - 50_000), 100)));
-    cards.look(None);
-    readings.lock().unwrap().push(after);
+    cards.look(Of::Any);
+    // What the card has not stamped needs no reading.
+    if stamps.iter().any(Option::is_some) {
+        readings.lock().unwrap().push(after);
+    }
     let (sent, received) = (kernel(at - 2_000), kernel(at + SECOND / 1000 + 3_000));
     cards.exchange(stamps.map(wire), sent, received)
 }
@@ -92,10 +95,10 @@ fn an_exchange_by_the_card() {
 #[test]
 fn a_reply_has_arrived_when_all_of_its_frame_has() {
     let (mut cards, readings) = cards();
-    cards.cards[0].link = Link { speed: parse_speed("100\n"), asked: cards.counter.read() };
+    cards.cards[0].link = Link(parse_speed("100\n"));
     let at = 5 * SECOND;
     readings.lock().unwrap().push(Ok((at - 50_000, shown(at - 50_000), 100)));
-    cards.look(None);
+    cards.look(Of::Any);
     readings.lock().unwrap().push(good(at));
     let whole = |ns| Wire { frame: Some(90), ..wire(Some(ns)) };
     let back = at + SECOND / 1000;
@@ -108,7 +111,7 @@ fn a_reply_has_arrived_when_all_of_its_frame_has() {
     for (text, speed) in [("1000", Some(125_000_000)), ("-1\n", None), ("0", None), ("", None)] {
         assert_eq!(parse_speed(text), speed, "{text}");
     }
-    assert_eq!(Link { speed: None, asked: Count(0) }.takes(90), Span::ZERO);
+    assert_eq!(Link(None).takes(90), Span::ZERO);
 }
 
 #[test]
@@ -198,8 +201,114 @@ fn a_clock_that_is_gone_is_told_and_left_alone() {
         matches!(notes.as_slice(), [(Level::Warning, text)] if text.contains("No such device"))
     );
     // It is not read again: nothing is there to be read.
-    cards.look(None);
+    cards.look(Of::Any);
     assert_eq!(cards.notes(), []);
+}
+
+#[test]
+fn a_clock_that_fails_for_once_is_read_again() {
+    let (mut cards, readings) = cards();
+    let busy = || Err(io::Error::from_raw_os_error(libc::EBUSY));
+    let mut number = 0;
+    let mut next = |cards: &mut Cards, after| {
+        number += 1;
+        exchange(cards, &readings, number * 5 * SECOND, both(number * 5 * SECOND), after)
+    };
+    // The kernel's stamps for one exchange, without a word.
+    assert_eq!(next(&mut cards, good(5 * SECOND))[0].method, StampMethod::Hardware);
+    assert_eq!(next(&mut cards, busy())[0].method, StampMethod::Kernel);
+    assert_eq!(next(&mut cards, good(15 * SECOND))[0].method, StampMethod::Hardware);
+    assert_eq!((cards.notes(), cards.cards[0].clock), (vec![], Clock::Read(0)));
+    // Four in a row: it is let be for a minute.
+    let wires = both(SECOND).map(wire);
+    readings.lock().unwrap().extend((0..5).map(|_| busy()));
+    (0..FAILED).for_each(|_| cards.look(Of::Stamped(&wires)));
+    let Clock::Resting(since) = cards.cards[0].clock else { panic!("read on") };
+    let notes = cards.notes();
+    assert!(
+        matches!(notes.as_slice(), [(Level::Warning, text)] if text.contains("every minute")),
+        "{notes:?}"
+    );
+    assert!(!cards.has(Some(3)));
+    cards.look(Of::Any);
+    assert_eq!(readings.lock().unwrap().len(), 1, "let be");
+    // Still busy after that minute, and well after the next.
+    for (state, note) in [(None, None), (Some(Clock::Read(0)), Some("again"))] {
+        cards.cards[0].clock = Clock::Resting(since - Period::NANOSECOND.counts(REST));
+        cards.look(Of::Number(3));
+        let notes = cards.notes();
+        assert_eq!(notes.len(), usize::from(note.is_some()), "{notes:?}");
+        assert!(note.is_none_or(|note| notes[0].1.contains(note)), "{notes:?}");
+        assert!(state.is_none_or(|state| cards.cards[0].clock == state));
+        readings.lock().unwrap().push(good(40 * SECOND));
+    }
+    assert!(cards.has(Some(3)));
+}
+
+#[test]
+fn clocks_are_read_of_those_alone_that_a_packet_goes_by() {
+    let (mut cards, readings) = cards();
+    let stamped = wire(Some(1));
+    for of in [
+        Of::Name("eth7"),
+        Of::Number(4),
+        Of::Stamped(&[wire(None), Wire { interface: Some(4), ..stamped }]),
+    ] {
+        cards.look(of);
+    }
+    for of in [Of::Any, Of::Name("no-such-link"), Of::Number(3), Of::Stamped(&[stamped, stamped])] {
+        readings.lock().unwrap().push(good(5 * SECOND));
+        cards.look(of);
+        assert!(readings.lock().unwrap().is_empty(), "{of:?}");
+    }
+}
+
+#[test]
+fn requests_that_nobody_stamps_are_sent_without_asking_cards() {
+    let (mut cards, _) = cards();
+    let user = |count| Stamp { method: StampMethod::User, ..kernel(count) };
+    let at = 5 * SECOND;
+    let exchange = |cards: &mut Cards, sent| {
+        cards.exchange([Wire::default(); 2], sent, kernel(at + 1_000));
+        cards.are_asked()
+    };
+    for _ in 0..2 {
+        for _ in 1..SILENT {
+            assert!(exchange(&mut cards, user(at)));
+        }
+        assert!(exchange(&mut cards, kernel(at)), "it is stamped after all");
+    }
+    for number in 1..=2 * SILENT {
+        assert_eq!(exchange(&mut cards, user(at)), number < SILENT);
+    }
+    let notes = cards.notes();
+    assert!(
+        matches!(notes.as_slice(), [(Level::Warning, text)] if text.contains("tstamp_allow_data")),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn an_interface_on_top_of_another_is_none_of_a_card() {
+    let classes = std::env::temp_dir().join(format!("truechimer-lower-{}", std::process::id()));
+    for path in ["eth0/queues", "eth0.5/lower_eth0", "bond0/lower_eth1", "bond0/lower_eth0"] {
+        std::fs::create_dir_all(classes.join(path)).unwrap();
+    }
+    let names = ["eth0", "eth0.5", "bond0", "no-such-link"].map(|name| lower(&classes, name));
+    std::fs::remove_dir_all(&classes).unwrap();
+    assert_eq!(names, [None, Some("eth0".into()), Some("eth0".into()), None]);
+}
+
+#[test]
+fn cards_are_to_stamp_what_their_interfaces_are_for() {
+    let ptp = [
+        ("eth0", Transport::Udp6),
+        ("eth1", Transport::Ethernet),
+        ("eth2", Transport::Ethernet),
+        ("eth2", Transport::Udp4),
+    ];
+    let wishes = ["eth0", "eth1", "eth2", "eth3"].map(|name| wish(name, &ptp));
+    assert_eq!(wishes, [Wish::PtpUdp, Wish::PtpEthernet, Wish::Ptp, Wish::Ntp]);
 }
 
 #[test]
@@ -207,7 +316,7 @@ fn another_row_of_counts_begins_anew() {
     let (mut cards, readings) = cards();
     let at = 5 * SECOND;
     readings.lock().unwrap().push(Ok((at - 50_000, shown(at - 50_000), 100)));
-    cards.look(None);
+    cards.look(Of::Any);
     cards.forget();
     readings.lock().unwrap().push(good(at));
     let stamps =
@@ -240,17 +349,20 @@ fn what_cannot_be_had_is_told() {
 #[test]
 fn messages_of_ptp_are_stamped_at_the_beginning_of_their_frames() {
     let (mut cards, readings) = cards();
-    cards.cards[0].link = Link { speed: parse_speed("100"), asked: cards.counter.read() };
+    cards.cards[0].link = Link(parse_speed("100"));
     assert!(cards.has(Some(3)) && !cards.has(Some(4)) && !cards.has(None));
     // The counter of the test runs on; what is made up is of before that.
     let at = 5 * SECOND;
     for early in [40_000_000, 20_000_000] {
         readings.lock().unwrap().push(Ok((at - early, shown(at - early), 100)));
-        cards.look(None);
+        cards.look(Of::Any);
     }
-    let mut message = |ns, after: i64| {
-        readings.lock().unwrap().push(Ok((at + after, shown(at + after), 100)));
+    let mut message = |ns: Option<i64>, after: i64| {
         let whole = Wire { frame: Some(90), ..wire(ns) };
+        if ns.is_some() {
+            readings.lock().unwrap().push(Ok((at + after, shown(at + after), 100)));
+        }
+        cards.look(Of::Stamped(&[whole]));
         cards.arrival(whole, kernel(at + after - 20_000))
     };
     let stamp = message(Some(shown(at)), 60_000);
@@ -274,14 +386,72 @@ fn a_question_of_ptp_left_when_the_card_says() {
     let (mut cards, readings) = cards();
     // By the counter's own counts, as the departure is looked at now.
     let now = i64::try_from(cards.counter.read().0).unwrap();
-    readings.lock().unwrap().push(Ok((now - 100_000, shown(now - 100_000), 100)));
-    cards.look(None);
-    let later = now + 3600 * SECOND;
-    readings.lock().unwrap().push(Ok((later, shown(later), 100)));
+    for early in [5 * SECOND, 3 * SECOND, SECOND, 100_000] {
+        readings.lock().unwrap().push(Ok((now - early, shown(now - early), 100)));
+        cards.look(Of::Any);
+    }
+    // Then as the counter has it, so that a reading is of when it is taken.
+    let counter = cards.counter;
+    cards.cards[0].read = Box::new(move || {
+        let count = counter.read();
+        let device_ns = shown(i64::try_from(count.0).unwrap());
+        Ok(DevicePair { before: count, device_ns, after: count })
+    });
     let stamp = cards.departure(wire(Some(shown(now))), kernel(now - 5_000));
     assert_eq!(stamp.method, StampMethod::Hardware);
     assert!((stamp.count - Count(now as u64)).abs() <= stamp.error, "{stamp:?}");
-    readings.lock().unwrap().push(Ok((later + 1_000, shown(later + 1_000), 100)));
+    // Nothing is read for what the card has not stamped.
     assert_eq!(cards.departure(wire(None), kernel(now)), kernel(now));
     assert_eq!((cards.reports()[0].sent.hardware, cards.reports()[0].sent.missing), (1, 1));
+}
+
+#[test]
+fn steps_and_silence_are_told_of_ptp_as_well() {
+    let (mut cards, readings) = cards();
+    let mut notes = Vec::new();
+    let (mut count, mut by) = (5 * SECOND, 0);
+    let mut message = |cards: &mut Cards, stamped: bool, step: i64| {
+        // A pair and a stamp each 10 ms; the step is between the two.
+        count += SECOND / 100;
+        let ns = shown(count) + by;
+        by += step;
+        let after = count + 50_000;
+        let wire = wire(stamped.then_some(ns));
+        if stamped {
+            readings.lock().unwrap().push(Ok((after, shown(after) + by, 100)));
+        }
+        cards.look(Of::Stamped(&[wire]));
+        let stamp = cards.arrival(wire, kernel(count + 3_000));
+        notes.extend(cards.notes());
+        stamp.method
+    };
+    message(&mut cards, true, 0);
+    message(&mut cards, true, 0);
+    assert_eq!(message(&mut cards, true, 0), StampMethod::Hardware);
+    assert_eq!(message(&mut cards, true, SECOND), StampMethod::Kernel);
+    for _ in 0..2 * SILENT {
+        assert_eq!(message(&mut cards, false, 0), StampMethod::Kernel);
+    }
+    // The pair after the silence is long after the one before.
+    message(&mut cards, true, 0);
+    assert_eq!(message(&mut cards, true, 0), StampMethod::Hardware);
+    let received = cards.reports()[0].received;
+    assert_eq!((received.stepped, received.missing), (1, u64::from(2 * SILENT)));
+    let told: Vec<bool> = notes.iter().map(|(level, _)| *level == Level::Warning).collect();
+    assert_eq!(told, [true, false], "{notes:?}");
+    assert!(notes[0].1.contains("4 times in a row") && notes[1].1.contains("again"), "{notes:?}");
+}
+
+#[test]
+fn what_a_card_cannot_tell_before_its_rate_is_known_is_no_fault_of_its() {
+    let (mut cards, readings) = cards();
+    for number in 1..=i64::from(2 * SILENT) {
+        let at = 5 * SECOND + number * SECOND / 10;
+        let wire = wire(Some(shown(at)));
+        readings.lock().unwrap().push(Ok((at + 50_000, shown(at + 50_000), 100)));
+        cards.look(Of::Stamped(&[wire]));
+        // 200 ppm of 0.1 s.
+        assert_eq!(cards.arrival(wire, kernel(at + 3_000)).method, StampMethod::Kernel);
+    }
+    assert_eq!(cards.notes(), []);
 }

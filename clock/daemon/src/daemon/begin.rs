@@ -122,8 +122,9 @@ impl<'n> Daemon<'n> {
         let least = u64::try_from(saved.max(crate::RELEASED)).unwrap_or(0);
         let (engine, actions) = Engine::new(settings.engine.clone(), start);
         // While there are rights to do so.
-        let ports = settings.engine.sources.iter().filter(|source| source.ptp.is_some());
-        let ptp: Vec<&str> = ports.map(|port| port.host.as_str()).collect();
+        let sources = settings.engine.sources.iter();
+        let ports = sources.filter_map(|source| Some((source.host.as_str(), source.ptp.as_ref()?)));
+        let ptp: Vec<_> = ports.map(|(interface, port)| (interface, port.transport)).collect();
         let (wanted, period) = (&settings.hardware_stamps, nominal.period);
         let cards = Cards::open(wanted, &ptp, counter, period, resolution);
         let proofs = Proofs::new(&settings, state.path(), least);

@@ -153,7 +153,7 @@ fn clock(world: &World) -> DeviceClock {
     DeviceClock::new(Box::new(world.clone()), Box::new(world.clone()), log)
 }
 
-/// Whether the pair holds the count at which the card showed what it says.
+/// Says that the pair holds the count at which the card showed what it says.
 fn holds(world: &World, pair: DevicePair) -> bool {
     let state = world.0.lock().unwrap();
     state.truth.iter().any(|(count, shown)| {
@@ -206,15 +206,51 @@ fn a_failing_clock_is_an_error() {
             Err(io::Error::from_raw_os_error(libc::ENODEV))
         }
         fn extended(&mut self, _: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
-            lacking()
+            Err(io::Error::from_raw_os_error(libc::ENODEV))
         }
         fn read(&mut self) -> io::Result<i64> {
-            lacking()
+            panic!("the way before failed, and is not lacking")
         }
     }
     let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
     let mut clock = DeviceClock::new(Box::new(Gone), Box::new(world(true, true, true)), log);
     assert_eq!(clock.pair().unwrap_err().raw_os_error(), Some(libc::ENODEV));
+}
+
+#[test]
+fn where_both_clocks_cannot_be_read_at_once_the_driver_reads_the_card() {
+    /// A card whose hardware answers so.
+    struct Failing(World, i32);
+    impl Device for Failing {
+        fn precise(&mut self) -> io::Result<[Option<i64>; 2]> {
+            Err(io::Error::from_raw_os_error(self.1))
+        }
+        fn extended(&mut self, beside: Beside) -> io::Result<Vec<[Option<i64>; 3]>> {
+            self.0.extended(beside)
+        }
+        fn read(&mut self) -> io::Result<i64> {
+            self.0.read()
+        }
+    }
+    // Another clocksource: for good. A time-out of igc's, a card that is being reset: for once.
+    for (errno, way) in [
+        (libc::ENODEV, Way::Extended(Beside::Raw)),
+        (libc::ETIMEDOUT, Way::Precise),
+        (libc::EBUSY, Way::Precise),
+    ] {
+        for has_extended in [true, false] {
+            let world = world(true, has_extended, has_extended);
+            let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
+            let failing = Failing(world.clone(), errno);
+            let mut clock = DeviceClock::new(Box::new(failing), Box::new(world.clone()), log);
+            for _ in 0..2 {
+                let pair = clock.pair().unwrap();
+                assert!(holds(&world, pair), "{errno}");
+            }
+            let lacking = way != Way::Precise && !has_extended;
+            assert_eq!(clock.way, if lacking { Way::Around } else { way }, "{errno}");
+        }
+    }
 }
 
 #[test]
@@ -237,9 +273,9 @@ fn what_no_clock_shows_is_no_reading() {
     let world = world(true, true, true);
     let log = PairLog::new(Period::NANOSECOND, CountSpan(1));
     let mut clock = DeviceClock::new(Box::new(Odd(world.clone())), Box::new(world.clone()), log);
-    assert_eq!(clock.pair().unwrap_err().kind(), io::ErrorKind::InvalidData);
-    clock.way = Way::Extended(Beside::Realtime);
+    assert!(clock.pair_by(Way::Precise).is_err_and(|why| why.kind() == io::ErrorKind::InvalidData));
     assert!(holds(&world, clock.pair().unwrap()));
+    assert_eq!(clock.way, Way::Precise);
 }
 
 #[test]
