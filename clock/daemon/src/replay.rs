@@ -54,7 +54,7 @@ pub use read::{ReplayError, Writer};
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 8;
+const FORMAT: u32 = 9;
 /// Since this one hands say how far they reach to either side, and what is likely.
 const TWO_SIDES: u32 = 6;
 /// The oldest one that is read.

@@ -454,7 +454,7 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 (format 8) wrote the log, and this one, {} (format 8), may decide \
+            "{said}; version 0.0.1 (format 9) wrote the log, and this one, {} (format 9), may decide \
              otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             crate::VERSION
         )

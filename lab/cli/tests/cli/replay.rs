@@ -405,7 +405,7 @@ fn a_log_tells_how_far_another_estimator_is_from_it() {
     let old = text.replacen("\"base\":", "\"base\":1", 1);
     let this = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
     let old = dir.write("old", old.replacen(&this, "\"version\":\"0.0.1\"", 1));
-    assert!(lab(&["replay", &old]).out.contains("version 0.0.1 (format 8) wrote the log"));
+    assert!(lab(&["replay", &old]).out.contains("version 0.0.1 (format 9) wrote the log"));
 
     // A log that holds nothing yet.
     let lines: Vec<&str> = text.lines().take(2).collect();
