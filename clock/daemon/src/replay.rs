@@ -5,7 +5,7 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":8,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":9,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |

@@ -110,7 +110,7 @@ fn bad_stamp_files_are_named_with_the_place_and_the_mend() {
         (dir.write("l", format!("{good}1 nan 3 4 5 6\n")), &["column 2 (Tb)", "leave the row out"]),
         (
             dir.write("h", "{\"truechimer-replay\":2,\"version\":\"0\"}\n"),
-            &["its format is 2, known are 3 to 8: repeat it with version \"0\""],
+            &["its format is 2, known are 3 to 9: repeat it with version \"0\""],
         ),
     ] {
         let answer = lab(&["replay", &file]);
