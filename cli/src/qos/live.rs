@@ -180,6 +180,7 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
             let stream = peer::Stream {
                 engine: &engine,
                 filter: args.filter.clone(),
+                clock: convert::clock(&search).map_err(said)?,
                 timeout_ns: super::nanos(args.timeout),
                 stop: &stop,
                 early: &early,

@@ -10,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, kill_process_group, waitid,
 };
+use truechimer::Clock;
 use truechimer_qos::{Engine, Note, Severity};
 use truechimer_time::Span;
 
@@ -116,6 +117,7 @@ impl Read for Pipe<'_> {
 pub struct Stream<'a> {
     pub engine: &'a Mutex<Engine>,
     pub filter: Option<String>,
+    pub clock: Option<Clock>,
     pub timeout_ns: i64,
     pub stop: &'a AtomicBool,
     /// Set where the stream ends, before all is told to.
@@ -169,27 +171,31 @@ impl Stream<'_> {
             }
             let Some(at) = input.held_at() else { break };
             out.packets += 1;
-            let mut engine = lock(self.engine);
-            if !self.is_out(&engine, at.unix_ns, &mut out) {
-                input.give(&mut engine, &mut counters);
+            if !self.is_out(self.now_ns(), at.unix_ns, &mut out) {
+                input.give(&mut lock(self.engine), &mut counters);
             }
         }
         Ok(input.notes().into_iter().chain(out.notes(peer)).collect())
     }
 
     /// Test for times that would be compared with nothing: of packets whose others were given up here, or that
-    /// nobody can have sent yet.
-    fn is_out(&self, engine: &Engine, unix_ns: i64, out: &mut LeftOut) -> bool {
-        let here = engine.points().first().and_then(|point| Some(point.span?.1));
-        let here = here.unwrap_or(unix_ns);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64);
-        let behind = here.saturating_sub(unix_ns);
-        let ahead = unix_ns.saturating_sub(here.max(now)) > self.timeout_ns;
-        let late = behind > self.timeout_ns;
+    /// nobody can have sent yet. It is `now_ns` by the clock that stamps the packets of here.
+    fn is_out(&self, now_ns: i64, unix_ns: i64, out: &mut LeftOut) -> bool {
+        let behind = now_ns.saturating_sub(unix_ns);
+        let (late, ahead) = (behind > self.timeout_ns, behind < -self.timeout_ns);
         out.ahead += u64::from(ahead);
         out.late += u64::from(late);
         out.latest_ns = out.latest_ns.max(behind);
         late || ahead
+    }
+
+    /// Unix ns now, by the clock that stamps the packets of here: the system clock while there is no other.
+    fn now_ns(&self) -> i64 {
+        let ours = self.clock.as_ref().and_then(|clock| clock.now().ok());
+        ours.filter(|now| now.bound().is_some()).map_or_else(
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64),
+            |now| now.utc().unix_nanos() as i64,
+        )
     }
 }
 
@@ -202,7 +208,7 @@ impl LeftOut {
         let late = (self.late > 0).then(|| {
             let LeftOut { late, latest_ns, .. } = self;
             let most = Span::from_nanos(*latest_ns);
-            told(format!("{late} packets came up to {most} after others of here, beyond --timeout, and are left out: a line that is too slow, or clocks that differ"))
+            told(format!("{late} packets came up to {most} late, beyond --timeout, and are left out: a line that is too slow, or clocks that differ"))
         });
         let ahead = (self.ahead > 0).then(|| {
             told(format!(
@@ -233,7 +239,7 @@ pub fn ended_so(why: Failure, how: Option<String>) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use truechimer_qos::{At, Direction, Observation, Options};
+    use truechimer_qos::Options;
 
     use super::*;
 
@@ -241,23 +247,17 @@ mod tests {
 
     #[test]
     fn packets_too_late_or_of_times_to_come_are_left_out() {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
-        let mut engine = Engine::new(Options { points: 2, ..Options::default() });
-        engine.observe(&Observation {
-            point: 0,
-            at: At { unix_ns: now, leap_free_ns: None, bound_ns: None },
-            counted: None,
-            link_type: 1,
-            data: &[0; 60],
-            length: 60,
-            direction: Direction::Out,
-        });
-        let (engine, stop, early) =
-            (Mutex::new(engine), AtomicBool::new(false), AtomicBool::new(false));
-        let stream =
-            Stream { engine: &engine, filter: None, timeout_ns: 2 * S, stop: &stop, early: &early };
-        let mut out = LeftOut::default();
-        let given = lock(&engine);
+        let engine = Mutex::new(Engine::new(Options { points: 2, ..Options::default() }));
+        let (stop, early) = (AtomicBool::new(false), AtomicBool::new(false));
+        let stream = Stream {
+            engine: &engine,
+            filter: None,
+            clock: None,
+            timeout_ns: 2 * S,
+            stop: &stop,
+            early: &early,
+        };
+        let (mut out, now) = (LeftOut::default(), 1_800_000_000 * S);
         for (after, is_out) in [
             (0, false),
             (S, false),
@@ -265,10 +265,10 @@ mod tests {
             (-3 * S, true),
             (3600 * S, true),
             (i64::MAX - now, true),
+            (i64::MIN + now, true),
         ] {
-            assert_eq!(stream.is_out(&given, now + after, &mut out), is_out, "{after} ns after");
+            assert_eq!(stream.is_out(now, now + after, &mut out), is_out, "{after} ns after");
         }
-        assert!(stream.is_out(&given, i64::MIN, &mut out));
         assert_eq!((out.late, out.ahead), (2, 2));
         let notes: Vec<String> = out.notes("command").map(|note| note.text).collect();
         assert_eq!(notes.len(), 2, "{notes:?}");

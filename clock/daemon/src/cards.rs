@@ -138,7 +138,7 @@ struct Card {
     log: CardLog,
     link: Link,
     /// Number of exchanges in a row that lacked a stamp.
-    silent: u32,
+    silent: [u32; 2],
 }
 
 impl fmt::Debug for Card {
@@ -289,7 +289,7 @@ impl Cards {
         for card in &mut self.cards {
             let own = fates.iter().filter(|(index, _)| *index == Some(card.index));
             let good = own.filter_map(|(_, good)| *good).reduce(|one, other| one && other);
-            self.notes.extend(good.and_then(|good| card.judge(good)));
+            self.notes.extend(good.and_then(|good| card.judge(0, good)));
         }
         [sent, received]
     }
@@ -315,6 +315,18 @@ impl Cards {
     /// Says whether there is a card on this interface that stamps.
     pub(crate) fn has(&self, interface: Option<u32>) -> bool {
         self.cards.iter().any(|card| interface == Some(card.index) && card.is_read())
+    }
+
+    /// Says whether there is a card on this interface, that stamps now or may do so again.
+    pub(crate) fn may_have(&self, interface: Option<u32>) -> bool {
+        let is = |card: &&Card| interface == Some(card.index);
+        self.cards.iter().find(is).is_some_and(|card| card.clock != Clock::Gone)
+    }
+
+    /// Those that a packet may leave by that goes to this interface: below a VLAN is a card that no name tells.
+    pub(crate) fn below<'n>(&self, interface: Option<&'n str>) -> Of<'n> {
+        let is = |name: &&str| self.cards.iter().any(|card| card.report.interface == *name);
+        interface.filter(is).map_or(Of::Any, Of::Name)
     }
 
     /// Departure of a message of PTP, which the kernel has as `sent`.
@@ -343,7 +355,8 @@ impl Cards {
             return kernel;
         };
         let (stamp, good) = card.choose(wire, kernel, window, (packet, nominal));
-        self.notes.extend(good.and_then(|good| card.judge(good)));
+        self.notes
+            .extend(good.and_then(|good| card.judge(usize::from(packet == Packet::Message), good)));
         stamp
     }
 }
@@ -408,7 +421,7 @@ impl Card {
             clock: Clock::Read(0),
             log: CardLog::new(nominal, resolution),
             link: Link(speed(name)),
-            silent: 0,
+            silent: [0; 2],
         })
     }
 
@@ -517,15 +530,17 @@ impl Card {
         }
     }
 
-    /// Takes note of whether an exchange, or a message, had its stamps, and has a word to say when that changes.
-    fn judge(&mut self, good: bool) -> Option<(Level, String)> {
-        let before = self.silent;
-        self.silent = if good { 0 } else { before.saturating_add(1) };
+    /// Takes note of whether an exchange or a message that left (0), or one that came (1), had its stamps, and has a word to say when that changes.
+    fn judge(&mut self, which: usize, good: bool) -> Option<(Level, String)> {
+        let silent = self.silent.get_mut(which)?;
+        let before = *silent;
+        *silent = if good { 0 } else { before.saturating_add(1) };
+        let now = *silent;
         let name = &self.report.interface;
         if good && before >= SILENT {
             return Some((Level::Info, format!("{name}: the card stamps packets again")));
         }
-        (self.silent == SILENT && self.is_read()).then(|| {
+        (now == SILENT && self.is_read()).then(|| {
             let text = format!(
                 "{name}: no sound stamp of the card {SILENT} times in a row: the kernel's are used \
                  ('truechimer status --json' says why, 'hwstamp_ctl -i {name}' what the card is set to)"

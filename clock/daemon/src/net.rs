@@ -73,7 +73,7 @@ impl Net {
                 socket.confine(interface).map_err(named)?;
             }
             if self.cards.are_asked() && socket.ask_cards() {
-                self.cards.look(interface.map_or(Of::Any, Of::Name));
+                self.cards.look(self.cards.below(interface));
             }
             socket.send(self.counter, &mut self.log, to, packet)?;
             self.cards.look(Of::Stamped(&[socket.departure()]));

@@ -188,7 +188,7 @@ impl PtpPorts {
     }
 
     /// Sends an answer to the group, and says when it left as soon as that is known. A question whose
-    /// departure is not known yet has left by now.
+    /// departure is not known yet has left by now; an answer before this one no longer counts.
     pub(crate) fn answer(
         &mut self,
         source: SourceId,
@@ -198,7 +198,8 @@ impl PtpPorts {
         let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
             return Vec::new();
         };
-        let mut events = Vec::from_iter(port.left(true, cards));
+        let asked = port.leaving == Some(Leaving::Question);
+        let mut events = Vec::from_iter(port.left(true, cards).filter(|_| asked));
         let packet = [packet, port.padding].concat();
         // One that is lost is asked for again by the neighbour.
         if port.event.send(self.counter, &mut self.log, port.to, &packet).is_ok() {
@@ -291,7 +292,7 @@ impl Port {
     /// Asks for stamps by the card of the interface, if one gives any.
     fn ask_cards(&mut self, interface: &str, cards: &Cards) {
         let index = Asker::new().and_then(|asker| interface::index(asker.as_fd(), interface)).ok();
-        self.card = index.filter(|_| cards.has(index) && self.event.ask_cards());
+        self.card = index.filter(|_| cards.may_have(index) && self.event.ask_cards());
     }
 
     /// Departure of the newest question or answer, once: if kernel and card have told it, or `now` in any
@@ -494,6 +495,9 @@ mod tests {
         let asked = sent(events.pop());
         assert_eq!(sent(events.pop()), (answered, true));
         assert!(asked.0.at_or_after(answered) && !asked.1);
+        // The departure of an answer is none of the next one's.
+        late(&mut ports, Leaving::Answer);
+        assert_eq!(ports.answer(source, b"answer", &mut cards).len(), 1);
         // One that cannot be sent leaves never, and another's stamp is not taken for it.
         late(&mut ports, Leaving::Question);
         ports.ports[0].to = Name::from(&SocketAddr::from((Ipv6Addr::LOCALHOST, 9)));

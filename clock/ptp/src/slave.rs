@@ -320,7 +320,10 @@ impl Slave {
     fn pass_over(&mut self, at: Count) -> bool {
         let due = self.passed_over_at().is_some_and(|due| at.at_or_after(due));
         if let (true, Some(unicast), Some(parent)) = (due, &mut self.unicast, &self.parent) {
-            unicast.pass_over(parent.from, at);
+            // Where all are passed over the best of them is asked on, and that is no new fault of its.
+            if !unicast.is_passed_over(parent.from, at) {
+                unicast.pass_over(parent.from, at);
+            }
             self.idle = Some(at);
         }
         due

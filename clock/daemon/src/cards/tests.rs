@@ -29,7 +29,7 @@ pub(crate) fn cards() -> (Cards, Readings) {
         clock: Clock::Read(0),
         log: CardLog::new(Period::NANOSECOND, CountSpan(1)),
         link: Link(None),
-        silent: 0,
+        silent: [0; 2],
     };
     let counter = Counter::open(Choice::Raw).unwrap();
     let (nominal, cards, renewed) = (Period::NANOSECOND, vec![card], counter.read());
@@ -454,4 +454,39 @@ fn what_a_card_cannot_tell_before_its_rate_is_known_is_no_fault_of_its() {
         assert_eq!(cards.arrival(wire, kernel(at + 3_000)).method, StampMethod::Kernel);
     }
     assert_eq!(cards.notes(), []);
+}
+
+#[test]
+fn a_card_that_stamps_one_direction_alone_is_told_of() {
+    let (mut cards, readings) = cards();
+    let mut told = Vec::new();
+    for number in 1..=i64::from(2 * SILENT) {
+        let at = 5 * SECOND + number * SECOND / 100;
+        // No question is stamped, and each message that comes is.
+        cards.departure(wire(None), kernel(at - 1_000_000));
+        readings.lock().unwrap().push(Ok((at + 50_000, shown(at + 50_000), 100)));
+        let stamped = wire(Some(shown(at)));
+        cards.look(Of::Stamped(&[stamped]));
+        cards.arrival(stamped, kernel(at + 3_000));
+        told.extend(cards.notes());
+    }
+    assert!(
+        matches!(told.as_slice(), [(Level::Warning, text)] if text.contains("in a row")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn below_a_vlan_is_a_card_that_no_name_tells() {
+    let (mut cards, _) = cards();
+    assert!(matches!(cards.below(Some("no-such-link")), Of::Name("no-such-link")));
+    for other in [None, Some("no-such-link.5")] {
+        assert!(matches!(cards.below(other), Of::Any), "{other:?}");
+    }
+    assert!(cards.may_have(Some(3)) && !cards.may_have(Some(4)) && !cards.may_have(None));
+    // While it rests a port that is opened may count on it; once it is gone none may.
+    cards.cards[0].clock = Clock::Resting(Count(0));
+    assert!(cards.may_have(Some(3)) && !cards.has(Some(3)));
+    cards.cards[0].clock = Clock::Gone;
+    assert!(!cards.may_have(Some(3)));
 }

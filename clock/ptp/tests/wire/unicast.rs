@@ -238,6 +238,23 @@ fn a_master_that_gives_no_time_is_passed_over() {
     assert!(bed.exchanges.len() > 40, "{}", bed.exchanges.len());
 }
 
+/// An outage of all is nobody's fault: the best is back soon after it, whichever is followed then.
+#[test]
+fn an_outage_of_all_masters_does_not_keep_the_best_away() {
+    for length in (320..420).step_by(10) {
+        let masters = vec![Master::unicast(1, 100), Master::unicast(2, 128)];
+        let mut bed = Bed::unicast(masters, Bad::default(), 15);
+        bed.run(60);
+        bed.masters.iter_mut().for_each(|master| master.mute = true);
+        bed.run(length);
+        bed.masters.iter_mut().for_each(|master| master.mute = false);
+        bed.run(700);
+        let best = bed.masters[0].port;
+        assert_eq!(bed.slave.master().unwrap().port, best, "{length} s: {:?}", bed.changes);
+        bed.hold();
+    }
+}
+
 /// Forged announcements by which now the one and now the other master is the best: requests and ends stay few.
 #[test]
 fn a_choice_that_is_forged_to_and_fro_draws_few_messages() {

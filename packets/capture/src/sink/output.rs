@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use truechimer_files::{Access, Entry, Kind};
 
 use super::SinkError;
@@ -91,20 +90,6 @@ impl Output {
     /// How many bytes were written.
     pub fn position(&self) -> u64 {
         self.position
-    }
-
-    /// Error if nobody reads any more: a pipe says so before the next packet is written to it, which may never come.
-    pub fn reader(&self) -> Result<(), SinkError> {
-        let mut looked = [PollFd::new(&self.file, PollFlags::empty())];
-        let over = PollFlags::ERR | PollFlags::HUP;
-        let polled =
-            if self.regular { Ok(0) } else { poll(&mut looked, Some(&Timespec::default())) };
-        match polled {
-            Ok(1..) if looked.iter().any(|one| one.revents().intersects(over)) => {
-                Err(SinkError::Closed)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Writes blocks.
