@@ -158,7 +158,7 @@ pub struct Input<'a> {
     form: Form<'a>,
     /// The point that its packets pass.
     pub point: usize,
-    /// It comes while the packets pass, and is ended with us.
+    /// Set for a stream, which comes while the packets pass and is ended with us.
     pub streams: bool,
     between: Vec<String>,
     assumed: Option<u64>,

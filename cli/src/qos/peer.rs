@@ -71,7 +71,7 @@ impl Drop for Peer {
     }
 }
 
-/// How a child has ended, once it has, for people; it is waited for afterwards.
+/// End of a child for people, once it has ended; it is waited for afterwards.
 fn ended(pid: Pid, within: Duration) -> Option<String> {
     let until = Instant::now() + within;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;

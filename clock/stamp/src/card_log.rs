@@ -92,7 +92,7 @@ impl CardLog {
 
     /// The count within `window` at which the card's clock showed `device_ns`, with a bound of the error.
     ///
-    /// It holds unless the clock was stepped and slewed meanwhile such that the one undid the other
+    /// Holds unless the clock was stepped and slewed meanwhile such that the one undid the other
     /// before the next pair, or runs by more than 200 ppm off the nominal rate while that is not known.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ struct Request {
     waiting: bool,
     /// Passage onto the wire, as far as is known.
     wire: Wire,
-    /// It left by several interfaces, and nothing tells which of the copies is answered: no card's stamp is of use.
+    /// Copies left by several interfaces, and nothing tells which of the copies is answered: no card's stamp is of use.
     by_several: bool,
     /// Bytes of the datagram.
     bytes: Box<[u8]>,

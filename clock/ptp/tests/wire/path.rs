@@ -176,7 +176,7 @@ impl Bed {
         }
     }
 
-    /// The same with masters that are asked by address.
+    /// Test bed whose masters are asked by address.
     pub fn unicast(masters: Vec<Master>, bad: Bad, seed: u64) -> Bed {
         let addresses: Vec<IpAddr> = masters.iter().map(|master| master.from).collect();
         let mut bed = Bed::new(masters, bad, seed);
@@ -326,7 +326,7 @@ impl Bed {
         self.signals.push((self.now, to, told));
     }
 
-    /// How many TLVs of that name went to that address.
+    /// Number of TLVs of that name that went to that address.
     pub fn told(&self, name: &str, to: IpAddr) -> usize {
         let of = self.signals.iter().filter(|(_, whom, _)| *whom == to);
         of.flat_map(|(.., tlvs)| tlvs).filter(|(told, _)| *told == name).count()

@@ -26,7 +26,7 @@ struct State {
     /// Which calls there are.
     has_precise: bool,
     has_extended: bool,
-    /// Whether the driver's readings may stand between two of the raw clock.
+    /// True while the driver's readings may stand between two of the raw clock.
     has_raw: bool,
     /// The counts at which the card was read, with what it showed.
     truth: Vec<(i64, i64)>,

@@ -103,7 +103,7 @@ impl Server {
         if quantum > 0 { Instant(time.0 - time.0.rem_euclid(quantum)) } else { time }
     }
 
-    /// Its time at `t` as a PTP master tells it; `None` while it is silent. Scale as of [`Server::answer`],
+    /// Time at `t` as the server tells it as a PTP master; `None` while it is silent. Scale as of [`Server::answer`],
     /// which a master of PTP calls TAI.
     pub(crate) fn told(&mut self, t: f64, origin: Instant) -> Option<Instant> {
         if self.spec.is_silent(t) {

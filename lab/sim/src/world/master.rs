@@ -38,7 +38,7 @@ enum Place {
 }
 
 impl Passing {
-    /// Whether it is on its way to the master.
+    /// True while the question is on its way to the master.
     pub(super) fn is_question(&self) -> bool {
         matches!(self.place, Place::Master)
     }

@@ -276,7 +276,7 @@ fn liar(net: &Pair, dir: &temp::Dir, lies: &str) -> Process {
 
 /// An attack on a clock that follows an honest master of our own, and what comes of it.
 struct Attack {
-    /// What the master says from then on; or, if `beside`, a second one, which has forged addresses and
+    /// Words of the master from then on; or, if `beside`, a second one, which has forged addresses and
     /// perhaps the name of the first.
     lies: &'static str,
     beside: bool,
