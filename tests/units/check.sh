@@ -87,6 +87,22 @@ for unit in truechimer-front@.service truechimer-replica@.service; do
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
 done
 
+# What more rights cost: DROP-IN TENTHS, as docs/use/service.md has them.
+while read -r name most; do
+    mkdir -p /tmp/exposed/truechimer.service.d
+    cp $laid/truechimer.service /tmp/exposed
+    cp /usr/local/share/truechimer/truechimer-$name.conf /tmp/exposed/truechimer.service.d
+    ok "with truechimer-$name.conf the daemon is exposed by $most tenths at most" env SYSTEMD_UNIT_PATH=/tmp/exposed \
+        systemd-analyze security --offline=true --no-pager --threshold="$most" /tmp/exposed/truechimer.service
+    rm -r /tmp/exposed
+done <<'EXPOSED'
+devices 12
+clockbound 12
+ptp 16
+hardware-stamps 18
+discipline 19
+EXPOSED
+
 ok "without a server in its configuration the daemon does not start" refused systemctl start truechimer
 ok "and says what to do" grep -F '/etc/truechimer.toml: no server to follow: add a [[source]]' /opt/work/log/truechimer
 : >/opt/work/log/truechimer
@@ -170,6 +186,31 @@ ok "and synchronises" as nobody truechimer waitsync --timeout 60s
 is "no right is left where no card was changed" "$(field CapEff truechimer) $(field CapPrm truechimer)" \
     "0000000000000000 0000000000000000"
 rm -r $drop
+mkdir $drop
+# A page of ClockBound's that takes no right to set the clock.
+cp /opt/bin/truechimer.toml /etc
+printf '[clockbound]\npages = ["shm1"]\n' >>/etc/truechimer.toml
+cp /usr/local/share/truechimer/truechimer-clockbound.conf $drop/clockbound.conf
+systemctl daemon-reload
+if systemctl restart truechimer || ! grep -F "clients of ClockBound's" /opt/work/log/truechimer; then
+    ok "it starts with a page of ClockBound's" systemctl restart truechimer
+    ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+    is "the page is for all to read" "$(stat -c '%a %U' /var/run/clockbound/shm1)" "644 truechimer"
+    confined truechimer 0000000000000000
+    # Whatever has its name, of another user.
+    cp /bin/sleep /tmp/clockbound
+    /tmp/clockbound 1000 &
+    other=$!
+    systemctl stop truechimer
+    ok "it does not start beside a ClockBound" refused systemctl start truechimer
+    ok "and says why" grep -F "a ClockBound runs (process $other)" /opt/work/log/truechimer
+    kill $other
+    systemctl reset-failed truechimer
+else
+    skip "a page of ClockBound's" "this machine's counter is none that its clients read"
+fi
+rm -r $drop
+: >/opt/work/log/truechimer
 cp /opt/bin/truechimer.toml /etc
 systemctl daemon-reload
 systemctl restart truechimer

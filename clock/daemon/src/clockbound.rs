@@ -66,10 +66,11 @@ pub(crate) fn unfit(layout: Layout, kind: CounterKind) -> Option<String> {
     })
 }
 
-/// Why this is no place for pages of ours: a ClockBound runs, and one of the pages may be its own.
+/// Why this is no place for pages of ours: a ClockBound runs, and one of the pages there, wanted from
+/// us or not, may be its own.
 pub(crate) fn running(wanted: &Wanted) -> Option<String> {
-    let page = wanted.pages.iter().map(|page| wanted.directory.join(page.name()));
-    let page = page.into_iter().find(|page| page.exists())?;
+    let mut pages = Layout::ALL.map(|page| wanted.directory.join(page.name())).into_iter();
+    let page = pages.find(|page| page.exists())?;
     let pid = std::fs::read_dir("/proc").ok()?.find_map(|entry| {
         let name = entry.ok()?.file_name().into_string().ok()?;
         let pid: u32 = name.parse().ok()?;

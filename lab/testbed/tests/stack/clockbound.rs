@@ -170,6 +170,10 @@ fn what_is_in_the_way_of_a_clockbound_page_is_named_at_the_start() {
     let other = Process::start(other, &dir.join("other.log"));
     std::thread::sleep(Duration::from_millis(300));
     refused(&pages, "a ClockBound runs (process ");
+    // Also where its pages are others than are wanted here.
+    std::fs::rename(pages.join("shm1"), pages.join("shm")).unwrap();
+    refused(&pages, "a ClockBound runs (process ");
+    std::fs::rename(pages.join("shm"), pages.join("shm1")).unwrap();
     drop(other);
     refused(&pages, "is another file, and no ClockBound page");
 }
