@@ -282,6 +282,12 @@ need_java() {
     command -v javac >/dev/null || echo "no javac (package default-jdk-headless): what needs it will be skipped"
 }
 
+need_node() {
+    command -v npm >/dev/null && return
+    apt_install nodejs npm
+    command -v npm >/dev/null || echo "no npm (packages nodejs and npm): what needs it will be skipped"
+}
+
 need_venv() {
     python3 -c "import ensurepip, venv" 2>/dev/null && return
     apt_install python3-venv

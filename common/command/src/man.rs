@@ -9,6 +9,7 @@ use crate::{Ended, Failure, Outcome};
 
 /// Options of the command `man`.
 #[derive(Args, Debug)]
+#[command(after_help = "Exit status: 0, or 2 on an error.")]
 pub struct Man {
     /// The directory to write a page for the program and one for each command into
     #[arg(value_name = "DIR")]

@@ -260,6 +260,9 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     daemon.system_clock = SystemClock::through(|_| Err(io::ErrorKind::PermissionDenied.into()));
     daemon.system_clock.configure(true);
     daemon.carry_out(Action::Steer(Steer::Step(Span::from_secs(3))));
+    let reason = "the counter went back".into();
+    daemon.handle(daemon.counter.read(), Event::Disruption { reason });
+    daemon.turn().unwrap();
     daemon.finish();
 
     let of = |kind| recorded(&record, kind);
@@ -276,6 +279,10 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     assert!(held.text.starts_with(&format!("{name} is held off: its time mov")), "{held:?}");
     let [released] = &of(Kind::Released)[..] else { panic!("{:?}", of(Kind::Released)) };
     assert_eq!(released.text, format!("{name} is not held off any more"));
+    let [broken] = &of(Kind::Disruption)[..] else { panic!("{:?}", of(Kind::Disruption)) };
+    assert!(broken.text.contains("the counter went back"), "{broken:?}");
+    let [changed] = &of(Kind::Configuration)[..] else { panic!("{:?}", of(Kind::Configuration)) };
+    assert_eq!(changed.text, "read again: discipline: false → true");
     let leaps: Vec<String> = of(Kind::Leap).into_iter().map(|event| event.text).collect();
     let offset = "TAI − UTC = 37 s";
     let next = "a leap second is to be inserted before 2100-01-01T00:00:00";
