@@ -10,7 +10,8 @@ mod screen;
 #[cfg(test)]
 mod tests;
 
-pub use screen::{bound, span};
+pub use page::voices;
+pub use screen::{bound, interval, span, voice_line};
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

@@ -7,6 +7,8 @@ use truechimer_report::{
     Cell, Chart, Histogram, Marker, Page, Section, Series, Table, Tone, Unit, View,
 };
 
+use crate::qos::voices;
+
 /// Subject of a page beside its figures.
 pub struct About<'a> {
     /// Reflector's address.
@@ -117,29 +119,8 @@ fn figures(report: &Report) -> Section {
     );
     let round = &report.round_trip;
     table = table.row("round trip", row(&round.time, round.bound_max_ns, &round.ipdv));
-    let mut voice = Table::new("Voice by the E-model (ITU-T G.107)").head([
-        "",
-        "MOS",
-        "R",
-        "codec",
-        "mouth to ear",
-        "not played",
-        "burst ratio",
-    ]);
-    for (name, way) in ways(report) {
-        let Some(of) = &way.voice else { continue };
-        voice = voice.row(
-            name,
-            [
-                Cell::number(of.mos, Unit::None),
-                Cell::number(of.rating, Unit::None),
-                Cell::text(of.inputs.codec.name),
-                Cell::number(of.inputs.delay_ms * 1e-3, Unit::Seconds),
-                Cell::number(of.inputs.loss, Unit::Share),
-                Cell::number(of.inputs.burst, Unit::None),
-            ],
-        );
-    }
+    let voice = ways(report).map(|(name, way)| way.voice.as_ref().map(|voice| (name, voice)));
+    let voice = voices(voice.into_iter().flatten());
     let section = Section::new("Figures").table(table).table(lost).table(voice);
     report.notes.iter().fold(section, |section, note| section.text(note))
 }

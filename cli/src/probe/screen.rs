@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use truechimer_command::show;
 use truechimer_command::table::{Side, Table};
-use truechimer_probe::{Direction, Quantile, Report, VoiceReport};
+use truechimer_probe::{Direction, Quantile, Report};
 use truechimer_qos::{LossReport, Spread};
 
-use crate::qos::{bound, span};
+use crate::qos::{bound, interval, span, voice_line};
 
 /// All of it.
 pub fn report(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -83,16 +83,6 @@ fn cells(name: &str, spread: &Spread, interval: String) -> Vec<String> {
     vec![name.into(), least, median, interval, p99, greatest]
 }
 
-/// Interval of the median.
-fn interval(quantiles: &[Quantile]) -> String {
-    let median = quantiles.iter().find(|quantile| quantile.q == 0.5);
-    let ends = median.and_then(|median| median.low_ns.zip(median.high_ns));
-    ends.map_or_else(
-        || "-".into(),
-        |(low, high)| format!("{}…{}", span(Some(low)), span(Some(high))),
-    )
-}
-
 fn losses(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let names = ["", "lost", "share", "bursts", "longest", "reordered", "copies"];
     let mut table = Table::new(
@@ -140,18 +130,4 @@ fn voices(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn voice_line(voice: &VoiceReport) -> String {
-    let inputs = &voice.inputs;
-    let assumed = if voice.assumed { " (assumed)" } else { "" };
-    format!(
-        "MOS {:.2} (R {:.1}): {}, {:.1} ms mouth to ear{assumed}, {:.2} % not played, burst ratio {:.2}",
-        voice.mos,
-        voice.rating,
-        inputs.codec.name,
-        inputs.delay_ms,
-        inputs.loss * 100.0,
-        inputs.burst,
-    )
 }

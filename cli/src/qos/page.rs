@@ -3,7 +3,7 @@
 use truechimer_command::report as reports;
 use truechimer_qos::{
     Bin, Bins, Distribution, Engine, Flow, FlowReport, GroupReport, LayersReport, Report, Severity,
-    Totals, Way, WayTotals,
+    Totals, VoiceReport, Way, WayTotals,
 };
 use truechimer_report::{
     Cell, Chart, Histogram, Page, Section, Series, Share, Table, Tone, Unit, View,
@@ -421,6 +421,32 @@ fn layers(report: &LayersReport, start: i64) -> Section {
     section
 }
 
+/// Estimates of voice, with what went into them.
+pub fn voices<'a>(rows: impl Iterator<Item = (&'a str, &'a VoiceReport)>) -> Table {
+    let table = Table::new("Voice by the E-model (ITU-T G.107)").head([
+        "",
+        "MOS",
+        "R",
+        "codec",
+        "mouth to ear",
+        "not played",
+        "burst ratio",
+    ]);
+    rows.fold(table, |table, (name, of)| {
+        table.row(
+            name,
+            [
+                Cell::number(of.mos, Unit::None),
+                Cell::number(of.rating, Unit::None),
+                Cell::text(of.inputs.codec.name),
+                Cell::number(of.inputs.delay_ms * 1e-3, Unit::Seconds),
+                Cell::number(of.inputs.loss, Unit::Share),
+                Cell::number(of.inputs.burst, Unit::None),
+            ],
+        )
+    })
+}
+
 fn flows(report: &Report) -> Section {
     let two = report.points.len() == 2;
     let head: &[&str] = if two {
@@ -471,7 +497,13 @@ fn flows(report: &Report) -> Section {
         1 => about.push_str("1 more flow is not shown."),
         n => about.push_str(&format!("{n} more flows are not shown.")),
     }
-    Section::new("Flows").text(&about).table(table)
+    let section = Section::new("Flows").text(&about).table(table);
+    let rated: Vec<_> = report
+        .flows
+        .iter()
+        .filter_map(|flow| Some((flow.name.as_str(), flow.path.as_ref()?.voice.as_ref()?)))
+        .collect();
+    if rated.is_empty() { section } else { section.table(voices(rated.into_iter())) }
 }
 
 fn group_alone(group: &GroupReport) -> Vec<Cell> {

@@ -5,8 +5,8 @@ mod details;
 use std::io::{self, Write};
 
 use truechimer_qos::{
-    FlowReport, GroupReport, LayersReport, NumbersReport, PointReport, Report, Severity, Way,
-    WayReport,
+    FlowReport, GroupReport, LayersReport, NumbersReport, PointReport, Quantile, Report, Severity,
+    VoiceReport, Way, WayReport,
 };
 use truechimer_report::Unit;
 
@@ -47,6 +47,31 @@ pub fn bound(ns: Option<u64>) -> String {
         Some(ns) => format!("±\u{a0}{}", span(Some(i64::try_from(ns).unwrap_or(i64::MAX)))),
         None => "±\u{a0}?".into(),
     }
+}
+
+/// Interval of the median.
+pub fn interval(quantiles: &[Quantile]) -> String {
+    let median = quantiles.iter().find(|quantile| quantile.q == 0.5);
+    let ends = median.and_then(|median| median.low_ns.zip(median.high_ns));
+    ends.map_or_else(
+        || "-".into(),
+        |(low, high)| format!("{}…{}", span(Some(low)), span(Some(high))),
+    )
+}
+
+/// Estimate of voice, and what went into it.
+pub fn voice_line(voice: &VoiceReport) -> String {
+    let inputs = &voice.inputs;
+    let assumed = if voice.assumed { " (assumed)" } else { "" };
+    format!(
+        "MOS {:.2} (R {:.1}): {}, {:.1} ms mouth to ear{assumed}, {:.2} % not played, burst ratio {:.2}",
+        voice.mos,
+        voice.rating,
+        inputs.codec.name,
+        inputs.delay_ms,
+        inputs.loss * 100.0,
+        inputs.burst,
+    )
 }
 
 /// Bits a second.

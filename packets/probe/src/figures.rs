@@ -2,33 +2,13 @@
 
 use serde::Serialize;
 use truechimer_qos::{
-    Bounds, Codec, Density, Distribution, Jitter, LossReport, Losses, Measured, ReorderReport,
-    Reordering, Spread, Voice,
+    Bounds, Codec, Density, Distribution, IN_TIME, Jitter, LossReport, Losses, Measured, Quantile,
+    ReorderReport, Reordering, Spread, VoiceReport,
 };
 
 use crate::keeper::Source;
 use crate::session::{Echo, Probe, Session};
 use crate::shares::Shares;
-
-/// Quantiles that are given with an interval.
-const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
-/// Confidence of those intervals.
-const CONFIDENCE: f64 = 0.95;
-/// Share of the packets that a dejitter buffer waits for.
-const IN_TIME: f64 = 0.99;
-
-/// A quantile, and between which values it is for the path, as far as so few packets say.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Quantile {
-    /// Share of the values below it, 0 to 1.
-    pub q: f64,
-    /// That of the packets, ns.
-    pub ns: i64,
-    /// From where, ns; `None`: there are too few packets to say.
-    pub low_ns: Option<i64>,
-    /// To where.
-    pub high_ns: Option<i64>,
-}
 
 /// Delays of a direction, if both clocks promise a bound.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -87,21 +67,6 @@ pub struct RoundTrip {
     pub loss: LossReport,
     /// Time for which the reflector keeps packets, by its own word.
     pub kept: Spread,
-}
-
-/// Estimate of voice over a direction by the E-model, with what went into it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct VoiceReport {
-    /// Inputs of the model; the rest are G.107's defaults.
-    pub inputs: Voice,
-    /// Network's share of the delay, ms: the 99th percentile, which a dejitter buffer waits for.
-    pub network_ms: f64,
-    /// The delay is half of the least round trip and what varies this way, for want of a delay of its own.
-    pub assumed: bool,
-    /// Transmission rating factor R.
-    pub rating: f64,
-    /// Mean opinion score, 1 to 4.5.
-    pub mos: f64,
 }
 
 /// All figures of a session. Spans are in ns, positive: later.
@@ -273,15 +238,6 @@ impl Report {
     }
 }
 
-fn quantiles(values: &Distribution) -> Vec<Quantile> {
-    let of = |q| {
-        let interval = values.quantile_interval(q, CONFIDENCE);
-        let [low_ns, high_ns] = [0, 1].map(|end| interval.and_then(|i| i.get(end).copied()));
-        values.quantile(q).map(|ns| Quantile { q, ns, low_ns, high_ns })
-    };
-    QUANTILES.into_iter().filter_map(of).collect()
-}
-
 /// Values in the order of sending, and differences between neighbours.
 #[derive(Default)]
 struct Series {
@@ -345,7 +301,7 @@ impl RoundTrip {
         }
         RoundTrip {
             time: Spread::of(&times.values),
-            quantiles: quantiles(&times.values),
+            quantiles: Quantile::of(&times.values),
             bound_max_ns: bounds.greatest(),
             ipdv: Spread::of(&times.differences),
             loss: LossReport::of(&shares.whole),
@@ -381,7 +337,7 @@ impl Direction {
         }
         let delay = bounds.mean().map(|bound_mean_ns| Delay {
             spread: Spread::of(&delays),
-            quantiles: quantiles(&delays),
+            quantiles: Quantile::of(&delays),
             bound_min_ns: bounds.least,
             bound_mean_ns,
             bound_max_ns: bounds.greatest,
@@ -458,26 +414,11 @@ impl Conditions<'_> {
         } else {
             self.delays.quantile(IN_TIME)?
         };
-        let network_ms = (network_ns as f64 / 1e6).max(0.0);
         // Of a reflector that does not count, the losses of both ways are taken.
         let (lost, mean_run) = match self.loss {
             Some(losses) => (losses.ratio()?, losses.runs().mean()),
             None => (self.round_trip.loss.ratio?, self.round_trip.loss.mean_run),
         };
-        // By chance a run of losses is 1 ÷ (1 − loss) long (G.107 section 7.4.2).
-        let burst = mean_run.map_or(1.0, |run| (run * (1.0 - lost)).max(1.0));
-        let inputs = Voice {
-            codec,
-            delay_ms: network_ms + codec.framing_ms,
-            loss: 1.0 - (1.0 - lost) * IN_TIME,
-            burst,
-        };
-        Some(VoiceReport {
-            inputs,
-            network_ms,
-            assumed,
-            rating: inputs.rating(),
-            mos: inputs.opinion(),
-        })
+        Some(VoiceReport { assumed, ..VoiceReport::of(codec, network_ns, lost, mean_run) })
     }
 }

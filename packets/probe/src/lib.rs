@@ -38,7 +38,8 @@ pub mod tlv;
 pub mod wire;
 
 pub use estimate::{Estimate, Format};
-pub use figures::{Direction, Quantile, Report, RoundTrip, VoiceReport};
+pub use figures::{Direction, Report, RoundTrip};
+pub use truechimer_qos::{Quantile, VoiceReport};
 pub use keeper::{Keeper, Source, Timed};
 pub use reflector::{Access, Ignored, Prepared, Reflector};
 pub use session::{Echo, Probe, Refused, Session};

@@ -52,13 +52,13 @@ pub use path::{Bounds, Evidence, Path, Way};
 pub use pattern::Pattern;
 pub use reorder::Reordering;
 pub use report::{
-    FlowReport, GroupReport, LossReport, Note, NumbersReport, PathReport, PointReport,
+    FlowReport, GroupReport, LossReport, Note, NumbersReport, PathReport, PointReport, Quantile,
     ReorderReport, Report, RtpReport, RttReport, SeenReport, Severity, Spread, WayReport,
 };
 pub use rtt::{Kind, Rtt};
 pub use sequence::{Fate, Sequence};
 pub use totals::{Totals, WayTotals};
-pub use voice::{Codec, Voice};
+pub use voice::{Codec, IN_TIME, Voice, VoiceReport};
 
 /// Which way a packet went at a point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

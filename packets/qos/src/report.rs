@@ -2,7 +2,7 @@
 
 mod parts;
 
-pub use parts::{LossReport, NumbersReport, ReorderReport, RtpReport, Spread};
+pub use parts::{LossReport, NumbersReport, Quantile, ReorderReport, RtpReport, Spread};
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,9 @@ use serde::Serialize;
 use crate::flow::{Flow, Seen};
 use crate::path::{Evidence, Path, Way};
 use crate::rtt::{Kind, Rtt};
+use crate::rtp::Stream;
 use crate::totals::{Totals, WayTotals};
+use crate::voice::{Codec, IN_TIME, VoiceReport};
 use crate::{Engine, GivenUp, Group, GroupKey};
 
 /// Round trips of one kind.
@@ -98,6 +100,8 @@ pub struct PathReport {
     pub evidence: Option<Evidence>,
     /// One-way delay (RFC 7679).
     pub delay: Spread,
+    /// Quantiles of the delay, at 95 % confidence if packets are independent of each other.
+    pub quantiles: Vec<Quantile>,
     /// The least bound of one, ns.
     pub bound_min_ns: Option<u64>,
     /// The mean bound.
@@ -124,6 +128,8 @@ pub struct PathReport {
     pub duplicates: u64,
     /// Reordering.
     pub reordering: ReorderReport,
+    /// Voice, of an RTP stream whose payload type says the codec.
+    pub voice: Option<VoiceReport>,
     /// Packets that cannot be told from others, at each point: in no metric.
     pub ambiguous: [u64; 2],
     /// Packets that only this point saw, before the other watched.
@@ -144,13 +150,14 @@ pub struct PathReport {
 }
 
 impl PathReport {
-    fn of(path: &Path) -> PathReport {
+    fn of(path: &Path, stream: Option<&Stream>) -> PathReport {
         let delay = Spread::of(&path.delays);
         PathReport {
             way: path.way.map(|(way, _)| way),
             evidence: path.way.map(|(_, evidence)| evidence),
             pdv: delay.clone().less(delay.min_ns.unwrap_or(0)),
             delay,
+            quantiles: Quantile::of(&path.delays),
             bound_min_ns: (path.bounds.bounded > 0).then_some(path.bounds.least),
             bound_mean_ns: path.bounds.mean(),
             bound_max_ns: path.bounds.greatest(),
@@ -163,6 +170,7 @@ impl PathReport {
             loss: LossReport::of(&path.losses),
             duplicates: path.duplicates,
             reordering: ReorderReport::of(&path.reordering, path.density.densities()),
+            voice: stream.and_then(|stream| voice(path, stream)),
             ambiguous: path.ambiguous,
             unwatched: path.unwatched,
             recent: path.recent,
@@ -173,6 +181,12 @@ impl PathReport {
             waiting: path.waiting(),
         }
     }
+}
+
+fn voice(path: &Path, stream: &Stream) -> Option<VoiceReport> {
+    let codec = Codec::of_payload_type(stream.payload_type).filter(|_| !stream.mixed)?;
+    let (network_ns, lost) = (path.delays.quantile(IN_TIME)?, path.losses.ratio()?);
+    Some(VoiceReport::of(codec, network_ns, lost, path.losses.runs().mean()))
 }
 
 /// A flow.
@@ -265,6 +279,7 @@ impl FlowReport {
     /// That of a flow at so many points.
     #[must_use]
     pub fn of(flow: &Flow, points: usize) -> FlowReport {
+        let stream = flow.seen.iter().flatten().find_map(|seen| seen.rtp.as_ref());
         FlowReport {
             number: flow.number,
             name: flow.key.to_string(),
@@ -281,7 +296,7 @@ impl FlowReport {
                 .take(points)
                 .map(|seen| seen.as_deref().map(SeenReport::of))
                 .collect(),
-            path: flow.path.as_deref().map(PathReport::of),
+            path: flow.path.as_deref().map(|path| PathReport::of(path, stream)),
             packets: flow.packets(),
             group: None,
         }

@@ -37,6 +37,17 @@ impl Codec {
         Codec { name: "g729a", impairment: 11.0, robustness: 19.0, framing_ms: 25.0 },
     ];
 
+    /// Codec of a payload type of RTP that is fixed (RFC 3551 table 4): 0 and 8 are G.711, 18 G.729, taken for its annex A.
+    /// What 96 to 127 stand for, the two ends agree upon elsewhere.
+    #[must_use]
+    pub fn of_payload_type(payload_type: u8) -> Option<Codec> {
+        match payload_type {
+            0 | 8 => Codec::named("g711"),
+            18 => Codec::named("g729a"),
+            _ => None,
+        }
+    }
+
     /// Codec of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Codec> {
@@ -98,6 +109,44 @@ fn delay_impairment(ms: f64) -> f64 {
         25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
     };
     idte + idle + idd
+}
+
+/// Share of the packets that a dejitter buffer waits for.
+pub const IN_TIME: f64 = 0.99;
+
+/// Estimate of voice over a direction by the E-model, with what went into it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct VoiceReport {
+    /// Inputs of the model; the rest are G.107's defaults.
+    pub inputs: Voice,
+    /// Network's share of the delay, ms: the quantile [`IN_TIME`], which a dejitter buffer waits for.
+    pub network_ms: f64,
+    /// The delay is assumed, for want of a measured one.
+    pub assumed: bool,
+    /// Transmission rating factor R.
+    pub rating: f64,
+    /// Mean opinion score, 1 to 4.5.
+    pub mos: f64,
+}
+
+impl VoiceReport {
+    /// Rates a path of which so many of the packets, 0 to 1, are lost, in runs of that mean length, and [`IN_TIME`] of
+    /// the rest take `network_ns` at most.
+    #[must_use]
+    pub fn of(codec: Codec, network_ns: i64, lost: f64, mean_run: Option<f64>) -> VoiceReport {
+        let network_ms = (network_ns as f64 / 1e6).max(0.0);
+        // By chance a run of losses is 1 ÷ (1 − loss) long (G.107 section 7.4.2).
+        let burst = mean_run.map_or(1.0, |run| (run * (1.0 - lost)).max(1.0));
+        let delay_ms = network_ms + codec.framing_ms;
+        let inputs = Voice { codec, delay_ms, loss: 1.0 - (1.0 - lost) * IN_TIME, burst };
+        VoiceReport {
+            inputs,
+            network_ms,
+            assumed: false,
+            rating: inputs.rating(),
+            mos: inputs.opinion(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use truechimer_qos::{
     Spread,
 };
 
-use super::{bound, bytes, ends, float_span, rate, share, span, wrapped};
+use super::{bound, bytes, ends, float_span, interval, rate, share, span, voice_line, wrapped};
 
 /// Everything that is known of a group.
 pub fn group(report: &Report, group: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
@@ -173,6 +173,7 @@ fn path_details(report: &Report, path: &PathReport, out: &mut dyn Write) -> io::
     };
     let text = format!("{}, {}{negative}", spread(&path.delay), bound(path.bound_max_ns));
     line(out, "one-way delay", &text)?;
+    line(out, "median, 95 %", &interval(&path.quantiles))?;
     line(out, "pdv", &spread(&path.pdv))?;
     line(out, "ipdv", &spread(&path.ipdv))?;
     let [mean, max, last] =
@@ -181,6 +182,9 @@ fn path_details(report: &Report, path: &PathReport, out: &mut dyn Write) -> io::
     loss(&path.loss, out)?;
     line(out, "duplicates", &path.duplicates.to_string())?;
     reordering(&path.reordering, out)?;
+    if let Some(voice) = &path.voice {
+        line(out, "voice", &voice_line(voice))?;
+    }
     let unknown: Vec<String> = [
         ("ambiguous", path.ambiguous),
         ("not watched for", path.unwatched),

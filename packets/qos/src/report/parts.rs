@@ -66,6 +66,37 @@ impl Spread {
     }
 }
 
+/// Quantiles that are given with an interval.
+const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+/// Confidence of those intervals.
+const CONFIDENCE: f64 = 0.95;
+
+/// A quantile, and between which values it is for the path, as far as so few packets say.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Quantile {
+    /// Share of the values below it, 0 to 1.
+    pub q: f64,
+    /// That of the packets, ns.
+    pub ns: i64,
+    /// From where, ns; `None`: there are too few packets to say.
+    pub low_ns: Option<i64>,
+    /// To where.
+    pub high_ns: Option<i64>,
+}
+
+impl Quantile {
+    /// Quantiles of a distribution, at 95 % confidence if its values are independent of each other.
+    #[must_use]
+    pub fn of(values: &Distribution) -> Vec<Quantile> {
+        let of = |q| {
+            let interval = values.quantile_interval(q, CONFIDENCE);
+            let [low_ns, high_ns] = [0, 1].map(|end| interval.and_then(|i| i.get(end).copied()));
+            values.quantile(q).map(|ns| Quantile { q, ns, low_ns, high_ns })
+        };
+        QUANTILES.into_iter().filter_map(of).collect()
+    }
+}
+
 /// Losses and their runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LossReport {

@@ -7,7 +7,7 @@ use truechimer_qos::{
 };
 use truechimer_time::{Count, CountSpan, Epoch, Period, Rate};
 
-use crate::frames::{Segment, observe, observe_going, tcp, udp, udp6};
+use crate::frames::{Segment, observe, observe_going, rtp, tcp, udp, udp6};
 
 const MS: i64 = 1_000_000;
 
@@ -411,4 +411,38 @@ fn packets_that_are_alike_are_kept_within_limits() {
     // The one that was waited for was let go of, so that those behind it could be.
     let flow = engine.flows().next().unwrap();
     assert_eq!(flow.path.as_ref().unwrap().dropped[0], 1);
+}
+
+#[test]
+fn voice_is_rated_where_the_payload_type_says_the_codec() {
+    // 30 to 34 ms on the way; every tenth is lost.
+    let rated = |payload_type| {
+        let mut engine = Engine::new(options());
+        let mut passings = Vec::new();
+        for n in 0..500_u16 {
+            let payload = rtp(payload_type, n, u32::from(n) * 160, 0x5eed);
+            let frame = udp(1, 2, (5004, 5004), n, &payload);
+            let left = i64::from(n) * 20 * MS;
+            passings.push((left, 0, frame.clone()));
+            if n % 10 != 3 {
+                passings.push((left + (30 + i64::from(n % 5)) * MS, 1, frame));
+            }
+        }
+        run(&mut engine, passings, [Some(10), Some(20)]);
+        let path = report(&mut engine).flows[0].path.clone().unwrap();
+        let median = path.quantiles[0];
+        assert_eq!((median.q, path.delay.median_ns), (0.5, Some(median.ns)));
+        assert!(median.low_ns.unwrap() <= median.ns && median.ns <= median.high_ns.unwrap());
+        path.voice
+    };
+    let voice = rated(8).unwrap();
+    assert_eq!((voice.inputs.codec.name, voice.assumed), ("g711", false));
+    assert!((33.9..34.1).contains(&voice.network_ms), "{voice:?}");
+    assert!((voice.inputs.delay_ms - voice.network_ms - 20.0).abs() < 1e-9);
+    // A tenth is lost, and 1 % of the rest too late; as far apart as can be.
+    assert!((voice.inputs.loss - (1.0 - 0.9 * 0.99)).abs() < 0.001, "{voice:?}");
+    assert_eq!(voice.inputs.burst, 1.0);
+    assert!((1.0..2.5).contains(&voice.mos), "{voice:?}");
+    assert_eq!(rated(18).unwrap().inputs.codec.name, "g729a");
+    assert_eq!(rated(96), None);
 }
