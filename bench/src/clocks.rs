@@ -175,7 +175,7 @@ impl<'a> Clocks<'a> {
             Peer::CounterFenced => repeat(time, || fenced.read()),
             Peer::Truechimer => repeat(time, || self.clock.now()),
             Peer::TruechimerUnix => {
-                repeat(time, || self.clock.now_if_usual(|now| now.unix_if_usual()))
+                repeat(time, || self.clock.now_if_usual().and_then(|now| now.unix_if_usual()))
             }
             Peer::TruechimerFenced => repeat(time, || self.fenced.now()),
             Peer::ClockBound => repeat(time, || own.client.now()),

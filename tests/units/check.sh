@@ -88,12 +88,16 @@ for unit in truechimer-front@.service truechimer-replica@.service; do
 done
 
 # What more rights cost: DROP-IN TENTHS, as docs/use/service.md has them.
-while read -r name most; do
+within_tenths() {
+    SYSTEMD_UNIT_PATH=/tmp/exposed systemd-analyze security --offline=true --no-pager --threshold="$1" \
+        /tmp/exposed/truechimer.service
+}
+while read -r name tenths; do
     mkdir -p /tmp/exposed/truechimer.service.d
     cp $laid/truechimer.service /tmp/exposed
     cp /usr/local/share/truechimer/truechimer-$name.conf /tmp/exposed/truechimer.service.d
-    ok "with truechimer-$name.conf the daemon is exposed by $most tenths at most" env SYSTEMD_UNIT_PATH=/tmp/exposed \
-        systemd-analyze security --offline=true --no-pager --threshold="$most" /tmp/exposed/truechimer.service
+    ok "with truechimer-$name.conf the daemon is exposed by $tenths tenths at most" within_tenths "$tenths"
+    ok "and by no less than is said" refused within_tenths $((tenths - 1))
     rm -r /tmp/exposed
 done <<'EXPOSED'
 devices 12

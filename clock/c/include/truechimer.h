@@ -386,8 +386,6 @@ void truechimer_close(struct truechimer_clock *clock);
 
 /*
  Reads the time now, with its bound and status, at about the cost of reading the counter.
-
- After an error *reading promises nothing: its status is TRUECHIMER_UNKNOWN.
  */
 int truechimer_now(const struct truechimer_clock *clock, struct truechimer_reading *reading);
 

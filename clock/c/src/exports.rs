@@ -56,24 +56,16 @@ pub extern "C" fn truechimer_close(clock: Option<Box<Clock>>) {
 }
 
 /// Reads the time now, with its bound and status, at about the cost of reading the counter.
-///
-/// After an error *reading promises nothing: its status is TRUECHIMER_UNKNOWN.
 #[unsafe(no_mangle)]
 pub extern "C" fn truechimer_now(
     clock: Option<&Clock>,
     reading: Option<&mut MaybeUninit<Reading>>,
 ) -> c_int {
-    let Some(reading) = reading else { return TRUECHIMER_E_ARGUMENT };
-    let Some(clock) = clock else {
-        reading.write(give::NOTHING);
-        return TRUECHIMER_E_ARGUMENT;
-    };
-    // Put there before it is known to stand: no part has to be kept until then.
-    let usual = clock.clock.now_if_usual(|now| {
-        reading.write(give::usual(now)?);
-        Some(())
-    });
-    if usual.is_some() {
+    let (Some(clock), Some(reading)) = (clock, reading) else { return TRUECHIMER_E_ARGUMENT };
+    if let Some(now) = clock.clock.now_if_usual()
+        && let Some(usual) = give::usual(&now)
+    {
+        reading.write(usual);
         return 0;
     }
     now_unusually(clock, reading)
@@ -83,8 +75,6 @@ pub extern "C" fn truechimer_now(
 #[cold]
 #[inline(never)]
 fn now_unusually(clock: &Clock, reading: &mut MaybeUninit<Reading>) -> c_int {
-    // Instead of a reading that did not stand.
-    reading.write(give::NOTHING);
     answer(Some(clock), Some(reading), |clock| {
         clock.clock.now().map(|now| give::reading(&now)).map_err(code::of_read)
     })

@@ -7,25 +7,12 @@ use std::time::Duration;
 use libc::timespec;
 use truechimer::{Elapsed, ReadBy, Side, Span, UnixNanos, UnixReading, UnixTick, UnixTimer, View};
 
-use crate::code::TRUECHIMER_UNKNOWN;
 use crate::types::{
     Bound, Length, Moment, Reading, TRUECHIMER_AFTER, TRUECHIMER_BEFORE, TRUECHIMER_BY_COUNTER,
     TRUECHIMER_BY_DEVICE, TRUECHIMER_BY_RAW_CLOCK, TRUECHIMER_LEAP_SECOND, TRUECHIMER_LIKELY,
     TRUECHIMER_TAI_KNOWN, Tick, Timer,
 };
 use crate::unix::timespec_of;
-
-/// A reading that promises nothing.
-pub(crate) const NOTHING: Reading = Reading {
-    earliest: timespec_of(UnixNanos::FIRST),
-    best: timespec_of(UnixNanos { seconds: 0, nanos: 0 }),
-    latest: timespec_of(UnixNanos::LAST),
-    count: 0,
-    status: TRUECHIMER_UNKNOWN,
-    tai_offset: 0,
-    flags: 0,
-    reserved: 0,
-};
 
 /// A reading as C has it, if it promises something and no leap second is near: nearly all do. It is
 /// written field by field where C wants it; one that is put together elsewhere and copied in wider

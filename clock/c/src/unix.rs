@@ -14,7 +14,7 @@ pub(crate) fn time(from: &timespec) -> Option<UnixNanos> {
 
 /// A time of the client's as C has it.
 #[inline(always)]
-pub(crate) const fn timespec_of(from: UnixNanos) -> timespec {
+pub(crate) fn timespec_of(from: UnixNanos) -> timespec {
     timespec { tv_sec: from.seconds, tv_nsec: from.nanos as c_long }
 }
 

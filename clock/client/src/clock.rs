@@ -162,17 +162,12 @@ impl Clock {
         }
     }
 
-    /// Hands the time now to `give` if all is as usual, and gives what that gave; else [`Clock::now`]
-    /// has it, or says what is wrong. For libraries in other languages: each part of a reading can be
-    /// converted and put where it belongs as soon as it is worked out, and none is kept meanwhile.
-    ///
-    /// `give` may be called and `None` be given all the same: what it wrote is void then.
+    /// The time now if all is as usual; else [`Clock::now`] has it, or says what is wrong. For
+    /// libraries in other languages: in line, a reading stays in registers until it is converted.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn now_if_usual<T>(&self, give: impl FnOnce(&Reading) -> Option<T>) -> Option<T> {
-        self.quickly(|hand: &Glance<'_, Word>, count: Count, readable: &Readable| {
-            give(&now(hand, count, readable)?)
-        })
+    pub fn now_if_usual(&self) -> Option<Reading> {
+        self.quickly(now)
     }
 
     /// The time now, never before what an earlier call on this `Clock` gave, in any thread: `best`
@@ -376,8 +371,8 @@ impl Clock {
     }
 
     /// Tells for every counter, to be called where a function call does not matter.
-    fn straightforwardly<T>(&self, tell: impl Tell<T> + Copy) -> Option<T> {
-        let by = |readable: &Readable| self.straight(readable, || readable.counter.read(), tell);
+    fn straightforwardly<T>(&self, tell: impl Tell<T>) -> Option<T> {
+        let by = |readable: &Readable| self.straight(readable, || readable.counter.read(), &tell);
         by(&self.raw).or_else(|| by(&self.native))
     }
 
@@ -525,9 +520,9 @@ impl Readable {
 }
 
 /// Tells something by a hand in good standing, at this count, of this counter.
-trait Tell<T>: FnOnce(&Glance<'_, Word>, Count, &Readable) -> Option<T> {}
+trait Tell<T>: Fn(&Glance<'_, Word>, Count, &Readable) -> Option<T> {}
 
-impl<T, F: FnOnce(&Glance<'_, Word>, Count, &Readable) -> Option<T>> Tell<T> for F {}
+impl<T, F: Fn(&Glance<'_, Word>, Count, &Readable) -> Option<T>> Tell<T> for F {}
 
 #[inline(always)]
 fn now(hand: &Glance<'_, Word>, count: Count, _: &Readable) -> Option<Reading> {
@@ -548,14 +543,14 @@ fn moment(hand: &Glance<'_, Word>, count: Count, readable: &Readable) -> Option<
 }
 
 #[inline(always)]
-fn time_of(moment: Moment) -> impl Tell<Reading> + Copy {
+fn time_of(moment: Moment) -> impl Tell<Reading> {
     move |hand: &Glance<'_, Word>, count: Count, readable: &Readable| {
         if past(moment, hand, count, readable) { now(hand, moment.count, readable) } else { None }
     }
 }
 
 #[inline(always)]
-fn elapsed(from: Moment, to: Moment) -> impl Tell<Elapsed> + Copy {
+fn elapsed(from: Moment, to: Moment) -> impl Tell<Elapsed> {
     move |hand: &Glance<'_, Word>, count: Count, readable: &Readable| {
         let step = *readable.resolution.get()?;
         let past = |moment| past(moment, hand, count, readable);

@@ -79,7 +79,7 @@ pub(crate) fn running(wanted: &Wanted) -> Option<String> {
     })?;
     Some(format!(
         "a ClockBound runs (process {pid}) and the page {} is there, which may be its own: stop it, \
-         or remove the page if that one is in a container, or leave out [clockbound]",
+         or remove the page if it is none of that one's, or leave out [clockbound]",
         page.display()
     ))
 }

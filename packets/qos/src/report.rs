@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::flow::{Flow, Seen};
 use crate::path::{Evidence, Path, Way};
-use crate::rtt::{Kind, Rtt};
 use crate::rtp::Stream;
+use crate::rtt::{Kind, Rtt};
 use crate::totals::{Totals, WayTotals};
 use crate::voice::{Codec, IN_TIME, VoiceReport};
 use crate::{Engine, GivenUp, Group, GroupKey};
@@ -128,7 +128,7 @@ pub struct PathReport {
     pub duplicates: u64,
     /// Reordering.
     pub reordering: ReorderReport,
-    /// Voice, of an RTP stream whose payload type says the codec.
+    /// Voice, of an RTP stream of one payload type, which says the codec, whose delays all have a bound.
     pub voice: Option<VoiceReport>,
     /// Packets that cannot be told from others, at each point: in no metric.
     pub ambiguous: [u64; 2],
@@ -185,6 +185,8 @@ impl PathReport {
 
 fn voice(path: &Path, stream: &Stream) -> Option<VoiceReport> {
     let codec = Codec::of_payload_type(stream.payload_type).filter(|_| !stream.mixed)?;
+    // By clocks that promise nothing a delay may be anything.
+    path.bounds.greatest()?;
     let (network_ns, lost) = (path.delays.quantile(IN_TIME)?, path.losses.ratio()?);
     Some(VoiceReport::of(codec, network_ns, lost, path.losses.runs().mean()))
 }

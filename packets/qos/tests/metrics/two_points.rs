@@ -416,7 +416,7 @@ fn packets_that_are_alike_are_kept_within_limits() {
 #[test]
 fn voice_is_rated_where_the_payload_type_says_the_codec() {
     // 30 to 34 ms on the way; every tenth is lost.
-    let rated = |payload_type| {
+    let rated = |payload_type, bound| {
         let mut engine = Engine::new(options());
         let mut passings = Vec::new();
         for n in 0..500_u16 {
@@ -428,14 +428,14 @@ fn voice_is_rated_where_the_payload_type_says_the_codec() {
                 passings.push((left + (30 + i64::from(n % 5)) * MS, 1, frame));
             }
         }
-        run(&mut engine, passings, [Some(10), Some(20)]);
+        run(&mut engine, passings, [Some(10), bound]);
         let path = report(&mut engine).flows[0].path.clone().unwrap();
         let median = path.quantiles[0];
         assert_eq!((median.q, path.delay.median_ns), (0.5, Some(median.ns)));
         assert!(median.low_ns.unwrap() <= median.ns && median.ns <= median.high_ns.unwrap());
         path.voice
     };
-    let voice = rated(8).unwrap();
+    let voice = rated(8, Some(20)).unwrap();
     assert_eq!((voice.inputs.codec.name, voice.assumed), ("g711", false));
     assert!((33.9..34.1).contains(&voice.network_ms), "{voice:?}");
     assert!((voice.inputs.delay_ms - voice.network_ms - 20.0).abs() < 1e-9);
@@ -443,6 +443,8 @@ fn voice_is_rated_where_the_payload_type_says_the_codec() {
     assert!((voice.inputs.loss - (1.0 - 0.9 * 0.99)).abs() < 0.001, "{voice:?}");
     assert_eq!(voice.inputs.burst, 1.0);
     assert!((1.0..2.5).contains(&voice.mos), "{voice:?}");
-    assert_eq!(rated(18).unwrap().inputs.codec.name, "g729a");
-    assert_eq!(rated(96), None);
+    assert_eq!(rated(18, Some(20)).unwrap().inputs.codec.name, "g729a");
+    assert_eq!(rated(96, Some(20)), None);
+    // A clock that promises nothing.
+    assert_eq!(rated(8, None), None);
 }

@@ -1,0 +1,84 @@
+# A card's own stamps in captures, of a card and a wire whose times are known: `capture check` finds what it stamps and
+# what lies between, `capture --method hw` gives its stamps the time of the clock page.
+# needs: modules ptp
+# needs: programs ip tc chronyd
+# needs: built vm_ptp
+# shellcheck shell=dash
+. /guest/lib.sh
+. /guest/net.sh
+
+# On TAI, 37 s ahead, as ptp4l has cards; slower than the counter by 40 ppm.
+base=1782863437
+# What a frame waits in card0 before the wire, and after it, ns. It waits nowhere in card1.
+queue=20000 interrupt=120000
+page=/run/clock
+
+# captured FILE METHOD INTERFACE HOST: in the background, until it is ended.
+captured() {
+    on "$4" truechimer capture -q -i "$3" --method "$2" -w "/tmp/$1.pcapng" --page $page
+}
+# between FILE FIELD: of what went from the server to the client, whose capture FILE is.
+between() {
+    truechimer qos --json --direction forward /tmp/server.pcapng "/tmp/$1.pcapng" >"/tmp/$1.qos" 2>/tmp/qos.err || cat /tmp/qos.err >&2
+    json "ways/way=forward/$2" <"/tmp/$1.qos"
+}
+
+wait_for_tsc
+for way in 0 1 2; do
+    ok "the module, way $way" insmod /modules/vm_ptp.ko cards=1 "base=$base" ppb=40000 "way=$way" queue=$queue interrupt=$interrupt
+    ok "way $way: the wire" cards
+    ok "way $way: chronyd answers" start_chronyd "hwtimestamp card1"
+    printf '%s\n' 'hardware-stamps = ["card0"]' "page = \"$page\"" 'state = "none"' 'counter = "tsc"' 'max-step = "none"' \
+        'leap-file = "none"' '[[source]]' "host = \"$server\"" 'poll = 1' 'interleaved = true' >$page.toml
+    on client truechimer run --config $page.toml
+    ok "way $way: it synchronises" synchronised clock 60s
+    sleep 30
+
+    # Both cards stamp what is sent as well: the daemon has asked one, chronyd the other.
+    (exec /usr/local/bin/ip netns exec server truechimer capture check card1 --page $page --duration 8s >/tmp/check1 2>&1) &
+    other=$!
+    ok "way $way: what the card claims came" ip netns exec client truechimer capture check card0 --page $page --duration 8s --json
+    cp /tmp/ok.out /tmp/check.json
+    wait $other
+    sed 's/^/# /' /tmp/check1 | head -n 30
+    # DRIVER OR KERNEL, WHICH: how far the card is ahead of it, half a year (that the system clock is behind the card) left out.
+    ahead() { json "comparisons/from=$1/to=card, $2/offset_ns" </tmp/check.json; }
+    for which in sent received; do
+        is "way $way: every frame $which by the card" "$(json "stamps/stamp=card, $which/came" </tmp/check.json)" \
+            "$(json "stamps/stamp=card, $which/of" </tmp/check.json)"
+    done
+    is "way $way: by how much the card's clock is slow" "$(json 'comparisons/from=driver/to=card, sent/rate_ppm' </tmp/check.json | cut -c 1-5)" -40.0
+    # Both by the card against the system clock at the middle of the eight seconds: what is between them is what a frame
+    # waited before the wire and after it, but for the frames' different moments by a clock that is slow.
+    note "way $way: driver to card $(ahead driver sent) ns, kernel to card $(ahead kernel received) ns"
+    holds "way $way: what frames wait in the card shows" \
+        "$(ahead driver sent) - $(ahead kernel received) > 0.8 * ($queue + $interrupt) && $(ahead driver sent) - $(ahead kernel received) < 2 * ($queue + $interrupt)"
+
+    captured server packet card1 server
+    captured card hw card0 client
+    captured kernel packet card0 client
+    sleep 3
+    for _ in $(seq 100); do ip netns exec client truechimer-testbed query $server:123 >/dev/null; done
+    sleep 3
+    stop_all
+    for file in card kernel; do
+        note "way $way: $file: $(between $file delay/n) delays, least $(between $file delay/min_ns), median $(between $file delay/median_ns)," \
+            "most $(between $file delay/max_ns) ns, bound $(between $file bound_max_ns) ns"
+        is "way $way: $file: none below nothing" "$(between $file negative)" 0
+        is "way $way: $file: each has a bound" "$(between $file unbounded)" 0
+    done
+    # The wire takes 5 µs and 10 for the bytes; the server's stamp is some instructions before it.
+    for file in card kernel; do
+        holds "way $way: $file: replies" "$(between $file delay/n) >= 100"
+    done
+    holds "way $way: by the card what waits in the host is no part of it" "$(between card delay/median_ns) < 60000"
+    holds "way $way: but for the bound" "$(between card delay/min_ns) > 5000 - $(between card bound_max_ns)"
+    holds "way $way: by the kernel it is" "$(between kernel delay/median_ns) > $(between card delay/median_ns) + $interrupt"
+    [ "$tap_failed" = 0 ] || logs
+    rm -f /tmp/log.* /tmp/*.pcapng
+    ip -n client link set card0 netns 1 && ip -n server link set card1 netns 1
+    ip netns delete client
+    ip netns delete server
+    ok "way $way: the module goes" rmmod vm_ptp
+done
+finish
