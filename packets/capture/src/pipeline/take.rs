@@ -11,7 +11,7 @@ use super::{Device, Options, Progress};
 use crate::sink::Mark;
 use crate::{Chunk, Losses, Next, Tap, TapError};
 
-/// Chunks that come within this time share a pair.
+/// How long chunks share a pair at least.
 const BETWEEN_PAIRS: Duration = Duration::from_millis(1);
 /// How long to wait for packets at the most, so that a stop is seen.
 const WAIT: Duration = Duration::from_millis(100);
@@ -20,8 +20,8 @@ const WAIT: Duration = Duration::from_millis(100);
 const IDLE_PAIR: Duration = Duration::from_millis(500);
 /// How often the tap is asked what it lost.
 const BETWEEN_LOSSES: Duration = Duration::from_millis(250);
-/// A card's clock takes a few microseconds to be read, and is steady.
-const BETWEEN_DEVICE_PAIRS: Duration = Duration::from_millis(100);
+/// Pairs are so many times as far apart as reading a card's clock takes, at least: 5 % of the thread.
+const DEVICE_PAIR_SHARE: u32 = 20;
 /// The narrowest of so many readings is a pair: below 1 µs together.
 const TRIES: u32 = 8;
 /// A tap that was stopped and gives nothing for so long has nothing more, if its counters agree.
@@ -66,7 +66,8 @@ pub(super) enum Ended {
 pub(super) struct Taker<'a> {
     tap: Box<dyn Tap>,
     device: Option<Device>,
-    device_paired: Option<Instant>,
+    /// Chunks that come within this time share a pair.
+    between: Duration,
     /// The card's clock could not be read when it was asked last.
     device_silent: bool,
     counter: Counter,
@@ -102,7 +103,7 @@ impl<'a> Taker<'a> {
         let mut taker = Taker {
             tap,
             device,
-            device_paired: None,
+            between: BETWEEN_PAIRS,
             device_silent: false,
             counter,
             limits,
@@ -164,7 +165,7 @@ impl<'a> Taker<'a> {
         self.empty = false;
         let since = now.saturating_duration_since(self.paired);
         let owes = !self.batch.items.is_empty();
-        if since >= if owes { BETWEEN_PAIRS } else { IDLE_PAIR } {
+        if since >= if owes { self.between } else { IDLE_PAIR } {
             self.pair();
             if now.saturating_duration_since(self.asked) >= BETWEEN_LOSSES
                 && let Err(error) = self.ask()
@@ -176,7 +177,7 @@ impl<'a> Taker<'a> {
                 return Some(Ended::Refused);
             }
         }
-        let wait = if owes { wait.min(BETWEEN_PAIRS) } else { wait };
+        let wait = if owes { wait.min(self.between) } else { wait };
         let count = self.counter.read();
         let next = self.tap.next(wait);
         self.empty = matches!(next, Ok(Next::Nothing));
@@ -225,7 +226,7 @@ impl<'a> Taker<'a> {
         let limits = self.limits;
         let full = self.batch.items.len() * 2 >= limits.items
             || self.batch.packets.saturating_mul(2) >= limits.packets;
-        if full || self.paired.elapsed() >= BETWEEN_PAIRS {
+        if full || self.paired.elapsed() >= self.between {
             self.pair();
             if !self.send(outlet, false) {
                 return Some(Ended::Refused);
@@ -286,14 +287,13 @@ impl<'a> Taker<'a> {
         self.device_pair();
     }
 
-    /// Reads the card's clock, if it is time.
+    /// Reads the card's clock: what it stamped since the last time can be told only then.
     fn device_pair(&mut self) {
         let Some(device) = &mut self.device else { return };
-        if self.device_paired.is_some_and(|last| last.elapsed() < BETWEEN_DEVICE_PAIRS) {
-            return;
-        }
-        self.device_paired = Some(Instant::now());
-        match device() {
+        let began = Instant::now();
+        let read = device();
+        self.between = BETWEEN_PAIRS.max(began.elapsed() * DEVICE_PAIR_SHARE);
+        match read {
             Ok(pair) => {
                 self.batch.pairs.push(Pair::Device(pair));
                 if std::mem::take(&mut self.device_silent) {

@@ -245,6 +245,8 @@ impl Sink for FakeSink {
 struct FakeConverter {
     counter: Counter,
     last: Option<HostPair>,
+    /// Pairs of the host's clocks, and of the card's.
+    hosts: Arc<AtomicU64>,
     devices: Arc<AtomicU64>,
     /// When the tap was last said to be empty.
     quiet: Option<Count>,
@@ -255,6 +257,7 @@ fn converter() -> FakeConverter {
     FakeConverter {
         counter: Counter::open(Choice::Raw).unwrap(),
         last: None,
+        hosts: Arc::default(),
         devices: Arc::default(),
         quiet: None,
         error: CountSpan(0),
@@ -265,6 +268,7 @@ impl Convert for FakeConverter {
     fn pair(&mut self, pair: HostPair) {
         assert!(self.last.is_none_or(|last| pair.before.at_or_after(last.after)), "out of order");
         self.last = Some(pair);
+        self.hosts.fetch_add(1, Ordering::SeqCst);
     }
 
     fn device_pair(&mut self, _pair: DevicePair) {
@@ -479,16 +483,18 @@ fn a_panic_of_the_tap_leaves_a_whole_file_and_nobody_waiting() {
 }
 
 #[test]
-fn the_cards_clock_is_read_again_after_it_failed() {
-    let tap = FakeTap::new(vec![Step::Arrive(5)], 100, 8);
+fn the_cards_clock_is_read_for_each_batch_and_again_after_it_failed() {
+    let tap = FakeTap::new(vec![Step::Arrive(5), Step::Wait, Step::Arrive(5)], 100, 8);
     let (stop, progress, converter) = (tap.stop.clone(), Progress::default(), converter());
-    let devices = converter.devices.clone();
+    let (hosts, devices) = (converter.hosts.clone(), converter.devices.clone());
     let pair = DevicePair { before: Count(1), device_ns: 2, after: Count(3) };
     let device: Device = Box::new(move || Ok(pair));
     let sink = Box::new(FakeSink::default());
     let options = Options::default();
     run_with(Box::new(tap), Some(device), converter, sink, &options, &stop, &progress);
-    assert!(devices.load(Ordering::SeqCst) > 0 && progress.notes().is_empty());
+    // A stamp that no later reading of the card's follows would have no count.
+    let [hosts, read] = [&hosts, &devices].map(|pairs| pairs.load(Ordering::SeqCst));
+    assert!(hosts > 1 && read == hosts && progress.notes().is_empty(), "{hosts} and {read}");
 
     let tap = FakeTap::new(vec![Step::Arrive(5)], 100, 8);
     let (stop, converter) = (tap.stop.clone(), self::converter());
