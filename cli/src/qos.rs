@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 use truechimer_command::clock::Page;
+use truechimer_command::report::Watch;
 
 use truechimer_qos::rtp::Clocks;
 use truechimer_qos::{
@@ -381,13 +382,15 @@ pub fn run(args: &Qos, out: &mut dyn Write) -> Ended {
     if let Some(path) = &args.html {
         ready(path)?;
     }
-    let found =
-        if args.interface.is_empty() { files::read(args)? } else { live::watch(args, out)? };
-    tell(args, &found, out)
+    if args.interface.is_empty() {
+        return tell(args, &files::read(args)?, None, out);
+    }
+    let clock = args.html.as_ref().map(|_| Watch::begin(&args.page));
+    tell(args, &live::watch(args, out)?, clock, out)
 }
 
-/// Says what came of it.
-fn tell(args: &Qos, found: &Found, out: &mut dyn Write) -> Ended {
+/// Says what came of it; `clock` was watched meanwhile.
+fn tell(args: &Qos, found: &Found, clock: Option<Watch>, out: &mut dyn Write) -> Ended {
     let mut report = Report::of(&found.engine, &found.names);
     report.layers.clone_from(&found.layers);
     report.notes.extend(found.notes.iter().cloned());
@@ -396,8 +399,9 @@ fn tell(args: &Qos, found: &Found, out: &mut dyn Write) -> Ended {
     let more = args.choose(&mut report, usize::MAX);
     if let Some(path) = &args.html {
         let mut page = page::page(&report, &found.engine, &totals, &program::line());
-        if args.files.is_empty() {
+        if let Some(clock) = clock {
             page = page.fact("host", &host()).fact("interface", &args.interface.join(", "));
+            page = page.fact("clock", &clock.told());
         }
         save(path, &page.render())?;
     }

@@ -40,8 +40,12 @@ fn bad(count: u64, tone: Tone) -> Cell {
 pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) -> Page {
     let start = report.points.iter().filter_map(|point| point.first_ns).min().unwrap_or(0);
     let names: Vec<&str> = report.points.iter().map(|point| point.name.as_str()).collect();
-    let mut page = Page::new("Quality of service")
-        .about(&format!("What packets say of the path: {}.", names.join(" and ")))
+    let title = match names[..] {
+        [from, to] => format!("From {from} to {to}, and back"),
+        _ => format!("Packets at {}", names.join(", ")),
+    };
+    let mut page = Page::new(&title)
+        .about("What packets say of the path: delay, jitter, loss, reordering.")
         .version(concat!("Truechimer ", env!("CARGO_PKG_VERSION")))
         .command(command)
         .since(start);
@@ -83,7 +87,7 @@ fn facts(page: Page, report: &Report) -> Page {
         format!("{}: {known}{without}", point.name)
     });
     page.fact("time", &time.unwrap_or_default())
-        .fact("clock", &clocks.collect::<Vec<_>>().join("; "))
+        .fact("stamps", &clocks.collect::<Vec<_>>().join("; "))
 }
 
 /// Three tiles: of two points the delay of each way, with its bound, and the losses of both; of one its
