@@ -86,9 +86,21 @@ impl Run {
 #[derive(Default)]
 struct Found {
     packets: u64,
+    /// The greatest number, and when it was sent.
     last: Option<(u64, i64)>,
-    /// Numbers that are missing, and when, between which Unix times.
-    missing: Vec<(u64, i64, i64)>,
+    missing: Vec<Gap>,
+    /// When the packet before was stamped at the latest, Unix ns.
+    stamped: Option<i64>,
+}
+
+/// Numbers that are missing between two that came.
+#[derive(Debug)]
+struct Gap {
+    numbers: std::ops::Range<u64>,
+    /// Of them those that did not come later either.
+    lost: u64,
+    /// When the two were sent, Unix ns.
+    sent_ns: [i64; 2],
 }
 
 /// Looks at what a capture has left, and removes it.
@@ -136,14 +148,43 @@ pub fn check(ledger: &Ledger, run: &Run) {
         let ago = Duration::from_nanos(u64::try_from(run.ended_ns - ns).unwrap_or(0));
         run.between.1.checked_sub(ago).unwrap_or(run.between.0)
     };
-    let told =
-        |gap: &&(u64, i64, i64)| run.end == End::Asked || gap.2 < run.ended_ns - 1_500_000_000;
-    let on_the_way = |gap: &&(u64, i64, i64)| ledger.load_was_out(instant(gap.1), instant(gap.2));
+    let told = |gap: &&Gap| run.end == End::Asked || gap.sent_ns[1] < run.ended_ns - 1_500_000_000;
+    let on_the_way = |gap: &&Gap| {
+        let [from, to] = gap.sent_ns.map(instant);
+        ledger.load_was_out(from, to)
+    };
     let missing: u64 =
-        found.missing.iter().filter(told).filter(|gap| !on_the_way(gap)).map(|gap| gap.0).sum();
+        found.missing.iter().filter(told).filter(|gap| !on_the_way(gap)).map(|gap| gap.lost).sum();
     if missing > lost {
         let text = format!("{missing} missing, {lost} told: {:?} {last}", found.missing);
         ledger.found(TOLD, text);
+    }
+}
+
+impl Found {
+    /// Finds the place of a packet among those that came before. One that the kernel let others overtake, as it does while
+    /// it looks for a neighbour and where two processors send, comes later than its number says: it is stamped later, too.
+    fn place(&mut self, ledger: &Ledger, number: u64, sent_ns: i64) {
+        let Some((before, at)) = self.last else {
+            self.last = Some((number, sent_ns));
+            return;
+        };
+        if number > before {
+            if number > before + 1 {
+                let numbers = before + 1..number;
+                let lost = number - numbers.start;
+                self.missing.push(Gap { numbers, lost, sent_ns: [at, sent_ns] });
+            }
+            self.last = Some((number, sent_ns));
+            return;
+        }
+        match self.missing.iter_mut().rev().find(|gap| gap.numbers.contains(&number)) {
+            Some(gap) if gap.lost > 0 => {
+                gap.lost -= 1;
+                ledger.count("capture: packets overtaken on their way");
+            }
+            _ => ledger.found(WHOLE, format!("packet {number} after {before}, a second time")),
+        }
     }
 }
 
@@ -170,16 +211,15 @@ fn read(ledger: &Ledger, file: &Path, found: &mut Found) -> Result<bool, String>
             bytes.map_or(0, u64::from_be_bytes)
         };
         let (number, sent_ns) = (word(0), word(8) as i64);
-        if let Some((before, at)) = found.last
-            && number != before + 1
-        {
-            let lost = number.saturating_sub(before + 1);
-            found.missing.push((lost, at, sent_ns));
-            if number <= before {
-                ledger.found(WHOLE, format!("packet {number} after {before}"));
+        found.place(ledger, number, sent_ns);
+        let bound = frame.record.and_then(|record| record.bound_ns).map_or(0, i64::from);
+        if let Some(unix_ns) = frame.unix_ns {
+            if found.stamped.is_some_and(|before| unix_ns.saturating_add(bound) < before) {
+                ledger
+                    .found(WHOLE, format!("packet {number} was stamped before the one before it"));
             }
+            found.stamped = Some(unix_ns.saturating_sub(bound));
         }
-        found.last = Some((number, sent_ns));
         if let (Some(unix_ns), Some(bound)) =
             (frame.unix_ns, frame.record.and_then(|record| record.bound_ns))
         {
@@ -260,5 +300,11 @@ mod tests {
         assert_eq!(broken(&holes, &summary(2, 1), 0), [TOLD]);
         assert!(broken(&holes, &summary(2, 2), 0).is_empty());
         assert_eq!(broken(&[(2, 10), (1, 11)], &summary(2, 0), 0), [WHOLE]);
+        // Overtaken on the way: it was stamped later as well.
+        assert!(broken(&[(1, 10), (3, 11), (2, 12), (4, 13)], &summary(4, 0), 0).is_empty());
+        // Written in another order than stamped, or twice.
+        assert_eq!(broken(&[(1, 10), (3, 12), (2, 11)], &summary(3, 0), 0), [WHOLE]);
+        assert_eq!(broken(&[(1, 10), (3, 11), (3, 12)], &summary(3, 1), 0), [WHOLE]);
+        assert_eq!(broken(&[(1, 10), (3, 11), (2, 12), (2, 13)], &summary(4, 0), 0), [WHOLE]);
     }
 }
