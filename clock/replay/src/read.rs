@@ -6,7 +6,7 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use truechimer_engine::Action;
 
-use super::FORMAT;
+use super::{FORMAT, VERSION};
 use super::difference::Difference;
 
 /// The longest line that is read, in bytes.
@@ -30,7 +30,7 @@ impl fmt::Display for Writer {
 impl Writer {
     /// This program.
     pub(super) fn this() -> Writer {
-        Writer { version: crate::VERSION.into(), format: FORMAT }
+        Writer { version: VERSION.into(), format: FORMAT }
     }
 }
 
