@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use truechimer_engine::Action;
 
-use super::{FORMAT, VERSION};
 use super::difference::Difference;
+use super::{FORMAT, VERSION};
 
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;

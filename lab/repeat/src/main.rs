@@ -20,8 +20,8 @@ use std::process::ExitCode;
 
 use bed::{Bed, Watcher, config, start};
 use serde::Serialize;
-use truechimer_replay::verify;
 use truechimer_engine::{Action, Engine, Event, Standard};
+use truechimer_replay::verify;
 use truechimer_time::Count;
 
 /// How far the servers are, ns.
