@@ -124,6 +124,9 @@ pub struct Log<W: Write = File> {
 impl Log {
     /// Begins a log at `path`. A log that is there already is kept beside it, with `.old` after its
     /// name: it may tell why the daemon had to be started again.
+    ///
+    /// # Errors
+    /// `path` is refused by the system, or its folder is, or the first two lines could not be written.
     pub fn create(path: &Path, start: &Start, config: &Config) -> io::Result<Log> {
         let entry = Entry::at(path)?;
         let is_log = |old: Status| old.kind == Kind::RegularFile && old.length > 0;
