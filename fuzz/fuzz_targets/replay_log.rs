@@ -1,9 +1,9 @@
 //! A replay log: any bytes, by themselves or after a good beginning.
 #![no_main]
 
-use truechimer_daemon::replay::{Options, repeat, verify};
 use truechimer_engine::{Config, SourceConfig, Start};
 use truechimer_estimators::PUBLISHED;
+use truechimer_replay::{Options, repeat, verify};
 use truechimer_time::{
     BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate,
 };

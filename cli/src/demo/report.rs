@@ -8,8 +8,8 @@ use std::path::Path;
 
 use truechimer::{Reading, View};
 use truechimer_daemon::SourceStatus;
-use truechimer_daemon::replay::{Happened, Options, What, repeat};
 use truechimer_engine::Level;
+use truechimer_replay::{Happened, Options, What, repeat};
 use truechimer_time::{Count, Period, Rate, Span};
 use truechimer_timehands::Status;
 use truechimer_trace::{Exchanged, Interval, Noted, Sample, Statistics, Trace, report};

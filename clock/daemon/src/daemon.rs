@@ -22,7 +22,6 @@ use crate::net::Net;
 use crate::proof::Proofs;
 use crate::ptp::PtpPorts;
 use crate::refclocks::RefClocks;
-use crate::replay;
 use crate::resolve::Resolver;
 use crate::rtc::Rtc;
 use crate::run::DaemonError;
@@ -79,7 +78,7 @@ pub(crate) struct Daemon<'n> {
     metrics: Option<truechimer_metrics::Server>,
     clockbound: Option<ClockBound>,
     sock_out: Option<SockOut>,
-    log: Option<replay::Log>,
+    log: Option<truechimer_replay::Log>,
     audit: Option<Audit>,
     state: Keeping,
     /// Where it says whose word the clock page is, and what is held against whom.

@@ -16,7 +16,8 @@
 //!   [`Options::settings`] reads and checks both ([`config`] explains the file).
 //! * [`run`] follows the servers until told to stop. It installs no signal handlers.
 //! * [`control`] asks a running daemon what it knows.
-//! * [`replay`] repeats a daemon's decisions from its log.
+//!
+//! A daemon's decisions are repeated from its log by `truechimer-replay`.
 #![deny(unsafe_code)]
 
 mod audit;
@@ -45,7 +46,6 @@ mod proof;
 mod ptp;
 mod ratio;
 mod refclocks;
-pub mod replay;
 mod resolve;
 mod rtc;
 mod run;

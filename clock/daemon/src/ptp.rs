@@ -168,23 +168,7 @@ impl PtpPorts {
         packet: &[u8],
         cards: &mut Cards,
     ) -> Vec<Event> {
-        let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
-            return Vec::new();
-        };
-        let answered = port.leaving == Some(Leaving::Answer);
-        let mut events = Vec::from_iter(port.left(true, cards).filter(|_| answered));
-        let packet = [packet, port.padding].concat();
-        if let Some(card) = port.card {
-            cards.look(Of::Number(card));
-        }
-        let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
-        if let Err(why) = port.event.send(self.counter, &mut self.log, to, &packet) {
-            events.push(Event::Undelivered { source, error: why.to_string() });
-            return events;
-        }
-        (port.leaving, port.asked) = (Some(Leaving::Question), Question::of(&packet));
-        events.extend(port.left(false, cards));
-        events
+        self.send(source, Leaving::Question, to, packet, cards)
     }
 
     /// Sends an answer to the group, and says when it left as soon as that is known. A question whose
@@ -195,16 +179,42 @@ impl PtpPorts {
         packet: &[u8],
         cards: &mut Cards,
     ) -> Vec<Event> {
+        self.send(source, Leaving::Answer, None, packet, cards)
+    }
+
+    /// Sends an event message to one or to the group. Departures that are known are told: of one of the other kind before
+    /// it, which has left by now, and its own.
+    fn send(
+        &mut self,
+        source: SourceId,
+        what: Leaving,
+        to: Option<IpAddr>,
+        packet: &[u8],
+        cards: &mut Cards,
+    ) -> Vec<Event> {
         let Some(port) = self.ports.iter_mut().find(|port| port.source == source) else {
             return Vec::new();
         };
-        let asked = port.leaving == Some(Leaving::Question);
-        let mut events = Vec::from_iter(port.left(true, cards).filter(|_| asked));
+        let other = port.leaving.is_some_and(|leaving| leaving != what);
+        let mut events = Vec::from_iter(port.left(true, cards).filter(|_| other));
         let packet = [packet, port.padding].concat();
-        // One that is lost is asked for again by the neighbour.
-        if port.event.send(self.counter, &mut self.log, port.to, &packet).is_ok() {
-            port.leaving = Some(Leaving::Answer);
-            events.extend(port.left(false, cards));
+        if let (Leaving::Question, Some(card)) = (what, port.card) {
+            cards.look(Of::Number(card));
+        }
+        let to = to.map_or(port.to, |to| Name::from(&SocketAddr::new(to, EVENT)));
+        match port.event.send(self.counter, &mut self.log, to, &packet) {
+            Ok(()) => {
+                port.leaving = Some(what);
+                if what == Leaving::Question {
+                    port.asked = Question::of(&packet);
+                }
+                events.extend(port.left(false, cards));
+            }
+            Err(why) if what == Leaving::Question => {
+                events.push(Event::Undelivered { source, error: why.to_string() });
+            }
+            // The neighbour asks again.
+            Err(_) => {}
         }
         events
     }

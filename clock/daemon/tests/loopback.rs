@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use truechimer_counter::{Choice, Counter};
-use truechimer_daemon::{DaemonError, Level, Options, Service, control, replay, run};
+use truechimer_daemon::{DaemonError, Level, Options, Service, control, run};
 use truechimer_serve::{Running, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 use truechimer_timehands::{PageReader, Reference, Status};
@@ -176,7 +176,7 @@ fn it_follows_its_server_tells_of_itself_and_can_be_replayed() {
     assert!(!socket.exists());
     let mode = fs::metadata(&log).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let summary = replay::verify(BufReader::new(fs::File::open(&log).unwrap())).unwrap();
+    let summary = truechimer_replay::verify(BufReader::new(fs::File::open(&log).unwrap())).unwrap();
     assert!(!summary.truncated && summary.hands > 3 && summary.events > 10, "{summary:?}");
     assert!(summary.actions > summary.hands);
 }

@@ -20,8 +20,8 @@ use std::process::ExitCode;
 
 use bed::{Bed, Watcher, config, start};
 use serde::Serialize;
-use truechimer_daemon::replay::verify;
 use truechimer_engine::{Action, Engine, Event, Standard};
+use truechimer_replay::verify;
 use truechimer_time::Count;
 
 /// How far the servers are, ns.
@@ -61,7 +61,7 @@ impl<T: Serialize> Text for T {
     }
 }
 
-/// Writes the lines of a log (see [`truechimer_daemon::replay`]) on its way through the engine.
+/// Writes the lines of a log (see [`truechimer_replay`]) on its way through the engine.
 struct Log {
     out: BufWriter<File>,
     failed: io::Result<()>,

@@ -8,7 +8,6 @@ use super::{CHORES, Daemon, has_counts};
 use crate::clockbound::ClockBound;
 use crate::proof::Prepared;
 use crate::ptp::Carrier;
-use crate::replay;
 use crate::resolve::{Found, Route};
 
 impl Daemon<'_> {
@@ -19,7 +18,7 @@ impl Daemon<'_> {
             }
             self.carry_out(action);
         }
-        if let Some(why) = self.log.as_mut().and_then(replay::Log::trouble) {
+        if let Some(why) = self.log.as_mut().and_then(truechimer_replay::Log::trouble) {
             self.log = None;
             self.note(Level::Warning, &format!("the replay log ends here: {why}"));
         }

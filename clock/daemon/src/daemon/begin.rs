@@ -33,7 +33,7 @@ use crate::sock_out::SockOut;
 use crate::state::{Keeping, Retry};
 use crate::system_clock::SystemClock;
 use crate::wander::Wander;
-use crate::{audit, clockbound, control, host, leaps, replay, sandbox, state, sys};
+use crate::{audit, clockbound, control, host, leaps, sandbox, state, sys};
 
 impl<'n> Daemon<'n> {
     /// Opens everything and takes the engine's first actions.
@@ -328,9 +328,9 @@ fn create_log(
     path: Option<&Path>,
     start: &Start,
     config: &Config,
-) -> (Option<replay::Log>, Option<String>) {
+) -> (Option<truechimer_replay::Log>, Option<String>) {
     let Some(path) = path else { return (None, None) };
-    match replay::Log::create(path, start, config) {
+    match truechimer_replay::Log::create(path, start, config) {
         Ok(log) => (Some(log), None),
         Err(why) => (None, Some(format!("no replay log: {}: {why}", path.display()))),
     }

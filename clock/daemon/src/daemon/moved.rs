@@ -173,7 +173,7 @@ fn a_machine_that_is_moved_has_the_time_again_with_the_first_reply() {
     assert_eq!(said("tells when the machine was migrated"), 1, "{notes:?}");
     // All of it can be repeated, bit for bit.
     let log = std::fs::File::open(directory.join("log")).unwrap();
-    let repeated = crate::replay::verify(std::io::BufReader::new(log)).unwrap();
+    let repeated = truechimer_replay::verify(std::io::BufReader::new(log)).unwrap();
     assert!(repeated.used > 0 || repeated.events > 10, "{repeated:?}");
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -5,8 +5,8 @@ use std::io::{self, BufRead, Write};
 
 use serde::Serialize;
 use truechimer_daemon::Level;
-use truechimer_daemon::replay::{Happened, Heard, Options, ReplayError, Summary, What, repeat};
 use truechimer_estimators::Kind;
+use truechimer_replay::{Happened, Heard, Options, ReplayError, Summary, What, repeat};
 use truechimer_sim::replay::{Gathered, Nanos, Spread, period_s};
 use truechimer_sim::stamps::Digits;
 use truechimer_time::{Instant, Span, Utc};

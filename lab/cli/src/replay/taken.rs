@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use truechimer_daemon::replay::{Happened, What};
+use truechimer_replay::{Happened, What};
 use truechimer_sim::stamps::{Declared, write_header};
 use truechimer_sim::{Stamped, write_stamps};
 use truechimer_time::{Instant, Period, Span, Stamp};

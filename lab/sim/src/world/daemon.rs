@@ -7,7 +7,10 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use truechimer_engine::{Action, Engine, Event, Level, PtpAction, Shown, SourceId, Start, Steer};
+use truechimer_engine::{
+    Action, Engine, Event, Level, PtpAction, Shown, SourceId, SourceReport, SourceStatus, Start,
+    Steer,
+};
 use truechimer_ntp::{HEADER_LEN, Packet};
 use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
@@ -266,28 +269,47 @@ impl World<'_> {
 
     /// Keeps an edge for the trace, as an exchange that takes as long as it may have been late.
     fn keep_edge(&mut self, t: f64, source: usize, edge: &PulseEdge, stamp: Stamp) {
-        let count = self.host.count(t);
-        let Some(daemon) = &mut self.daemon else { return };
-        let Some(said) = daemon.engine.source_report(SourceId(source as u32), count) else {
-            return;
-        };
-        let Some(accepted) = daemon.accepted.get_mut(source) else { return };
-        let used = said.accepted > std::mem::replace(accepted, said.accepted);
+        let Some((said, used)) = self.reported(t, source) else { return };
+        let Some(daemon) = &self.daemon else { return };
         let hand = daemon.engine.hand();
         let Some(latency) = said.rtt.filter(|_| hand.status.bound_holds()) else { return };
         let time = hand.time_at(stamp.count);
         let second = (time + Span::from_millis(500)).secs();
         let backward = time - truechimer_time::Instant::new(second, 0);
+        self.keep_one(edge.stamped, source, &said, used, latency, [latency - backward, backward]);
+    }
+
+    /// Report of a source, and whether the daemon has used something of it since the last one.
+    pub(super) fn reported(&mut self, t: f64, source: usize) -> Option<(SourceReport, bool)> {
+        let count = self.host.count(t);
+        let daemon = self.daemon.as_mut()?;
+        let said = daemon.engine.source_report(SourceId(source as u32), count)?;
+        let accepted = daemon.accepted.get_mut(source)?;
+        let used = said.accepted > std::mem::replace(accepted, said.accepted);
+        Some((said, used))
+    }
+
+    /// Keeps an exchange for the trace: its round trip, and its delays forward and backward.
+    pub(super) fn keep_one(
+        &mut self,
+        at: f64,
+        source: usize,
+        said: &SourceReport,
+        used: bool,
+        rtt: Span,
+        delays: [Span; 2],
+    ) {
+        let [forward, backward] = delays.map(seconds);
         self.trace.exchanges.push(Exchanged {
-            at: edge.stamped,
+            at,
             source,
-            rtt: seconds(latency),
-            floor: seconds(said.rtt_floor.unwrap_or(latency)),
-            forward: seconds(latency - backward),
-            backward: seconds(backward),
+            rtt: seconds(rtt),
+            floor: seconds(said.rtt_floor.unwrap_or(rtt)),
+            forward,
+            backward,
             true_delays: None,
             used,
-            selected: said.status == truechimer_engine::SourceStatus::Selected,
+            selected: said.status == SourceStatus::Selected,
         });
     }
 
@@ -545,7 +567,7 @@ impl World<'_> {
             backward: seconds(backward),
             true_delays: Some(datagram.delays),
             used,
-            selected: said.status == truechimer_engine::SourceStatus::Selected,
+            selected: said.status == SourceStatus::Selected,
         });
         if answered.claims {
             self.keep_stamps(datagram, departure, heard);

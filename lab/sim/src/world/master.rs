@@ -3,17 +3,15 @@
 //! A master announces itself with each `Sync`, in one step; its path is that of the server's replies, and
 //! questions take that of the requests.
 
-use truechimer_engine::{Event, PtpEvent, SourceId, SourceStatus};
+use truechimer_engine::{Event, PtpEvent, SourceId};
 use truechimer_ptp::{
     Announce, Body, ClockIdentity, ClockQuality, Flags, Header, LogInterval, Message, PortIdentity,
     Timestamp,
 };
 use truechimer_time::{Instant, Stamp, StampMethod};
-use truechimer_trace::Exchanged;
 
 use super::daemon::address;
 use super::{Happening, World};
-use truechimer_feedforward::number::seconds;
 
 /// Port of every master.
 const PORT: PortIdentity = PortIdentity { clock: ClockIdentity([1; 8]), port: 1 };
@@ -166,24 +164,8 @@ impl World<'_> {
 
     /// Keeps an exchange for the trace, if one was used.
     fn keep_exchange(&mut self, t: f64, source: usize) {
-        let count = self.host.count(t);
-        let Some(daemon) = &mut self.daemon else { return };
-        let Some(said) = daemon.engine.source_report(SourceId(source as u32), count) else {
-            return;
-        };
-        let Some(accepted) = daemon.accepted.get_mut(source) else { return };
-        let used = said.accepted > std::mem::replace(accepted, said.accepted);
+        let Some((said, used)) = self.reported(t, source) else { return };
         let Some(rtt) = said.rtt.filter(|_| used) else { return };
-        self.trace.exchanges.push(Exchanged {
-            at: t,
-            source,
-            rtt: seconds(rtt),
-            floor: seconds(said.rtt_floor.unwrap_or(rtt)),
-            forward: seconds(rtt.half()),
-            backward: seconds(rtt.half()),
-            true_delays: None,
-            used,
-            selected: said.status == SourceStatus::Selected,
-        });
+        self.keep_one(t, source, &said, used, rtt, [rtt.half(); 2]);
     }
 }

@@ -411,7 +411,7 @@ fn whoever_takes_it_may_stop() {
 #[test]
 fn every_decision_is_repeated() {
     let summary = verify(log().as_bytes()).unwrap();
-    assert_eq!((summary.version.as_str(), summary.truncated), (crate::VERSION, false));
+    assert_eq!((summary.version.as_str(), summary.truncated), (VERSION, false));
     assert!(summary.hands > 8 && summary.actions > 2 * summary.hands, "{summary:?}");
     assert!(summary.events > 20, "{summary:?}");
 }
@@ -448,7 +448,7 @@ fn the_first_line_that_differs_is_named() {
     let (logged, decided) = (base(&altered[hand]), base(log.lines().nth(hand).unwrap()));
     let said = format!("line {}: hand.base differs: logged {logged}, decided {decided}", hand + 1);
     assert_eq!(error.to_string(), said);
-    let other = format!("\"version\":\"{}\"", crate::VERSION);
+    let other = format!("\"version\":\"{}\"", VERSION);
     let other = (altered.join("\n") + "\n").replace(&other, "\"version\":\"0.0.1\"");
     let error = verify(other.as_bytes()).unwrap_err().to_string();
     assert_eq!(
@@ -456,7 +456,7 @@ fn the_first_line_that_differs_is_named() {
         format!(
             "{said}; version 0.0.1 (format 9) wrote the log, and this one, {} (format 9), may decide \
              otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
-            crate::VERSION
+            VERSION
         )
     );
     // One decision fewer, one more.

@@ -6,8 +6,8 @@ use std::io::{self, BufRead, Read};
 use serde::Deserialize;
 use truechimer_engine::Action;
 
-use super::FORMAT;
 use super::difference::Difference;
+use super::{FORMAT, VERSION};
 
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;
@@ -30,7 +30,7 @@ impl fmt::Display for Writer {
 impl Writer {
     /// This program.
     pub(super) fn this() -> Writer {
-        Writer { version: crate::VERSION.into(), format: FORMAT }
+        Writer { version: VERSION.into(), format: FORMAT }
     }
 }
 

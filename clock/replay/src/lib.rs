@@ -33,6 +33,8 @@
 //! read the log can forge replies to it: the file is readable by its owner only, and should stay
 //! so until the daemon has ended.
 
+#![forbid(unsafe_code)]
+
 use std::fs::{File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -43,6 +45,9 @@ use truechimer_engine::{Action, Config, Event, Start};
 use truechimer_files::{Access, Entry, Kind, Status};
 use truechimer_time::Count;
 use truechimer_timehands::Hand;
+
+/// The version of the program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 mod difference;
 mod happened;
@@ -111,7 +116,7 @@ struct Line {
 
 /// A log that is being written. Once writing has failed it is as if there were none.
 #[derive(Debug)]
-pub(crate) struct Log<W: Write = File> {
+pub struct Log<W: Write = File> {
     out: Option<BufWriter<W>>,
     trouble: Option<io::Error>,
 }
@@ -119,7 +124,10 @@ pub(crate) struct Log<W: Write = File> {
 impl Log {
     /// Begins a log at `path`. A log that is there already is kept beside it, with `.old` after its
     /// name: it may tell why the daemon had to be started again.
-    pub(crate) fn create(path: &Path, start: &Start, config: &Config) -> io::Result<Log> {
+    ///
+    /// # Errors
+    /// `path` is refused by the system, or its folder is, or the first two lines could not be written.
+    pub fn create(path: &Path, start: &Start, config: &Config) -> io::Result<Log> {
         let entry = Entry::at(path)?;
         let is_log = |old: Status| old.kind == Kind::RegularFile && old.length > 0;
         if entry.status()?.is_some_and(is_log) {
@@ -140,31 +148,31 @@ impl Log {
 impl<W: Write> Log<W> {
     fn begin(out: W, start: &Start, config: &Config) -> io::Result<Log<W>> {
         let mut log = Log { out: Some(BufWriter::new(out)), trouble: None };
-        log.line(&Header { format: FORMAT, version: crate::VERSION.into() });
+        log.line(&Header { format: FORMAT, version: VERSION.into() });
         log.line(&Beginning { start: start.clone(), config: config.clone() });
         log.flush();
         log.trouble.take().map_or(Ok(log), Err)
     }
 
     /// Something happened.
-    pub(crate) fn event(&mut self, at: Count, event: &Event) {
+    pub fn event(&mut self, at: Count, event: &Event) {
         self.line(&EventLine { at, event });
     }
 
     /// The engine decided.
-    pub(crate) fn action(&mut self, action: &Action) {
+    pub fn action(&mut self, action: &Action) {
         self.line(&Decided::of(action));
     }
 
     /// Hands everything to the system.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         if let Some(Err(error)) = self.out.as_mut().map(Write::flush) {
             self.fail(error);
         }
     }
 
     /// Why there is no log any more, once.
-    pub(crate) fn trouble(&mut self) -> Option<io::Error> {
+    pub fn trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }
 
