@@ -1,6 +1,6 @@
 //! Sources that lie, refuse, are silent or are the same: who is believed, and what is said of it.
 
-use truechimer_engine::{Authentication, Config, Event, ReasonKind, SourceStatus, Steer};
+use truechimer_engine::{Authentication, Config, Event, ReasonKind, SourceStatus, Start, Steer};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leaps, Span};
 use truechimer_timehands::Status;
@@ -545,12 +545,13 @@ fn whoever_is_not_used_says_why_in_one_word() {
 #[test]
 fn keys_that_are_of_no_use_are_fetched_anew_with_patience() {
     for authentication in [Authentication::Nts, Authentication::Key(5)] {
-        fetched_anew_with_patience(authentication);
+        fetched_anew_with_patience(authentication, [42; 32]);
     }
 }
 
-fn fetched_anew_with_patience(authentication: Authentication) {
-    let mut world = World::new(&["s1"], start());
+/// Returns how long each wait for new keys was, s.
+fn fetched_anew_with_patience(authentication: Authentication, seed: [u8; 32]) -> Vec<i32> {
+    let mut world = World::new(&["s1"], Start { seed, ..start() });
     let mut proven = config(&["s1"]);
     proven.sources[0].authentication = authentication;
     assert!(proven.sources[0].is_authenticated());
@@ -591,4 +592,38 @@ fn fetched_anew_with_patience(authentication: Authentication) {
     assert!((64..=130).contains(&waits[7]), "twice as long each time: {waits:?}");
     let report = world.engine.report(world.now);
     assert_eq!(report.sources[0].refused["unprotected"], 8);
+    waits
+}
+
+/// A server whose keys come, and whose replies do not, is asked for keys less and less often as well.
+#[test]
+fn a_silent_server_is_not_asked_for_keys_again_and_again() {
+    let mut world = World::new(&["s1"], start());
+    let mut proven = config(&["s1"]);
+    proven.sources[0].authentication = Authentication::Nts;
+    world.event(Event::Configure(proven));
+    world.run(60);
+    world.server("s1").up = false;
+    let exchanges = |world: &World| {
+        let resolved = |(_, event): &&(Count, Event)| matches!(event, Event::Resolved { .. });
+        world.log.iter().filter(resolved).count()
+    };
+    let before = exchanges(&world);
+    world.run(6 * 3600);
+    // After eight requests each: 16 s apart at first, 128 s in the end.
+    let asked = exchanges(&world) - before;
+    assert!((15..=36).contains(&asked), "{asked} exchanges in six hours");
+    world.server("s1").up = true;
+    let accepted = |world: &World| world.engine.report(world.now).sources[0].accepted;
+    let heard = accepted(&world);
+    world.run(130 + 2 * 16);
+    assert!(accepted(&world) > heard + 1, "{} {heard}", accepted(&world));
+}
+
+/// Clients that all lost the same server do not come back to it in step.
+#[test]
+fn no_two_clients_fetch_keys_in_step() {
+    let [one, other] =
+        [1, 2].map(|seed| fetched_anew_with_patience(Authentication::Nts, [seed; 32]));
+    assert_ne!(one[6..], other[6..], "{one:?} {other:?}");
 }
