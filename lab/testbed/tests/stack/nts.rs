@@ -161,6 +161,37 @@ fn who_answers_with_rubbish_gives_no_keys() {
     }
 }
 
+/// One that proves who it is, and then sends nonsense without end.
+#[test]
+fn who_is_known_and_says_nonsense_gives_no_keys() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let mut command = net.server.command("sh");
+    let openssl = binary::system("openssl");
+    let options = "s_server -quiet -accept 4460 -tls1_3 -alpn ntske/1";
+    command.args(["-c", &format!("exec \"$0\" {options} -cert \"$1\" -key \"$2\" </dev/zero")]);
+    command.arg(openssl).args([&by.certificate, &by.key]);
+    let mut server = Process::start(command, &dir.join("s_server.log"));
+    let sections = proven("192.0.2.1", &by.authority);
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    // Refused connections are from before it listens.
+    let source = daemon.source_when(|source| {
+        let trouble = source["trouble"].as_str().unwrap_or_default();
+        trouble.contains("no keys from") && !trouble.contains("refused")
+    });
+    println!("{}", source["trouble"]);
+    assert_eq!(number(&source, "requests"), 0, "{source:#}");
+    assert!(server.is_running(), "{}", server.output());
+    ends(&mut daemon);
+}
+
 /// Lets no more than 600 bytes onto the wire at once.
 fn narrow(net: &Pair) {
     for end in [&net.server, &net.client] {
