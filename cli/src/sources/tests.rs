@@ -124,6 +124,12 @@ fn a_share_is_said_as_people_say_it() {
     assert!(leads(Some(0.997)).contains(": >99% of where"), "{}", leads(Some(0.997)));
     let little = detail(SourceStatus::Combined, Some(0.001));
     assert_eq!(little, "status      + combined: <1% of where the published time stands is by it");
+    // Where another is preferred.
+    let none = detail(SourceStatus::Combined, Some(0.0));
+    assert!(
+        none.starts_with("status      + combined: the published time is by others alone"),
+        "{none}"
+    );
     assert!(detail(SourceStatus::Truechimer, None).ends_with("has no part in the published time"));
 }
 
