@@ -1,6 +1,6 @@
 //! The faults: what they are, how they are made and undone.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use truechimer_daemon::control::default_path;
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
@@ -178,8 +179,7 @@ fn connections(socket: &Path, seed: u64) -> Flood {
         (socket.to_owned(), Random::new(seed, "connections"), Vec::new());
     Flood::start(move || {
         for _ in 0..20 {
-            let Ok(mut stream) = UnixStream::connect(&socket) else { continue };
-            let _ = stream.set_nonblocking(true);
+            let Ok(mut stream) = connected(&socket) else { continue };
             let _ = match random.bits() % 4 {
                 0 => stream.write_all(b"report\n"),
                 1 => stream.write_all(&random.bits().to_le_bytes()),
@@ -194,6 +194,14 @@ fn connections(socket: &Path, seed: u64) -> Flood {
         }
         std::thread::sleep(Duration::from_millis(20));
     })
+}
+
+/// A connection, or none where as many wait as may: a daemon that is stopped meanwhile takes none in.
+fn connected(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&stream, &SocketAddrUnix::new(path)?)?;
+    Ok(stream.into())
 }
 
 fn signal(process: &mut Option<Process>, signal: Signal) {
