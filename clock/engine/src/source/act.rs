@@ -86,9 +86,11 @@ impl Source {
         self.requested.rotate_right(1);
         self.requested[0] = Some(at);
         self.schedule.sent(at, random);
-        // An exchange of keys costs the server more than all requests between: they spread over the wait before the next
-        // one (RFC 8915 §4.2), so that keys are fetched less and less often, and a server that is back is soon heard.
-        if self.schedule.misses > 0 && self.fetches_in_vain() {
+        // An exchange of keys costs the server more than all requests between: the later ones spread over the wait before the
+        // next (RFC 8915 §4.2), so that keys are fetched less and less often, and a server that is back is soon heard. Only of
+        // a server that has not answered since its keys came, and not before it had its chance: whoever loses a few packets is
+        // asked as often as ever.
+        if self.schedule.misses >= CHANCE && self.fetches_in_vain() {
             self.schedule.no_sooner(at, self.resolver.wait() / MISSES_PER_ADDRESS, random);
         }
         let interface = self.config.interface.clone();
@@ -144,7 +146,7 @@ impl Source {
         self.look_up(at);
     }
 
-    /// Whether the keys that were fetched last have been of no use yet.
+    /// True while the keys that were fetched last have been of no use.
     fn fetches_in_vain(&self) -> bool {
         self.config.authentication == Authentication::Nts && self.resolver.looked_up
     }
