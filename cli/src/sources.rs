@@ -366,7 +366,12 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     };
     lines.extend(named.map(|named| ("named", named)));
     if let Some(proof) = proof {
-        let text = format!("by {proof}: replies without proof of who made them are not used");
+        let left = match source.cookies {
+            Some(1) => "; 1 cookie left".to_owned(),
+            Some(left) => format!("; {left} cookies left"),
+            None => String::new(),
+        };
+        let text = format!("by {proof}: replies without proof of who made them are not used{left}");
         lines.push(("proven", text));
     }
     if !source.vote && source.status != SourceStatus::Unselectable {

@@ -12,6 +12,7 @@ pub fn source() -> SourceReport {
         origin: truechimer_engine::Origin::Configuration,
         kind: SourceKind::Server,
         authentication: Authentication::None,
+        cookies: None,
         vote: true,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
@@ -105,6 +106,19 @@ fn the_detail_counts_refusals_by_reason() {
     assert!(shown.contains("kernel/user, sent to ± 40.000 ns, received to ± 21.000 µs"));
     assert!(!shown.contains("trouble"));
     assert!(text(|out| write_detail(&silent(), out)).contains("has not answered yet"));
+}
+
+#[test]
+fn the_cookies_that_are_left_are_counted() {
+    for (cookies, said) in
+        [(None, "not used\n"), (Some(1), "; 1 cookie left"), (Some(8), "; 8 cookies left")]
+    {
+        let source = SourceReport { authentication: Authentication::Nts, cookies, ..source() };
+        let shown = text(|out| write_detail(&source, out));
+        assert!(shown.contains(said), "{shown}");
+        let json = serde_json::to_value(Json::of(&source)).unwrap();
+        assert_eq!(json["cookies"], serde_json::json!(cookies));
+    }
 }
 
 #[test]

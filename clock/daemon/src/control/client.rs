@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
@@ -176,7 +177,11 @@ fn request<T: DeserializeOwned>(
 
 /// A connection that takes so long at most, to be made as well as for each read and write: behind a daemon that is stopped,
 /// once as many wait as the kernel lets wait, it would be for ever.
-fn connect(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
+///
+/// # Errors
+/// If there is no such socket, nobody listens at it, or nobody takes connections in within the time
+/// ([`io::ErrorKind::WouldBlock`]).
+pub fn connect(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC;
     let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     let stream = UnixStream::from(stream);
@@ -184,7 +189,8 @@ fn connect(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
     let timeout = Some(timeout.max(Duration::from_millis(1)));
     stream.set_read_timeout(timeout)?;
     stream.set_write_timeout(timeout)?;
-    net::connect(&stream, &SocketAddrUnix::new(socket)?)?;
+    let address = SocketAddrUnix::new(socket)?;
+    retry_on_intr(|| net::connect(&stream, &address))?;
     Ok(stream)
 }
 

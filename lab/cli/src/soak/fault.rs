@@ -1,16 +1,14 @@
 //! The faults: what they are, how they are made and undone.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use truechimer_daemon::control::default_path;
+use truechimer_daemon::control::{connect, default_path};
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
 use truechimer_testbed::namespace::Way;
@@ -179,7 +177,9 @@ fn connections(socket: &Path, seed: u64) -> Flood {
         (socket.to_owned(), Random::new(seed, "connections"), Vec::new());
     Flood::start(move || {
         for _ in 0..20 {
-            let Ok(mut stream) = connected(&socket) else { continue };
+            // A daemon that is stopped meanwhile takes none in once as many wait as may.
+            let Ok(mut stream) = connect(&socket, Duration::from_millis(1)) else { continue };
+            let _ = stream.set_nonblocking(true);
             let _ = match random.bits() % 4 {
                 0 => stream.write_all(b"report\n"),
                 1 => stream.write_all(&random.bits().to_le_bytes()),
@@ -194,14 +194,6 @@ fn connections(socket: &Path, seed: u64) -> Flood {
         }
         std::thread::sleep(Duration::from_millis(20));
     })
-}
-
-/// A connection, or none where as many wait as may: a daemon that is stopped meanwhile takes none in.
-fn connected(path: &Path) -> io::Result<UnixStream> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    net::connect(&stream, &SocketAddrUnix::new(path)?)?;
-    Ok(stream.into())
 }
 
 fn signal(process: &mut Option<Process>, signal: Signal) {
