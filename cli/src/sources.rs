@@ -206,6 +206,7 @@ fn share(source: &SourceReport) -> String {
     match source.weight {
         // That of what was known before.
         _ if source.is_held_off() => "-".into(),
+        Some(weight) if weight <= 0.0 => "0%".into(),
         Some(weight) if weight < 0.005 => "<1%".into(),
         Some(weight) if weight >= 0.995 && !is_all(weight) => ">99%".into(),
         Some(weight) => format!("{:.0}%", 100.0 * weight),
@@ -233,6 +234,9 @@ fn by_it(source: &SourceReport) -> String {
              is 2.5 times as large",
             share(source)
         ),
+        (_, Some(weight)) if weight <= 0.0 => {
+            ": the published time is by others alone; how it differs from them is learnt".into()
+        }
         (_, Some(_)) => format!(": {} of where the published time stands is by it", share(source)),
         (_, None) => String::new(),
     }
@@ -362,7 +366,12 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     };
     lines.extend(named.map(|named| ("named", named)));
     if let Some(proof) = proof {
-        let text = format!("by {proof}: replies without proof of who made them are not used");
+        let left = match source.cookies {
+            Some(1) => "; 1 cookie left".to_owned(),
+            Some(left) => format!("; {left} cookies left"),
+            None => String::new(),
+        };
+        let text = format!("by {proof}: replies without proof of who made them are not used{left}");
         lines.push(("proven", text));
     }
     if !source.vote && source.status != SourceStatus::Unselectable {

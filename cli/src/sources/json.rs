@@ -21,6 +21,8 @@ pub(super) struct Json<'a> {
     authentication: &'static str,
     /// Number of the symmetric key, if that is the proof.
     key: Option<u32>,
+    /// Cookies that are left, if the proof is nts and there are keys.
+    cookies: Option<usize>,
     /// Whether it has a vote on what time it is.
     vote: bool,
     address: Option<String>,
@@ -162,6 +164,7 @@ impl Json<'_> {
             pulse: source.kind == SourceKind::Pulse,
             authentication: source.authentication.name(),
             key: source.authentication.key(),
+            cookies: source.cookies,
             vote: source.vote,
             address: source.address.map(|a| a.to_string()),
             pool: source.pool.as_deref(),

@@ -12,6 +12,7 @@ pub fn source() -> SourceReport {
         origin: truechimer_engine::Origin::Configuration,
         kind: SourceKind::Server,
         authentication: Authentication::None,
+        cookies: None,
         vote: true,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
@@ -108,6 +109,19 @@ fn the_detail_counts_refusals_by_reason() {
 }
 
 #[test]
+fn the_cookies_that_are_left_are_counted() {
+    for (cookies, said) in
+        [(None, "not used\n"), (Some(1), "; 1 cookie left"), (Some(8), "; 8 cookies left")]
+    {
+        let source = SourceReport { authentication: Authentication::Nts, cookies, ..source() };
+        let shown = text(|out| write_detail(&source, out));
+        assert!(shown.contains(said), "{shown}");
+        let json = serde_json::to_value(Json::of(&source)).unwrap();
+        assert_eq!(json["cookies"], serde_json::json!(cookies));
+    }
+}
+
+#[test]
 fn a_share_is_said_as_people_say_it() {
     let detail = |status, weight| {
         let source = SourceReport { status, weight, ..source() };
@@ -124,6 +138,12 @@ fn a_share_is_said_as_people_say_it() {
     assert!(leads(Some(0.997)).contains(": >99% of where"), "{}", leads(Some(0.997)));
     let little = detail(SourceStatus::Combined, Some(0.001));
     assert_eq!(little, "status      + combined: <1% of where the published time stands is by it");
+    // Where another is preferred.
+    let none = detail(SourceStatus::Combined, Some(0.0));
+    assert!(
+        none.starts_with("status      + combined: the published time is by others alone"),
+        "{none}"
+    );
     assert!(detail(SourceStatus::Truechimer, None).ends_with("has no part in the published time"));
 }
 

@@ -31,7 +31,7 @@ use truechimer_time::Span;
 
 use crate::cards::CardReport;
 
-pub use client::{ControlError, accept, change, reload, report, version};
+pub use client::{ControlError, accept, change, connect, reload, report, version};
 #[cfg(fuzzing)]
 pub use server::check::check as check_requests;
 pub(crate) use server::{Handler, Server};

@@ -450,6 +450,10 @@ impl<'n> Daemon<'n> {
 impl Handler for Daemon<'_> {
     fn report(&mut self) -> Answer {
         let now = self.counter.read();
+        let mut report = self.engine.report(now);
+        for (shown, id) in report.sources.iter_mut().zip(self.engine.servers()) {
+            shown.cookies = self.proofs.cookies(id);
+        }
         Answer {
             daemon: DaemonInfo {
                 version: crate::VERSION.into(),
@@ -465,7 +469,7 @@ impl Handler for Daemon<'_> {
                 floods: self.net.floods(),
                 cards: self.net.cards().reports(),
             },
-            report: self.engine.report(now),
+            report,
         }
     }
 

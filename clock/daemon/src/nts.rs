@@ -206,6 +206,11 @@ impl Session {
         self.provisional
     }
 
+    /// Cookies that are left.
+    pub(crate) fn cookies(&self) -> usize {
+        self.protected.cookies().len()
+    }
+
     /// The request with this header as it goes out.
     pub(crate) fn protect(&mut self, header: &[u8; HEADER]) -> Result<Vec<u8>, String> {
         if self.is_old(unix_now()) {

@@ -158,6 +158,14 @@ impl Proofs {
         self.sessions.iter_mut().find(of).map(|(_, session)| session)
     }
 
+    /// Cookies that are left for requests to this source, if an exchange gave any.
+    pub(crate) fn cookies(&self, source: SourceId) -> Option<usize> {
+        self.sessions.iter().find_map(|(of, session)| match session {
+            Session::Nts(session) if *of == source => Some(session.cookies()),
+            _ => None,
+        })
+    }
+
     /// The request as it goes out: protected, if the source is to prove who it is.
     ///
     /// # Errors

@@ -272,8 +272,9 @@ impl Engine {
                 }
             }
             Event::Unprotected { source, error } => {
+                let early = self.random.next_u64();
                 if let Some(source) = self.source(*source)
-                    && let Some(trouble) = source.unprotected(error, at)
+                    && let Some(trouble) = source.unprotected(error, at, early)
                 {
                     let text = format!("{}: {trouble}", source.name());
                     note(actions, Level::Info, text);

@@ -168,6 +168,10 @@ pub struct SourceReport {
     /// Proof of who made its replies, without which none is used.
     #[serde(default)]
     pub authentication: Authentication,
+    /// Cookies that are left for requests to it, of a server that proves itself by NTS and has given keys. The engine
+    /// knows of none: whoever keeps them adds this.
+    #[serde(default)]
+    pub cookies: Option<usize>,
     /// Whether it has a vote on what time it is. One without is believed within what those vouch
     /// for that have one, unless it is unselectable.
     #[serde(default)]
@@ -380,6 +384,7 @@ impl SourceReport {
             weight: None,
             holdover: false,
             authentication: Authentication::None,
+            cookies: None,
             vote: false,
             reach: 0,
             poll: 0,

@@ -370,6 +370,7 @@ impl Source {
             association.give_up();
         }
         self.schedule.new_epoch(at, awaited);
+        self.resolver.new_epoch();
         if let Some(port) = &mut self.ptp {
             port.new_epoch(at);
         }

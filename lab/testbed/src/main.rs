@@ -13,7 +13,7 @@ mod stamps;
 mod timex;
 mod waits;
 
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ usage: truechimer-testbed query SERVER:PORT
            as JSON
        truechimer-testbed relay LISTEN:PORT SERVER:PORT SEED THERE BACK
            relay UDP; THERE and BACK as in delay=2ms,jitter=500us,loss=0.2,duplicate=0.01
+       truechimer-testbed pass LISTEN:PORT SERVER:PORT
+           pass TCP connections on as they are, and print a line for each
        truechimer-testbed clock
            print CLOCK_MONOTONIC_RAW, the system clock, CLOCK_MONOTONIC_RAW (ns)
        truechimer-testbed stamps COUNTER EXCHANGES STATE
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         ["query", server] => query(server),
         ["exchange", server] => ask(server),
         ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
+        ["pass", listen, server] => pass(listen, server).map_err(|error| error.to_string()),
         ["clock"] => clock(),
         ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
         ["serve", listen, line] => serve(listen, line),
@@ -144,6 +147,24 @@ fn relay(listen: &str, server: &str, seed: &str, there: &str, back: &str) -> Res
     };
     println!("relaying");
     relay.run().map_err(|error| error.to_string())
+}
+
+fn pass(listen: &str, server: &str) -> std::io::Result<()> {
+    let listener = TcpListener::bind(listen)?;
+    println!("passing");
+    for near in listener.incoming() {
+        let near = near?;
+        println!("a connection");
+        // Where nobody listens the client is hung up on.
+        let Ok(far) = TcpStream::connect(server) else { continue };
+        for (mut from, mut to) in [(near.try_clone()?, far.try_clone()?), (far, near)] {
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(Shutdown::Write);
+            });
+        }
+    }
+    Ok(())
 }
 
 fn stamping(interface: &str) -> Result<(), String> {

@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
 use super::{Accepted, Answer, Changed, Refused, Reloading, Request, Version};
@@ -149,11 +151,7 @@ fn request<T: DeserializeOwned>(
     timeout: Duration,
 ) -> Result<T, ControlError> {
     let failed = |why: io::Error| failure(socket, why);
-    let stream = UnixStream::connect(socket).map_err(failed)?;
-    // A timeout of zero is refused by the system.
-    let timeout = Some(timeout.max(Duration::from_millis(1)));
-    stream.set_read_timeout(timeout).map_err(failed)?;
-    stream.set_write_timeout(timeout).map_err(failed)?;
+    let stream = connect(socket, timeout).map_err(failed)?;
 
     let broken = |why: io::Error| broken(socket, why);
     let request = serde_json::to_string(request);
@@ -177,6 +175,25 @@ fn request<T: DeserializeOwned>(
         .map_err(|why| ControlError::Unintelligible { socket: socket.into(), why: why.to_string() })
 }
 
+/// A connection that takes so long at most, to be made as well as for each read and write: behind a daemon that is stopped,
+/// once as many wait as the kernel lets wait, it would be for ever.
+///
+/// # Errors
+/// If there is no such socket, nobody listens at it, or nobody takes connections in within the time
+/// ([`io::ErrorKind::WouldBlock`]).
+pub fn connect(socket: &Path, timeout: Duration) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let stream = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let stream = UnixStream::from(stream);
+    // A timeout of zero is refused by the system.
+    let timeout = Some(timeout.max(Duration::from_millis(1)));
+    stream.set_read_timeout(timeout)?;
+    stream.set_write_timeout(timeout)?;
+    let address = SocketAddrUnix::new(socket)?;
+    retry_on_intr(|| net::connect(&stream, &address))?;
+    Ok(stream)
+}
+
 fn failure(socket: &Path, why: io::Error) -> ControlError {
     let socket = socket.to_path_buf();
     match why.kind() {
@@ -191,5 +208,29 @@ fn broken(socket: &Path, why: io::Error) -> ControlError {
     match why.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ControlError::Silent { socket },
         _ => ControlError::Broken { socket, why },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon that is stopped takes no connections: whoever asks hears of that in time.
+    #[test]
+    fn a_daemon_that_takes_nobody_in_is_silent() {
+        let folder = std::env::temp_dir().join(format!("truechimer-full-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("control");
+        let flags = SocketFlags::CLOEXEC;
+        let listener =
+            net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        net::listen(&listener, 0).unwrap();
+        let soon = Duration::from_millis(20);
+        let waiting: Vec<_> = (0..8).map_while(|_| connect(&path, soon).ok()).collect();
+        assert!((1..8).contains(&waiting.len()), "{}", waiting.len());
+        let asked = ask::<Version>(&path, "version", soon);
+        assert!(matches!(asked, Err(ControlError::Silent { .. })), "{asked:?}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

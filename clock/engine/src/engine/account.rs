@@ -51,6 +51,11 @@ impl Engine {
         }
     }
 
+    /// Servers and PTP ports: the first sources of a [`Engine::report`], in its order.
+    pub fn servers(&self) -> impl Iterator<Item = SourceId> {
+        self.sources.iter().map(Source::id)
+    }
+
     fn server(
         &self,
         source: &Source,

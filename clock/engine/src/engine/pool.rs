@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use rand_core::Rng;
 use truechimer_time::Count;
 use truechimer_timehands::Status;
 
@@ -32,6 +33,8 @@ impl Engine {
             }
             return;
         }
+        // Drawn for what failed alone: nothing else waits.
+        let early = if result.is_err() { self.random.next_u64() } else { 0 };
         let others = self.sources.iter().filter(|other| other.id() != id);
         let taken: Vec<SocketAddr> = others.filter_map(Source::address).map(canonical).collect();
         let Some(source) = self.source(id) else { return };
@@ -40,7 +43,7 @@ impl Engine {
             addresses.sort_by_key(|address| taken.contains(&canonical(*address)));
             addresses
         });
-        if let Some(error) = source.resolved(result, at) {
+        if let Some(error) = source.resolved(result, at, early) {
             note(actions, Level::Warning, format!("{}: {error}", source.name()));
         }
     }

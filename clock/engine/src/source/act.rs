@@ -86,6 +86,13 @@ impl Source {
         self.requested.rotate_right(1);
         self.requested[0] = Some(at);
         self.schedule.sent(at, random);
+        // An exchange of keys costs the server more than all requests between: the later ones spread over the wait before the
+        // next (RFC 8915 §4.2), so that keys are fetched less and less often, and a server that is back is soon heard. Only of
+        // a server that has not answered since its keys came, and not before it had its chance: whoever loses a few packets is
+        // asked as often as ever.
+        if self.schedule.misses >= CHANCE && self.fetches_in_vain() {
+            self.schedule.no_sooner(at, self.resolver.wait() / MISSES_PER_ADDRESS, random);
+        }
         let interface = self.config.interface.clone();
         actions.push(Action::Send { source: self.peer.id, to, interface, packet });
     }
@@ -131,18 +138,26 @@ impl Source {
     fn move_on(&mut self, at: Count) {
         if self.choose_address(self.resolver.next(), at) {
             self.schedule.plan = Plan::Poll(at);
-        } else {
-            self.look_up(at);
+            return;
         }
+        if self.fetches_in_vain() {
+            self.resolver.wait_longer();
+        }
+        self.look_up(at);
+    }
+
+    /// True while the keys that were fetched last have been of no use.
+    fn fetches_in_vain(&self) -> bool {
+        self.config.authentication == Authentication::Nts && self.resolver.looked_up
     }
 
     /// A request could not be protected: new keys, at once if a server has proven itself with the
-    /// last ones, else less and less often. Returns the trouble if it is new.
-    pub(crate) fn unprotected(&mut self, error: &str, at: Count) -> Option<String> {
-        let wait = if self.resolver.looked_up { self.resolver.wait_longer() } else { 0 };
+    /// last ones, else less and less often, up to an eighth sooner by the chance `early`. Returns the trouble if it is new.
+    pub(crate) fn unprotected(&mut self, error: &str, at: Count, early: u64) -> Option<String> {
         self.peer.tally.refuse("unprotected");
         self.schedule.undelivered();
-        self.look_up(self.schedule.after(at, wait));
+        let wait = if self.resolver.looked_up { self.resolver.wait_longer() } else { 0 };
+        self.look_up(self.schedule.about(at, wait, early));
         self.peer.note_trouble(error.to_owned())
     }
 
@@ -163,11 +178,13 @@ impl Source {
         self.schedule.plan = Plan::Resolve(at);
     }
 
-    /// The look-up's answer. Returns why it failed, if that is new.
+    /// The look-up's answer. After one that failed the next comes later and later, up to an eighth sooner by the chance
+    /// `early`. Returns why it failed, if that is new.
     pub(crate) fn resolved(
         &mut self,
         result: Result<Vec<SocketAddr>, String>,
         at: Count,
+        early: u64,
     ) -> Option<String> {
         if self.schedule.plan != Plan::Resolving {
             return None;
@@ -199,7 +216,7 @@ impl Source {
         let trouble = format!("{doing} {}: {failure}", self.config.host);
         self.peer.trouble = Some(trouble.into());
         self.peer.tally.refuse("unresolvable");
-        let wait = self.schedule.after(at, self.resolver.wait());
+        let wait = self.schedule.about(at, self.resolver.wait(), early);
         let soon = self.schedule.after(at, self.schedule.interval());
         if self.resolver.addresses().is_empty() {
             self.schedule.plan = Plan::Resolve(wait);

@@ -46,7 +46,7 @@ impl Source {
         else {
             // It said when a reply left that was used already: the next says when this one did.
             self.schedule.silence = 0;
-            self.served(from);
+            self.served(from, arrived);
             return Heard::Refused(None);
         };
         let Complete { sent, received, reply, clock } = &complete;
@@ -72,14 +72,14 @@ impl Source {
                 self.peer.filter.keep(sample, true);
                 self.peer.tally.accept();
                 self.schedule.silence = 0;
-                self.served(from);
+                self.served(from, arrived);
                 self.adapt(arrived);
                 self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
                 self.peer.tally.refuse(refusal.name());
-                self.served(from);
+                self.served(from, arrived);
                 self.schedule.fails();
                 self.hasten(arrived);
                 Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
@@ -228,7 +228,10 @@ impl Source {
     }
 
     /// The server answers who asks this often.
-    fn served(&mut self, from: SocketAddr) {
+    fn served(&mut self, from: SocketAddr, at: Count) {
+        if core::mem::take(&mut self.resolver.looked_up) {
+            self.schedule.sooner(at);
+        }
         self.resolver.served();
         if let Some(interval) = self.schedule.served(from) {
             self.peer.filter.set_poll(interval);

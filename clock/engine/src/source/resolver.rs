@@ -65,6 +65,11 @@ impl Resolver {
         (self.looked_up, self.wait) = (false, RETRY.0);
     }
 
+    /// The counter broke, as after a sleep: what failed before says little of what fails now.
+    pub(super) fn new_epoch(&mut self) {
+        self.wait = RETRY.0;
+    }
+
     /// How long to wait before the next look-up, s; twice as long before the one after it.
     pub(super) fn wait_longer(&mut self) -> u32 {
         let wait = self.wait;

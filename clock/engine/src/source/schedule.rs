@@ -174,7 +174,7 @@ impl Schedule {
     }
 
     /// The next request comes no later than by the interval in force.
-    fn sooner(&mut self, at: Count) {
+    pub(super) fn sooner(&mut self, at: Count) {
         if let Plan::Poll(next) = self.plan {
             let soon = self.after(at, self.interval());
             self.plan = Plan::Poll(if next.at_or_after(soon) { soon } else { next });
@@ -183,6 +183,13 @@ impl Schedule {
 
     pub(super) fn after(&self, at: Count, seconds: u32) -> Count {
         at + self.nominal.counts(Span::from_secs(i64::from(seconds)))
+    }
+
+    /// About so many seconds after `at`: up to an eighth less by the chance `early`, so that clients that all lost the same
+    /// server do not come back in step.
+    pub(super) fn about(&self, at: Count, seconds: u32, early: u64) -> Count {
+        let whole = self.nominal.counts(Span::from_secs(i64::from(seconds))).0.max(0);
+        at + CountSpan(whole - (early % (whole.unsigned_abs() / 8).max(1)) as i64)
     }
 
     /// When a server that refuses service is asked again, if no other could be found.
@@ -230,6 +237,13 @@ impl Schedule {
         self.plan = Plan::Poll(at + CountSpan(interval - early));
         if self.ramp.is_beyond(CHANCE + 1) {
             self.at_once = AT_ONCE;
+        }
+    }
+
+    /// Puts the next request off until about so many seconds after `at`, if it was to be sooner.
+    pub(super) fn no_sooner(&mut self, at: Count, seconds: u32, random: &mut dyn FnMut() -> u64) {
+        if seconds > self.interval() {
+            self.plan = Plan::Poll(self.about(at, seconds, random()));
         }
     }
 

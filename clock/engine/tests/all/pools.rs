@@ -47,6 +47,9 @@ fn a_name_becomes_several_servers_by_one_look_up() {
     world.assert_true();
     assert_eq!(addresses(&world), ["s1", "s2", "s3", "s4"].map(address));
     assert_eq!(looked_up(&world).len(), 1);
+    let row = |id| world.engine.source_report(id, world.now).unwrap().name;
+    let names: Vec<_> = rows(&world).into_iter().map(|row| row.name).collect();
+    assert!(world.engine.servers().map(row).eq(names), "in the order of the report");
     for row in rows(&world) {
         assert_eq!(row.pool.as_deref(), Some("pool:123"));
         assert_eq!(row.name, row.address.unwrap().to_string());

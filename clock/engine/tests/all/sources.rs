@@ -1,6 +1,6 @@
 //! Sources that lie, refuse, are silent or are the same: who is believed, and what is said of it.
 
-use truechimer_engine::{Authentication, Config, Event, ReasonKind, SourceStatus, Steer};
+use truechimer_engine::{Authentication, Config, Event, ReasonKind, SourceStatus, Start, Steer};
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Leaps, Span};
 use truechimer_timehands::Status;
@@ -545,12 +545,13 @@ fn whoever_is_not_used_says_why_in_one_word() {
 #[test]
 fn keys_that_are_of_no_use_are_fetched_anew_with_patience() {
     for authentication in [Authentication::Nts, Authentication::Key(5)] {
-        fetched_anew_with_patience(authentication);
+        fetched_anew_with_patience(authentication, [42; 32]);
     }
 }
 
-fn fetched_anew_with_patience(authentication: Authentication) {
-    let mut world = World::new(&["s1"], start());
+/// Returns how long each wait for new keys was, s.
+fn fetched_anew_with_patience(authentication: Authentication, seed: [u8; 32]) -> Vec<i32> {
+    let mut world = World::new(&["s1"], Start { seed, ..start() });
     let mut proven = config(&["s1"]);
     proven.sources[0].authentication = authentication;
     assert!(proven.sources[0].is_authenticated());
@@ -591,4 +592,81 @@ fn fetched_anew_with_patience(authentication: Authentication) {
     assert!((64..=130).contains(&waits[7]), "twice as long each time: {waits:?}");
     let report = world.engine.report(world.now);
     assert_eq!(report.sources[0].refused["unprotected"], 8);
+    waits
+}
+
+/// Exchanges of keys with a server that is silent for six hours, at most. docs/use/nts.md says as many.
+const MOST_EXCHANGES: usize = 50;
+
+/// A server whose keys come, and whose replies do not, is asked for keys less and less often as well.
+#[test]
+fn a_silent_server_is_not_asked_for_keys_again_and_again() {
+    let mut world = World::new(&["s1"], start());
+    let mut proven = config(&["s1"]);
+    proven.sources[0].authentication = Authentication::Nts;
+    world.event(Event::Configure(proven));
+    world.run(60);
+    world.server("s1").up = false;
+    let exchanges = |world: &World| {
+        let resolved = |(_, event): &&(Count, Event)| matches!(event, Event::Resolved { .. });
+        world.log.iter().filter(resolved).count()
+    };
+    let before = exchanges(&world);
+    world.run(6 * 3600);
+    // After eight requests each: 16 s apart at first, the last four of them 128 s in the end.
+    let asked = exchanges(&world) - before;
+    assert!((40..=MOST_EXCHANGES).contains(&asked), "{asked} exchanges in six hours");
+    world.server("s1").up = true;
+    let accepted = |world: &World| world.engine.report(world.now).sources[0].accepted;
+    let heard = accepted(&world);
+    world.run(130 + 2 * 16);
+    assert!(accepted(&world) > heard + 1, "{} {heard}", accepted(&world));
+}
+
+/// Clients that all lost the same server do not come back to it in step.
+#[test]
+fn no_two_clients_fetch_keys_in_step() {
+    let [one, other] =
+        [1, 2].map(|seed| fetched_anew_with_patience(Authentication::Nts, [seed; 32]));
+    assert_ne!(one[6..], other[6..], "{one:?} {other:?}");
+}
+
+/// Others do not wait for a server that has been silent for hours any longer after a break than after one that was heard.
+#[test]
+fn after_a_break_a_silent_server_with_proof_has_its_chance_at_once() {
+    let mut world = World::new(&["s1", "s2"], start());
+    let mut proven = config(&["s1", "s2"]);
+    for source in &mut proven.sources {
+        source.authentication = Authentication::Nts;
+    }
+    world.event(Event::Configure(proven));
+    world.run(60);
+    world.server("s1").up = false;
+    world.run(6 * 3600);
+    world.event(Event::Disruption { reason: "slept".into() });
+    // Four requests, 2 s apart.
+    world.run(10);
+    assert_eq!(world.hand().status, Status::Synchronised);
+    world.assert_true();
+}
+
+/// Keys that came after hours without any: whoever gave them and then misses a request is asked as often as ever.
+#[test]
+fn a_server_that_gives_keys_again_has_its_chance_at_once() {
+    let mut world = World::new(&[], start());
+    world.servers.insert(address("s1"), Server { up: false, ..HONEST });
+    world.nameless = true;
+    let mut proven = config(&["s1"]);
+    proven.sources[0].authentication = Authentication::Nts;
+    world.event(Event::Configure(proven));
+    world.run(2 * 3600);
+    assert!(world.sent.is_empty());
+    world.nameless = false;
+    while world.sent.is_empty() {
+        world.run(1);
+    }
+    // That one is lost.
+    world.server("s1").up = true;
+    world.run(16);
+    assert_eq!(world.hand().status, Status::Synchronised);
 }

@@ -2,14 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use truechimer_daemon::control::default_path;
+use truechimer_daemon::control::{connect, default_path};
 use truechimer_outcome::outcome::Failure;
 use truechimer_sim::Random;
 use truechimer_testbed::namespace::Way;
@@ -178,7 +177,8 @@ fn connections(socket: &Path, seed: u64) -> Flood {
         (socket.to_owned(), Random::new(seed, "connections"), Vec::new());
     Flood::start(move || {
         for _ in 0..20 {
-            let Ok(mut stream) = UnixStream::connect(&socket) else { continue };
+            // A daemon that is stopped meanwhile takes none in once as many wait as may.
+            let Ok(mut stream) = connect(&socket, Duration::from_millis(1)) else { continue };
             let _ = stream.set_nonblocking(true);
             let _ = match random.bits() % 4 {
                 0 => stream.write_all(b"report\n"),

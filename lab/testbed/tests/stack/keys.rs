@@ -266,7 +266,7 @@ fn ntpd_shares_a_key_with_us_at_either_end() {
         theirs.display()
     );
     let Some(mut process) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
-    ntpd_follows(&net.client, &mut process);
+    ntpd_follows(&net.client, &mut process, SERVER);
     // And ntpd to us; also by a key that it knows differently.
     let own = temp::Dir::new();
     let other = key_file(&own, "other", &[]);

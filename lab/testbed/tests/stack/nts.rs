@@ -1,7 +1,7 @@
 //! Servers that prove who they are (NTS, RFC 8915): chronyd and ntpd (ntpsec) at the other end.
 
 use std::io::Write;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use truechimer_testbed::certificates::Certificates;
 use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{Daemon, SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
-use truechimer_testbed::namespace::{CLIENT, Namespace, Pair};
+use truechimer_testbed::namespace::{CLIENT, Namespace, Pair, SERVER};
 use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 
 use crate::number;
-use crate::serve::{Chain, Client, ntpd, ntpd_follows};
+use crate::serve::{Chain, Client, ask, ntpd, ntpd_follows};
 use crate::warp::warped;
 
 /// Lines for a chronyd that serves NTS, and keeps its keys in a folder.
@@ -161,16 +161,56 @@ fn who_answers_with_rubbish_gives_no_keys() {
     }
 }
 
+/// One that proves who it is, and then sends nonsense without end.
+#[test]
+fn who_is_known_and_says_nonsense_gives_no_keys() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let mut command = net.server.command("sh");
+    let openssl = binary::system("openssl");
+    let options = "s_server -quiet -accept 4460 -tls1_3 -alpn ntske/1";
+    command.args(["-c", &format!("exec \"$0\" {options} -cert \"$1\" -key \"$2\" </dev/zero")]);
+    command.arg(openssl).args([&by.certificate, &by.key]);
+    let mut server = Process::start(command, &dir.join("s_server.log"));
+    let sections = proven("192.0.2.1", &by.authority);
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    // Refused connections are from before it listens.
+    let source = daemon.source_when(|source| {
+        let trouble = source["trouble"].as_str().unwrap_or_default();
+        trouble.contains("no keys from") && !trouble.contains("refused")
+    });
+    println!("{}", source["trouble"]);
+    assert_eq!(number(&source, "requests"), 0, "{source:#}");
+    assert!(server.is_running(), "{}", server.output());
+    ends(&mut daemon);
+}
+
+/// Lets no more than 600 bytes onto the wire at once.
+fn narrow(net: &Pair) {
+    for end in [&net.server, &net.client] {
+        ip(end, &["link", "set", "wire", "mtu", "600"]);
+    }
+}
+
+fn ip(network: &Namespace, arguments: &[&str]) {
+    let mut ip = network.command(binary::system("ip"));
+    assert!(ip.args(arguments).status().unwrap().success(), "{arguments:?}");
+}
+
 /// Requests and replies that are longer than the path takes at once are sent in pieces.
 #[test]
 fn a_narrow_path_carries_what_nts_adds() {
     let Some(net) = or_skip(Pair::new()) else { return };
     let dir = temp::Dir::new();
     let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
-    for end in [&net.server, &net.client] {
-        let mut ip = end.command(binary::system("ip"));
-        assert!(ip.args(["link", "set", "wire", "mtu", "600"]).status().unwrap().success());
-    }
+    narrow(&net);
     let lines = served(&by, &dir.join("keys"), "");
     let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
     let sections = proven("192.0.2.1", &by.authority);
@@ -184,6 +224,185 @@ fn a_narrow_path_carries_what_nts_adds() {
     let source = daemon.source_when(|source| number(source, "accepted") >= 5);
     assert_eq!(source["authentication"], "nts", "{source:#}");
     ends(&mut daemon);
+}
+
+/// Address at the client's end whose datagrams and connections go on to the server.
+const BY_WAY_OF: &str = "192.0.2.3";
+/// Port of the NTP server behind it: a client that serves as well has 123 for itself.
+const PORT: u16 = 1123;
+/// Datagrams are lost each way. Which ones is a matter of the seed and of their number: each test meets the same.
+const FIFTH: &str = "delay=1ms,jitter=200us,loss=0.2";
+const SEED: &str = "7";
+
+/// A narrow path to a server that loses a fifth of the datagrams each way, and no connection.
+struct Lossy {
+    datagrams: Process,
+    connections: Process,
+}
+
+impl Lossy {
+    fn to(net: &Pair, port: u16, dir: &temp::Dir) -> Lossy {
+        narrow(net);
+        ip(&net.client, &["address", "add", &format!("{BY_WAY_OF}/24"), "dev", "wire"]);
+        let start = |arguments: &[&str], says: &str| {
+            let mut command = net.client.command(binary::testbed());
+            command.args(arguments);
+            let mut process = Process::start(command, &dir.join(&format!("{says}.log")));
+            process.expect_output(says, SOON);
+            process
+        };
+        let [near, far] = [BY_WAY_OF.to_owned(), SERVER.to_string()]
+            .map(|host| [format!("{host}:{port}"), format!("{host}:4460")]);
+        Lossy {
+            datagrams: start(&["relay", &near[0], &far[0], SEED, FIFTH, FIFTH], "relaying"),
+            connections: start(&["pass", &near[1], &far[1]], "passing"),
+        }
+    }
+
+    /// How many times keys were asked for.
+    fn exchanges(&self) -> usize {
+        self.connections.output().matches("a connection").count()
+    }
+}
+
+/// Cookies that a daemon has kept at its end.
+fn kept(dir: &temp::Dir) -> usize {
+    let text = std::fs::read_to_string(dir.join("nts.json")).unwrap();
+    let kept: Value = serde_json::from_str(&text).unwrap();
+    kept[0]["cookies"].as_array().unwrap().len()
+}
+
+/// A daemon of ours that follows by way of what loses packets, with its state beside it.
+fn follower(net: &Pair, dir: &temp::Dir, authority: &Path) -> Daemon {
+    let setup = Setup {
+        name: "follower",
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &proven(BY_WAY_OF, authority),
+        settings: &format!("state = {:?}", dir.join("state.json")),
+        ..Setup::new(dir, "")
+    };
+    setup.start()
+}
+
+/// More packets are lost than there are cookies, and one exchange of keys is enough: each reply brings those back that
+/// were lost before it.
+fn cookies_come_back(lossy: &Lossy, mut daemon: Daemon, dir: &temp::Dir) {
+    let mut watch = daemon.watch(Truth::host());
+    watch.run_until_status(Status::Synchronised, SOON);
+    let lost = |source: &Value| number(source, "requests") - number(source, "accepted");
+    let source = daemon.source_when(|source| lost(source) > 12 && number(source, "accepted") > 12);
+    assert!(source["refused"].as_object().is_some_and(serde_json::Map::is_empty), "{source:#}");
+    assert!((1..=8).contains(&number(&source, "cookies")), "{source:#}");
+    watch.run(Duration::from_secs(1));
+    println!("{} of {} lost\n{}", lost(&source), source["requests"], watch.summary());
+    ends(&mut daemon);
+    assert_eq!(lossy.exchanges(), 1, "{source:#}");
+    // The last few requests may not have been answered.
+    assert!((3..=8).contains(&kept(dir)), "{}", kept(dir));
+}
+
+#[test]
+fn of_a_chronyd_that_is_heard_two_times_in_three_cookies_come_back() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", BY_WAY_OF)) else { return };
+    let lines = served(&by, &dir.join("keys"), "");
+    let place = SocketAddr::new(SERVER, PORT);
+    let Some(_server) = or_skip(Chronyd::at(&net.server, &dir, place, &lines)) else { return };
+    let lossy = Lossy::to(&net, PORT, &dir);
+    cookies_come_back(&lossy, follower(&net, &dir, &by.authority), &dir);
+    // With nothing but losses the cookies run out, and others are fetched, more and more patiently; once packets come
+    // through again all is as before.
+    lossy.datagrams.signal(Signal::Stop);
+    std::fs::remove_file(dir.join("nts.json")).unwrap();
+    let mut daemon = follower(&net, &dir, &by.authority);
+    let before = lossy.exchanges();
+    // Three times eight requests, and keys as often.
+    let source = daemon.source_when(|source| number(source, "timeouts") >= 24);
+    assert!((2..=4).contains(&(lossy.exchanges() - before)), "{source:#}");
+    lossy.datagrams.signal(Signal::Continue);
+    let source = daemon.source_when(|source| number(source, "accepted") > 5);
+    assert!((2..=4).contains(&(lossy.exchanges() - before)), "{source:#}");
+    ends(&mut daemon);
+    assert!((3..=8).contains(&kept(&dir)), "{}", kept(&dir));
+}
+
+#[test]
+fn of_an_ntpd_that_is_heard_two_times_in_three_cookies_come_back() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", BY_WAY_OF)) else { return };
+    let lines = proving(&by, &dir, "tos orphan 3\n");
+    let Some(mut server) = or_skip(ntpd(&net.server, &dir, &lines)) else { return };
+    answers_in_time(&net, &mut server);
+    let lossy = Lossy::to(&net, 123, &dir);
+    cookies_come_back(&lossy, follower(&net, &dir, &by.authority), &dir);
+}
+
+/// Waits until a server gives the time: an orphan waits for others first.
+fn answers_in_time(net: &Pair, server: &mut Process) {
+    let end = Instant::now() + SOON;
+    while ask(&net.client, SERVER).is_ok_and(|said| said["synchronised"] != true) {
+        assert!(server.is_running() && Instant::now() < end, "{}", server.output());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Lines for an ntpd that proves itself, by a key of cookies of its own.
+fn proving(by: &Certificates, dir: &temp::Dir, more: &str) -> String {
+    let (certificate, key) = (by.certificate.display(), by.key.display());
+    let cookies = dir.join("cookie-keys");
+    format!(
+        "nts enable\nnts cert {certificate}\nnts key {key}\nnts cookie {}\n{more}",
+        cookies.display()
+    )
+}
+
+/// Number behind this word in what a server of ours said at its end.
+fn tally(said: &str, word: &str) -> u64 {
+    let mut words = said.split([' ', ',', '\n']).skip_while(|found| *found != word);
+    words.nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn to_a_chronyd_and_an_ntpd_that_hear_us_two_times_in_three_cookies_come_back() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", BY_WAY_OF)) else { return };
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (certificate, key) = (path(&by.certificate), path(&by.key));
+    let place = SocketAddr::new(SERVER, PORT).to_string();
+    let options = ["--listen", &place, "--allow", "192.0.2.0/24", "--nts-cert", &certificate];
+    let options = [options.as_slice(), &["--nts-key", &key]].concat();
+    let mut chain = Chain::start(&net.server, &dir, &options);
+    let lossy = Lossy::to(&net, PORT, &dir);
+    let authority = by.authority.display();
+    let lines =
+        format!("server {BY_WAY_OF} nts minpoll 0 maxpoll 0 iburst\nntstrustedcerts {authority}\n");
+    let Some(mut chrony) = or_skip(Client::of(&net.client, &dir, &lines)) else { return };
+    let number = |said: &str, row: &str| -> Option<i64> {
+        said.lines().find(|line| line.starts_with(row))?.rsplit(' ').next()?.parse().ok()
+    };
+    let said = chrony.expect(&["ntpdata", BY_WAY_OF], |said| {
+        number(said, "Total TX") > number(said, "Total RX").map(|heard| heard + 12)
+    });
+    println!("{said}");
+    chrony.expect(&["sources"], |said| said.contains(&format!("^* {BY_WAY_OF}")));
+    // The last but one is how many cookies there are, behind the attempts and the NAKs.
+    let keys = chrony.expect(&["-c", "authdata"], |said| said.contains("NTS"));
+    println!("{keys}");
+    let counts: Vec<i64> = keys.trim().split(',').rev().take(4).flat_map(str::parse).collect();
+    assert!(matches!(counts[..], [_, 1..=8, 0, 0]), "{keys}");
+    assert_eq!(lossy.exchanges(), 1);
+    drop(chrony);
+    let lines = format!("server {BY_WAY_OF} nts ca {authority} iburst minpoll 3 maxpoll 3\n");
+    let Some(mut process) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
+    ntpd_follows(&net.client, &mut process, BY_WAY_OF.parse().unwrap());
+    assert_eq!(lossy.exchanges(), 2);
+    let said = chain.ends();
+    println!("{said}");
+    assert!(tally(&said, "nts") > 20 && !said.contains("nts_naks"), "{said}");
 }
 
 /// A machine without a battery: its system clock, years behind, calls the certificate not valid yet. It may be taken if
@@ -304,17 +523,11 @@ fn ntpd_and_we_prove_ourselves_to_one_another() {
     let (certificate, key) = (path(&ours.certificate), path(&ours.key));
     let options = ["--allow", "192.0.2.0/24", "--nts-cert", &certificate, "--nts-key", &key];
     let mut chain = Chain::start(&net.server, &dir, &options);
-    let Certificates { certificate, key, .. } = &theirs;
-    let lines = format!(
-        "nts enable\nnts cert {}\nnts key {}\nnts cookie {}\n\
-         server 192.0.2.1 nts ca {} iburst minpoll 3 maxpoll 3\n",
-        certificate.display(),
-        key.display(),
-        dir.join("cookie-keys").display(),
-        ours.authority.display()
-    );
+    let authority = ours.authority.display();
+    let follow = format!("server 192.0.2.1 nts ca {authority} iburst minpoll 3 maxpoll 3\n");
+    let lines = proving(&theirs, &dir, &follow);
     let Some(mut process) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
-    ntpd_follows(&net.client, &mut process);
+    ntpd_follows(&net.client, &mut process, SERVER);
     let sections = proven(&CLIENT.to_string(), &theirs.authority);
     let setup = Setup {
         name: "follower",

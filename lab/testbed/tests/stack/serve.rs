@@ -249,7 +249,7 @@ fn ntpd_accepts_our_clock() {
     let _chain = Chain::start(&net.server, &dir, &["--allow", &CLIENT.to_string()]);
     let lines = format!("server {SERVER} iburst minpoll 3 maxpoll 3\n");
     let Some(mut client) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
-    ntpd_follows(&net.client, &mut client);
+    ntpd_follows(&net.client, &mut client, SERVER);
 }
 
 /// ntpsec's ntpd with this configuration, if it is installed. (The clock it may not touch, so that
@@ -265,8 +265,8 @@ pub fn ntpd(network: &Namespace, dir: &temp::Dir, lines: &str) -> Result<Process
     Ok(Process::start(command, &dir.join("ntpd.log")))
 }
 
-/// Waits until it names our server as its reference: its stratum is then ours + 1.
-pub fn ntpd_follows(network: &Namespace, client: &mut Process) {
+/// Waits until it names our server, which it asks at this address, as its reference: its stratum is then ours + 1.
+pub fn ntpd_follows(network: &Namespace, client: &mut Process, server: IpAddr) {
     let end = Instant::now() + SOON + Duration::from_secs(40);
     loop {
         let said = ask(network, IpAddr::from([127, 0, 0, 1]));
@@ -274,7 +274,7 @@ pub fn ntpd_follows(network: &Namespace, client: &mut Process) {
             && said["stratum"] == 12
         {
             println!("{said:#}");
-            assert_eq!(said["reference"], SERVER.to_string());
+            assert_eq!(said["reference"], server.to_string());
             return;
         }
         let running = client.is_running();
