@@ -369,7 +369,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let summary = std::thread::scope(|scope| {
         let run = std::thread::Builder::new().name("capture".into());
         let run = run.spawn_scoped(scope, || {
-            let summary = pipeline::run_with(
+            let summary = pipeline::run(
                 opened.tap,
                 opened.device,
                 converter,

@@ -166,7 +166,7 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
             let thread = std::thread::Builder::new().name("capture".into());
             let thread = thread.spawn_scoped(scope, move || {
                 let sink = Box::new(sink);
-                let summary = pipeline::run(tap, converter, sink, options, stop, progress);
+                let summary = pipeline::run(tap, None, converter, sink, options, stop, progress);
                 let _ = done.send(());
                 summary
             });

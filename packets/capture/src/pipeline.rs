@@ -171,7 +171,7 @@ impl fmt::Display for End {
 }
 
 /// Part of a [`Converter`] that the pipeline needs; that is the only one outside of tests.
-pub trait Convert: Send {
+trait Convert: Send {
     /// See [`Converter::pair`].
     fn pair(&mut self, pair: HostPair);
 
@@ -245,24 +245,26 @@ impl Convert for Converter {
 /// Reads the network card's clock beside the counter.
 pub type Device = Box<dyn FnMut() -> io::Result<DevicePair> + Send>;
 
-/// Runs like [`run_with`], without a card's clock.
-pub fn run<C: Convert>(
-    tap: Box<dyn Tap>,
-    converter: C,
-    sink: Box<dyn Sink>,
-    options: &Options,
-    stop: &AtomicBool,
-    progress: &Progress,
-) -> Summary {
-    run_with(tap, None, converter, sink, options, stop, progress)
-}
-
 /// Takes packets off `tap` and writes them to `sink`, until `stop` is set or the options say that
 /// it is enough, or something ends it. What the tap's ring holds when it is stopped is still
 /// written, however long that takes. The sink is finished in any case but that of
 /// its own failure. The calling thread is the capture thread. Where packets are stamped by the
 /// network card, `device` is to read its clock.
-pub fn run_with<C: Convert>(
+pub fn run(
+    tap: Box<dyn Tap>,
+    device: Option<Device>,
+    converter: Converter,
+    sink: Box<dyn Sink>,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> Summary {
+    // Here, so that it is compiled in this crate, with its settings.
+    run_with(tap, device, converter, sink, options, stop, progress)
+}
+
+/// Runs like [`run`], with any converter.
+fn run_with<C: Convert>(
     tap: Box<dyn Tap>,
     device: Option<Device>,
     mut converter: C,

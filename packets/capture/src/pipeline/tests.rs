@@ -317,7 +317,8 @@ fn try_out(tap: FakeTap, sink: FakeSink, options: &Options) -> (Summary, Seen, A
     let (stop, held, seen) = (tap.stop.clone(), tap.held.clone(), sink.seen.clone());
     let can_stop = tap.on_the_way.is_some();
     let panics = sink.panic_at.is_some();
-    let summary = run(Box::new(tap), converter(), Box::new(sink), options, &stop, &progress);
+    let summary =
+        run_with(Box::new(tap), None, converter(), Box::new(sink), options, &stop, &progress);
     let Live { losses, taken, dropped, written, surplus, .. } = summary.live;
     assert_eq!(
         losses.received,

@@ -161,7 +161,8 @@ impl Trials {
             ..pipeline::Options::default()
         };
         let progress = Progress::default();
-        let summary = pipeline::run(tap, converter, Box::new(keep), &options, stop, &progress);
+        let summary =
+            pipeline::run(tap, None, converter, Box::new(keep), &options, stop, &progress);
         if summary.end.is_good() { Ok(()) } else { Err(Failure::of(method.name, summary.end)) }
     }
 
