@@ -66,8 +66,8 @@ pub(crate) fn unfit(layout: Layout, kind: CounterKind) -> Option<String> {
     })
 }
 
-/// Why this is no place for pages of ours: a ClockBound runs, and one of the pages there, wanted from
-/// us or not, may be its own.
+/// Reason not to write pages here: a ClockBound runs, and one of the pages there, wanted from us or
+/// not, may be its own.
 pub(crate) fn running(wanted: &Wanted) -> Option<String> {
     let mut pages = Layout::ALL.map(|page| wanted.directory.join(page.name())).into_iter();
     let page = pages.find(|page| page.exists())?;

@@ -89,18 +89,22 @@ struct Found {
     /// The greatest number, and when it was sent.
     last: Option<(u64, i64)>,
     missing: Vec<Gap>,
-    /// When the packet before was stamped at the latest, Unix ns.
+    /// When the packet before was stamped at the earliest, Unix ns.
     stamped: Option<i64>,
 }
 
 /// Numbers that are missing between two that came.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Gap {
     numbers: std::ops::Range<u64>,
-    /// Of them those that did not come later either.
-    lost: u64,
     /// When the two were sent, Unix ns.
     sent_ns: [i64; 2],
+}
+
+impl Gap {
+    fn lost(&self) -> u64 {
+        self.numbers.end - self.numbers.start
+    }
 }
 
 /// Looks at what a capture has left, and removes it.
@@ -154,7 +158,7 @@ pub fn check(ledger: &Ledger, run: &Run) {
         ledger.load_was_out(from, to)
     };
     let missing: u64 =
-        found.missing.iter().filter(told).filter(|gap| !on_the_way(gap)).map(|gap| gap.lost).sum();
+        found.missing.iter().filter(told).filter(|gap| !on_the_way(gap)).map(Gap::lost).sum();
     if missing > lost {
         let text = format!("{missing} missing, {lost} told: {:?} {last}", found.missing);
         ledger.found(TOLD, text);
@@ -171,20 +175,21 @@ impl Found {
         };
         if number > before {
             if number > before + 1 {
-                let numbers = before + 1..number;
-                let lost = number - numbers.start;
-                self.missing.push(Gap { numbers, lost, sent_ns: [at, sent_ns] });
+                self.missing.push(Gap { numbers: before + 1..number, sent_ns: [at, sent_ns] });
             }
             self.last = Some((number, sent_ns));
             return;
         }
-        match self.missing.iter_mut().rev().find(|gap| gap.numbers.contains(&number)) {
-            Some(gap) if gap.lost > 0 => {
-                gap.lost -= 1;
-                ledger.count("capture: packets overtaken on their way");
-            }
-            _ => ledger.found(WHOLE, format!("packet {number} after {before}, a second time")),
-        }
+        let Some(place) = self.missing.iter().rposition(|gap| gap.numbers.contains(&number)) else {
+            ledger.found(WHOLE, format!("packet {number} after {before}, a second time"));
+            return;
+        };
+        // The gap falls into those before it and those after it.
+        let gap = self.missing.remove(place);
+        let rest = [gap.numbers.start..number, number + 1..gap.numbers.end];
+        let rest = rest.into_iter().filter(|numbers| !numbers.is_empty());
+        self.missing.extend(rest.map(|numbers| Gap { numbers, ..gap.clone() }));
+        ledger.count("capture: packets overtaken on their way");
     }
 }
 
@@ -306,5 +311,7 @@ mod tests {
         assert_eq!(broken(&[(1, 10), (3, 12), (2, 11)], &summary(3, 0), 0), [WHOLE]);
         assert_eq!(broken(&[(1, 10), (3, 11), (3, 12)], &summary(3, 1), 0), [WHOLE]);
         assert_eq!(broken(&[(1, 10), (3, 11), (2, 12), (2, 13)], &summary(4, 0), 0), [WHOLE]);
+        assert_eq!(broken(&[(1, 10), (4, 11), (2, 12), (2, 13)], &summary(4, 1), 0), [WHOLE]);
+        assert_eq!(broken(&[(1, 10), (4, 11), (2, 12)], &summary(3, 0), 0), [TOLD]);
     }
 }

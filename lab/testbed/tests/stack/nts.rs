@@ -259,7 +259,7 @@ impl Lossy {
         }
     }
 
-    /// How many times keys were asked for.
+    /// Number of times that keys were asked for.
     fn exchanges(&self) -> usize {
         self.connections.output().matches("a connection").count()
     }

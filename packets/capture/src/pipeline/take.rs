@@ -11,7 +11,7 @@ use super::{Device, Options, Progress};
 use crate::sink::Mark;
 use crate::{Chunk, Losses, Next, Tap, TapError};
 
-/// How long chunks share a pair at least.
+/// Time for which chunks share a pair at least.
 const BETWEEN_PAIRS: Duration = Duration::from_millis(1);
 /// How long to wait for packets at the most, so that a stop is seen.
 const WAIT: Duration = Duration::from_millis(100);
@@ -20,8 +20,11 @@ const WAIT: Duration = Duration::from_millis(100);
 const IDLE_PAIR: Duration = Duration::from_millis(500);
 /// How often the tap is asked what it lost.
 const BETWEEN_LOSSES: Duration = Duration::from_millis(250);
-/// Pairs are so many times as far apart as reading a card's clock takes, at least: 5 % of the thread.
+/// Pairs are so many times as far apart as reading a card's clock took: 5 % of the thread, unless packets fill batches
+/// sooner.
 const DEVICE_PAIR_SHARE: u32 = 20;
+/// Longest that packets wait for a pair all the same: what one reading took that was held up says nothing of the next.
+const MOST_BETWEEN_PAIRS: Duration = Duration::from_millis(100);
 /// The narrowest of so many readings is a pair: below 1 µs together.
 const TRIES: u32 = 8;
 /// A tap that was stopped and gives nothing for so long has nothing more, if its counters agree.
@@ -292,7 +295,8 @@ impl<'a> Taker<'a> {
         let Some(device) = &mut self.device else { return };
         let began = Instant::now();
         let read = device();
-        self.between = BETWEEN_PAIRS.max(began.elapsed() * DEVICE_PAIR_SHARE);
+        let spaced = began.elapsed().saturating_mul(DEVICE_PAIR_SHARE);
+        self.between = spaced.clamp(BETWEEN_PAIRS, MOST_BETWEEN_PAIRS);
         match read {
             Ok(pair) => {
                 self.batch.pairs.push(Pair::Device(pair));
