@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use truechimer_group::Member;
 
 use crate::wire::Message;
-pub use terms::{Conn, End, FrontId, Op, Peer, Position, Replied, State, Step};
+pub use terms::{Conn, End, FrontId, Op, Peer, Position, Replied, Request, State, Step};
 pub use votes::Standing as PeerStanding;
 
 /// A front that says nothing for so long of agreed time is out, ns.

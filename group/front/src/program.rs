@@ -1,16 +1,19 @@
 //! The program: its connections, what it is given, and whether it is done with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
 use rustix::net::sockopt;
+use truechimer_group::Member;
 use truechimer_group_client::delivery::Page;
 
-use crate::order::{Conn, End};
+use crate::order::{Conn, End, Request};
 use crate::rest::Rest;
 use crate::sys;
 
@@ -30,14 +33,18 @@ const LOOKS: Duration = Duration::from_micros(100);
 const RESTLESS: Duration = Duration::from_secs(2);
 /// A connection may have that much input that the program has not taken while others go on.
 const MOST_UNTAKEN: usize = 16 << 20;
+/// Connections in which something has come that are looked at in one go.
+const MOST_CAME: usize = 256;
+/// Of one connection, so many bytes are given at once with others': far less than the kernel takes without waiting.
+const MOST_TOGETHER: usize = 16 << 10;
 
 /// Work with which the program is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Busy {
     /// Accepting this connection.
     Accept(Conn),
-    /// Reading this one's bytes and working on them.
-    Bytes(Conn),
+    /// Reading the requests that it was given last, and working on them.
+    Requests,
     /// Taking note of the end.
     End(Conn),
 }
@@ -75,6 +82,10 @@ pub struct Program {
     address: SocketAddr,
     page: Page,
     links: BTreeMap<Conn, Link>,
+    /// Tells in which of them something has come.
+    epoll: OwnedFd,
+    /// Those of the requests that it was given last.
+    given: Vec<Conn>,
     /// Connections whose input it did not take when it rested: a server of one connection at a
     /// time, or one with fewer threads than connections, takes it when another has ended.
     untaken: BTreeSet<Conn>,
@@ -96,12 +107,17 @@ pub struct Program {
 impl Program {
     /// The program that listens there, or will. `asked`: it serves when [`Program::set_ready`] says
     /// so, else as soon as it listens.
-    pub fn new(address: SocketAddr, page: Page, asked: bool) -> Program {
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn new(address: SocketAddr, page: Page, asked: bool) -> io::Result<Program> {
         // Nothing is forgotten here: the program may have attached to this page before.
-        Program {
+        Ok(Program {
             address,
             page,
             links: BTreeMap::new(),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            given: Vec::new(),
             untaken: BTreeSet::new(),
             leaving: Vec::new(),
             rest: Rest::default(),
@@ -110,7 +126,7 @@ impl Program {
             sleepless: false,
             asked,
             unready: unasked(asked),
-        }
+        })
     }
 
     /// True if it listens, and it is not known yet whether it serves.
@@ -176,6 +192,7 @@ impl Program {
         let (out, finished, told, ended) = (Vec::new(), false, false, false);
         let stage = Stage::Waits;
         let link = Link { stream, stage, port, sent: 0, out, finished, told, ended };
+        epoll::add(&self.epoll, &link.stream, data(conn), epoll::EventFlags::IN)?;
         self.links.insert(conn, link);
         if let Err(why) = self.connect() {
             self.links.remove(&conn);
@@ -210,15 +227,53 @@ impl Program {
         Ok(())
     }
 
-    /// Gives it bytes.
-    pub fn give(&mut self, conn: Conn, bytes: Vec<u8>) -> Busy {
-        self.begin();
-        if let Some(link) = self.links.get_mut(&conn) {
-            link.sent += bytes.len() as u64;
-            link.out.extend(bytes);
+    /// How many of these requests, from the first on, it may be given at once: several only if all their connections
+    /// are read by its one event loop, so that each replica's program finds the same at one look.
+    pub fn takes(&self, requests: &VecDeque<Request>) -> usize {
+        let page = &self.page;
+        if !page.is_loop()
+            || page.has_several()
+            || !(self.untaken.is_empty() && self.leaving.is_empty())
+        {
+            return 1;
         }
-        self.push();
-        Busy::Bytes(conn)
+        let mut lengths = BTreeMap::new();
+        let fits = |request: &&Request| {
+            let length = lengths.entry(request.conn).or_insert(0);
+            *length += request.bytes.len();
+            let link = self.links.get(&request.conn);
+            *length <= MOST_TOGETHER && link.is_some_and(|link| page.taken(link.port).looped)
+        };
+        requests.iter().take_while(fits).count().max(1)
+    }
+
+    /// Gives it requests.
+    pub fn give(&mut self, requests: impl IntoIterator<Item = (Conn, Vec<u8>)>) -> Busy {
+        self.begin();
+        // Of one that is refused now its end tells.
+        let _ = self.connect();
+        self.given.clear();
+        let mut ports = Vec::new();
+        for (conn, bytes) in requests {
+            self.given.push(conn);
+            if let Some(link) = self.links.get_mut(&conn) {
+                link.sent += bytes.len() as u64;
+                link.out.extend(bytes);
+                ports.push((link.port, link.sent));
+            }
+        }
+        let (links, given) = (&mut self.links, &self.given);
+        let mut write = || {
+            for conn in given {
+                links.get_mut(conn).into_iter().for_each(Link::push);
+            }
+        };
+        if ports.len() > 1 {
+            self.page.give_at_once(&ports, write);
+        } else {
+            write();
+        }
+        Busy::Requests
     }
 
     /// Tells it that the client has ended.
@@ -240,9 +295,18 @@ impl Program {
     /// Nothing more of that connection. What the program has not taken of it it still may.
     pub fn close(&mut self, conn: Conn) {
         let link = self.links.remove(&conn);
-        if self.untaken.remove(&conn) {
-            self.leaving.extend(link);
+        if self.untaken.remove(&conn)
+            && let Some(link) = link
+        {
+            self.forget_link(&link);
+            self.leaving.push(link);
         }
+    }
+
+    /// Nothing is to be told of it any more.
+    fn forget_link(&self, link: &Link) {
+        // One that has been forgotten before is none.
+        let _ = epoll::delete(&self.epoll, &link.stream);
     }
 
     /// Passes on what the kernel would not take before.
@@ -255,32 +319,23 @@ impl Program {
     /// True if it is done: has taken all its input, and waits again; or does not take it, and
     /// rests.
     pub fn is_done(&mut self, with: Busy) -> bool {
-        let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
+        self.restless = false;
+        if self.page.busy() != 0 {
+            return false;
+        }
         let page = &self.page;
         self.untaken.retain(|conn| self.links.get(conn).is_some_and(|link| !link.is_taken(page)));
         self.leaving.retain(|link| !link.is_taken(page));
         let waits = !self.untaken.is_empty() || !self.leaving.is_empty();
-        let taken = match self.links.get(&conn) {
-            None => true,
-            Some(link) if link.ended => true,
-            Some(link) => {
-                let taken = page.taken(link.port);
-                match with {
-                    Busy::Accept(_) => taken.accepted,
-                    Busy::Bytes(_) => link.out.is_empty() && taken.bytes >= link.sent,
-                    Busy::End(_) => taken.ended || taken.closed,
-                }
-            }
-        };
+        let late = self.late(with);
         // After what it has taken: it gets busy first, then counts.
-        self.restless = false;
-        if page.busy() != 0 {
+        if self.page.busy() != 0 {
             return false;
         }
         let (since, handed) = self.begun;
-        if taken {
+        if late.is_empty() {
             // Somebody may be about to work who has not said so.
-            if !waits && page.handed() == handed {
+            if !waits && self.page.handed() == handed {
                 return true;
             }
             self.restless = self.is_restless();
@@ -289,12 +344,32 @@ impl Program {
             return !self.restless || (self.sleepless && since.elapsed() >= TAKES);
         }
         // What it does not take it leaves to a later moment, and so does every replica's.
-        let all = self.links.get(&conn).map_or(0, |link| link.out.len()) <= MOST_UNTAKEN;
+        let is_little =
+            |conn| self.links.get(conn).map_or(0, |link| link.out.len()) <= MOST_UNTAKEN;
+        let all = late.iter().all(is_little);
         let rests = all && since.elapsed() >= TAKES && self.has_rested();
         if rests {
-            self.untaken.insert(conn);
+            self.untaken.extend(late);
         }
         rests
+    }
+
+    /// The connections of which it has not taken what it was given with that.
+    fn late(&self, with: Busy) -> Vec<Conn> {
+        let (Busy::Accept(conn) | Busy::End(conn)) = with else {
+            return self.given.iter().copied().filter(|conn| self.is_late(*conn, with)).collect();
+        };
+        Some(conn).filter(|conn| self.is_late(*conn, with)).into_iter().collect()
+    }
+
+    fn is_late(&self, conn: Conn, with: Busy) -> bool {
+        let Some(link) = self.links.get(&conn).filter(|link| !link.ended) else { return false };
+        let taken = self.page.taken(link.port);
+        match with {
+            Busy::Accept(_) => !taken.accepted,
+            Busy::Requests => !link.out.is_empty() || taken.bytes < link.sent,
+            Busy::End(_) => !taken.ended && !taken.closed,
+        }
     }
 
     /// Waits a little for it to come to rest, if it has not since `settles` was read.
@@ -344,68 +419,72 @@ impl Program {
     /// it.
     pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], End)) {
         let mut buffer = [0; 16 << 10];
-        for (conn, link) in &mut self.links {
-            while link.is_live() {
-                let end = match link.stream.read(&mut buffer) {
-                    Ok(0) => End::Finished,
-                    Ok(length) => {
-                        // A program that writes in pieces (head, body) and has not turned Nagle's
-                        // algorithm off sends the next one when this one is acknowledged, which may
-                        // wait for 40 ms: what it wrote must be here when it is done.
-                        let _ = sockopt::set_tcp_quickack(&link.stream, true);
-                        each(*conn, buffer.get(..length).unwrap_or(&[]), End::Open);
-                        continue;
-                    }
-                    Err(why) if why.kind() == ErrorKind::WouldBlock => break,
-                    Err(why) if why.kind() == ErrorKind::Interrupted => continue,
-                    Err(_) => End::Cut,
+        let mut came = Vec::with_capacity(MOST_CAME);
+        loop {
+            came.clear();
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            // What comes later is found later.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut came), Some(&now));
+            for event in &came {
+                let conn = conn(event.data);
+                let Some(link) = self.links.get_mut(&conn).filter(|link| link.is_live()) else {
+                    continue;
                 };
-                link.ended = true;
-                each(*conn, &[], end);
+                link.drain(&mut buffer, |bytes, end| each(conn, bytes, end));
+                if link.ended {
+                    // Reported for ever otherwise.
+                    let _ = epoll::delete(&self.epoll, &link.stream);
+                }
+            }
+            if came.len() < MOST_CAME {
+                break;
             }
         }
         // To clients that have gone nothing goes any more.
         for link in &mut self.leaving {
-            while link.is_live() {
-                match link.stream.read(&mut buffer) {
-                    Ok(0) => link.ended = true,
-                    Ok(_) => {}
-                    Err(why) if why.kind() == ErrorKind::WouldBlock => break,
-                    Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => link.ended = true,
-                }
-            }
+            link.drain(&mut buffer, |_, _| ());
         }
     }
 
     /// Descriptors to poll, and whether for room to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
-        let all = self.links.values().chain(&self.leaving);
-        let polled = all.filter(|link| !link.ended && link.stage != Stage::Waits);
-        let wants = |link: &Link| !link.out.is_empty() || link.stage == Stage::Begun;
-        polled.map(move |link| (link.stream.as_raw_fd(), wants(link)))
+        let wants = |link: &&Link| {
+            !link.ended && (link.stage == Stage::Begun || (link.is_live() && !link.out.is_empty()))
+        };
+        let writes = self.links.values().filter(wants).map(|link| (link.stream.as_raw_fd(), true));
+        let leaves = self.leaving.iter().filter(|link| !link.ended && link.stage != Stage::Waits);
+        let leaves = leaves.map(move |link| (link.stream.as_raw_fd(), wants(&link)));
+        std::iter::once((self.epoll.as_raw_fd(), false)).chain(writes).chain(leaves)
     }
 
     /// Work that it is doing, for a report.
     pub fn says(&self, with: Busy) -> String {
-        let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
         let threads = self.page.busy();
-        let Some(link) = self.links.get(&conn) else { return format!("{threads} threads work") };
-        let taken = self.page.taken(link.port);
+        let late = self.late(with);
+        let Some((conn, link)) = late.first().and_then(|conn| Some((conn, self.links.get(conn)?)))
+        else {
+            return format!("{threads} of its threads work, or were killed at it");
+        };
         match with {
-            Busy::Accept(_) if !taken.accepted => {
-                format!("it has not accepted connection {conn}")
-            }
-            Busy::Bytes(_) if taken.bytes < link.sent => {
-                let bytes = taken.bytes;
+            Busy::Accept(_) => format!("it has not accepted connection {conn}"),
+            Busy::Requests => {
+                let bytes = self.page.taken(link.port).bytes;
                 format!("it has read {bytes} of {} bytes on connection {conn}", link.sent)
             }
-            Busy::End(_) if !taken.ended && !taken.closed => {
-                format!("it has not read the end of connection {conn}")
-            }
-            _ => format!("{threads} of its threads work, or were killed at it"),
+            Busy::End(_) => format!("it has not read the end of connection {conn}"),
         }
     }
+}
+
+/// The connection's word in the epoll instance.
+fn data(conn: Conn) -> epoll::EventData {
+    epoll::EventData::new_u64((u64::from(conn.member.0) << 32) | u64::from(conn.number))
+}
+
+/// And back.
+fn conn(data: epoll::EventData) -> Conn {
+    let word = data.u64();
+    Conn { member: Member((word >> 32) as u32), number: word as u32 }
 }
 
 impl Link {
@@ -414,6 +493,28 @@ impl Link {
         let taken = page.taken(self.port);
         let all = taken.accepted && self.out.is_empty() && taken.bytes >= self.sent;
         self.ended || taken.closed || (all && (!self.finished || taken.ended))
+    }
+
+    /// Takes what has come.
+    fn drain(&mut self, buffer: &mut [u8], mut each: impl FnMut(&[u8], End)) {
+        while self.is_live() {
+            let end = match self.stream.read(buffer) {
+                Ok(0) => End::Finished,
+                Ok(length) => {
+                    // A program that writes in pieces (head, body) and has not turned Nagle's
+                    // algorithm off sends the next one when this one is acknowledged, which may
+                    // wait for 40 ms: what it wrote must be here when it is done.
+                    let _ = sockopt::set_tcp_quickack(&self.stream, true);
+                    each(buffer.get(..length).unwrap_or(&[]), End::Open);
+                    continue;
+                }
+                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => End::Cut,
+            };
+            self.ended = true;
+            each(&[], end);
+        }
     }
 
     /// True while something may come of it.
@@ -479,7 +580,7 @@ mod tests {
         let page = Page::create(&path, 1).unwrap();
         let theirs = Page::open(&path).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let program = Program::new(listener.local_addr().unwrap(), page, asked);
+        let program = Program::new(listener.local_addr().unwrap(), page, asked).unwrap();
         (file, theirs, listener, program)
     }
 
@@ -519,7 +620,7 @@ mod tests {
         assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
         assert!(program.troubles().is_some_and(|why| why.contains("for later")));
         let begun = Instant::now();
-        let busy = program.give(conn, b"request".into());
+        let busy = program.give([(conn, b"request".into())]);
         assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
         // Its client goes; the program has yet to take all of it.
         let busy = program.end(conn);
@@ -532,7 +633,7 @@ mod tests {
         assert!(program.is_done(busy) && program.leaving.is_empty());
         assert_eq!(program.troubles(), None);
         // What is being worked on is not left, however long it takes.
-        let busy = program.give(conn, b"late".into());
+        let busy = program.give([(conn, b"late".into())]);
         theirs.busy_up();
         std::thread::sleep(TAKES + RESTS);
         assert!(!program.is_done(busy) && !program.is_done(busy));
@@ -552,7 +653,7 @@ mod tests {
         }
         assert!(program.links.values().any(|link| link.stage != Stage::Connected));
         // One that waits can be written to, and ended.
-        program.give(conns[3], b"later".into());
+        program.give([(conns[3], b"later".into())]);
         program.end(conns[3]);
         program.drain(|conn, _, end| panic!("{conn}: {end:?}"));
         listener.set_nonblocking(true).unwrap();
@@ -583,7 +684,7 @@ mod tests {
         let page = Page::create(&path, 1).unwrap();
         Page::open(&path).unwrap().attached(std::process::id());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let program = Program::new(listener.local_addr().unwrap(), page, false);
+        let program = Program::new(listener.local_addr().unwrap(), page, false).unwrap();
         assert_eq!(program.page().processes(), Some(vec![std::process::id()]));
         fs::remove_file(file).unwrap();
     }
@@ -613,7 +714,7 @@ mod tests {
         theirs.busy_down();
         assert!(program.is_done(busy));
 
-        let busy = program.give(conn, b"request".into());
+        let busy = program.give([(conn, b"request".into())]);
         assert!(!program.is_done(busy));
         let mut buffer = [0; 7];
         stream.read_exact(&mut buffer).unwrap();
@@ -642,7 +743,7 @@ mod tests {
         }
         assert_eq!(ended, End::Finished);
         // To a connection that the program has closed nothing needs to come.
-        let busy = program.give(conn, b"late".into());
+        let busy = program.give([(conn, b"late".into())]);
         assert!(program.is_done(busy));
         fs::remove_file(file).unwrap();
     }

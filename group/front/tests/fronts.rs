@@ -284,6 +284,7 @@ impl World {
             ready_command: None,
             patience: Duration::from_secs(5),
             most_kept: MOST_KEPT,
+            event_loop: false,
         };
         change(&mut settings);
         let phase = Arc::default();

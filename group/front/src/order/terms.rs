@@ -1,6 +1,6 @@
 //! The words of what fronts agree on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use truechimer_group::Member;
@@ -101,6 +101,17 @@ pub struct State {
     pub pairs: BTreeSet<(Member, Member)>,
 }
 
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// On which connection.
+    pub conn: Conn,
+    /// Its number, from 1.
+    pub number: u64,
+    /// Bytes that the client sent.
+    pub bytes: Vec<u8>,
+}
+
 /// Something for the program, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -108,15 +119,9 @@ pub enum Op {
     Start(u64),
     /// A connection.
     Open(Conn),
-    /// The request of this number, on a connection.
-    Bytes {
-        /// Which.
-        conn: Conn,
-        /// Its number, from 1.
-        number: u64,
-        /// Bytes that the client sent.
-        bytes: Vec<u8>,
-    },
+    /// Requests of one message, in their order: that time is the first one's, and each may have one of its own, 1 ns
+    /// after the one before.
+    Requests(VecDeque<Request>),
     /// The end of a connection.
     Close(Conn),
     /// Nothing but the time.

@@ -116,7 +116,7 @@ impl World {
 
 fn traffic(world: &mut World, front: usize, conn: u32) {
     world.send(front, &Message::Open { conn });
-    world.send(front, &Message::Bytes { conn, bytes: vec![front as u8; 3] });
+    world.send(front, &Message::Requests(vec![(conn, vec![front as u8; 3])]));
     world.send(front, &Message::Tick);
 }
 
@@ -291,7 +291,7 @@ fn what_outsiders_say_changes_nothing() {
     let before = world.fronts[0].0.state.position;
     for message in [
         Message::Open { conn: 9 },
-        Message::Bytes { conn: 9, bytes: vec![1] },
+        Message::Requests(vec![(9, vec![1])]),
         Message::Close { conn: 9 },
         Message::Leave,
         Message::Ready,
