@@ -219,6 +219,9 @@ impl Client {
                         self.under_way += 1;
                         did.push(Did::Request(number, bytes));
                     }
+                    if length < buffer.len() {
+                        break;
+                    }
                 }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => break,
                 Err(why) if why.kind() == ErrorKind::Interrupted => {}

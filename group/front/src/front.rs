@@ -20,7 +20,6 @@ use truechimer_group::{Phase, Point};
 use truechimer_group_client::delivery::{self, Page};
 
 use crate::clients::{Clients, Did};
-use crate::commit::{self, Commits, Waker, Woken};
 use crate::cut::Protocol;
 use crate::order::{Conn, FrontId, Op, Order, Step};
 use crate::program::Program;
@@ -29,6 +28,7 @@ use crate::ring::{Ring, RingEvent};
 use crate::streams::Streams;
 use crate::sys::Poll;
 use crate::transfer::{Gave, Shell};
+use crate::waker::{Waker, Woken, waker};
 use crate::wire::Message;
 use early::Early;
 use replies::Replies;
@@ -150,9 +150,7 @@ impl Front {
             Record::create(path).map_err(failed(format!("cannot write {}", path.display())))
         });
         let record = record.transpose()?;
-        let (waker, woken) = commit::waker().map_err(failed("cannot make a socket pair".into()))?;
-        let commits = Commits::start(ring.committer(), waker.clone())
-            .map_err(failed("cannot start a thread".into()))?;
+        let (waker, woken) = waker().map_err(failed("cannot make a socket pair".into()))?;
         let now = Instant::now();
         let me = FrontId { member: ring.member(), incarnation: incarnation() };
         let can_restore = settings.restore_command.is_some();
@@ -164,7 +162,7 @@ impl Front {
                 .map_err(failed("cannot make an epoll instance".into()))?,
             clients: Clients::new(settings.protocol, settings.most_kept),
             early: Early::default(),
-            replies: Replies::new(settings.commit.then_some(commits)),
+            replies: Replies::new(settings.commit),
             work: Work::default(),
             phase: ring.phase(),
             settings,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::net::sockopt;
 use truechimer_group::Member;
 use truechimer_group_client::delivery::Page;
 
@@ -334,8 +333,10 @@ impl Program {
         }
         let (since, handed) = self.begun;
         if late.is_empty() {
-            // Somebody may be about to work who has not said so.
-            if !waits && self.page.handed() == handed {
+            // Somebody may be about to work who has not said so: of no matter beside the loop of one, by the operator's
+            // word.
+            let is_loop = self.page.is_loop() && !self.page.has_several();
+            if !waits && (is_loop || self.page.handed() == handed) {
                 return true;
             }
             self.restless = self.is_restless();
@@ -497,15 +498,15 @@ impl Link {
 
     /// Takes what has come.
     fn drain(&mut self, buffer: &mut [u8], mut each: impl FnMut(&[u8], End)) {
+        let room = buffer.len();
         while self.is_live() {
             let end = match self.stream.read(buffer) {
                 Ok(0) => End::Finished,
                 Ok(length) => {
-                    // A program that writes in pieces (head, body) and has not turned Nagle's
-                    // algorithm off sends the next one when this one is acknowledged, which may
-                    // wait for 40 ms: what it wrote must be here when it is done.
-                    let _ = sockopt::set_tcp_quickack(&self.stream, true);
                     each(buffer.get(..length).unwrap_or(&[]), End::Open);
+                    if length < room {
+                        break;
+                    }
                     continue;
                 }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => break,
