@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Clients connect to the front of any replica. What they send goes through the group's order, and
-each front feeds its own program the same requests in the same order, one at a time; the clock
+each front feeds its own program the same requests in the same order, one at a time, or many at
+once to one that answers from an event loop (--event-loop, which suits Redis); the clock
 that the program reads meanwhile stands at the agreed time of the request's delivery. The client
 gets the answer of the replica whose front it is connected to, once a majority has the request,
 and a majority of the programs has given that answer.

@@ -60,12 +60,15 @@ pub struct Clients {
     /// Bytes that have come from all clients and gone to them: the clock by which who is slow is
     /// judged.
     passed: u64,
+    /// Room for what one has sent.
+    buffer: Vec<u8>,
 }
 
 impl Clients {
     /// None yet; so many bytes may be kept for all together.
     pub fn new(protocol: Protocol, most_kept: usize) -> Clients {
-        Clients { all: BTreeMap::new(), next: 0, protocol, most_kept, passed: 0 }
+        let (all, buffer) = (BTreeMap::new(), vec![0; 16 << 10]);
+        Clients { all, next: 0, protocol, most_kept, passed: 0, buffer }
     }
 
     /// A new one. Returns its number, or nothing if there are too many.
@@ -110,7 +113,8 @@ impl Clients {
             }];
         }
         let gone = client.going && client.out.is_empty();
-        let failed = !gone && client.read(number, &mut self.passed, &mut did).is_err();
+        let (passed, buffer) = (&mut self.passed, self.buffer.as_mut_slice());
+        let failed = !gone && client.read(number, passed, buffer, &mut did).is_err();
         if failed {
             did.push(Did::Gone(number));
         }
@@ -198,10 +202,15 @@ impl Client {
         self.out.since().into_iter().chain(begun).min()
     }
 
-    fn read(&mut self, number: u32, passed: &mut u64, did: &mut Vec<Did>) -> std::io::Result<()> {
-        let mut buffer = [0; 16 << 10];
+    fn read(
+        &mut self,
+        number: u32,
+        passed: &mut u64,
+        buffer: &mut [u8],
+        did: &mut Vec<Did>,
+    ) -> std::io::Result<()> {
         while self.reads() {
-            match self.stream.read(&mut buffer) {
+            match self.stream.read(buffer) {
                 Ok(0) => {
                     self.ended = true;
                     let rest = std::iter::from_fn(|| self.cutter.rest());

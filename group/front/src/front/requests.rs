@@ -44,13 +44,13 @@ impl Requests {
 }
 
 impl Front {
-    /// Sends the requests that wait, in as few messages as may be: while one is under way or waits for the program the
-    /// others gather, unless it is to be `now`.
+    /// Sends the requests that wait, in as few messages as may be: while one is under way or the program works the
+    /// others gather, unless it is to be `now`. Each message costs all fronts and agents as much as several requests.
     pub(super) fn ask(&mut self, now: bool) -> Result<(), String> {
         loop {
             let sent = self.requests.under_way;
             let gathers = sent.is_some_and(|token| self.under_way.contains_key(&token));
-            if !now && (gathers || self.work.waiting() > 0) {
+            if !now && (gathers || !self.work.is_idle()) {
                 return Ok(());
             }
             let Some(requests) = self.requests.take() else { return Ok(()) };
