@@ -135,7 +135,8 @@ impl Served {
     }
 
     fn is_looped(&self, at: usize) -> bool {
-        self.front.page.taken(self.conns[at].port).looped
+        let conn = self.conns.get(at).expect("there are so many");
+        self.front.page.taken(conn.port).looped
     }
 
     /// Gives these requests at once, but writes them in the order `written`, with pauses in which a program that looks
@@ -143,7 +144,7 @@ impl Served {
     fn give(&mut self, requests: &[(usize, &str)], written: &[usize]) {
         let mut list = Vec::new();
         for (at, bytes) in requests {
-            let conn = &mut self.conns[*at];
+            let conn = self.conns.get_mut(*at).expect("there are so many");
             conn.sent += bytes.len() as u64;
             list.push((conn.port, conn.sent));
         }
@@ -152,7 +153,8 @@ impl Served {
             for at in written {
                 let own = requests.iter().filter(|(other, _)| other == at);
                 let bytes: String = own.map(|(_, bytes)| *bytes).collect();
-                conns[*at].stream.write_all(bytes.as_bytes()).expect("it reads");
+                let conn = conns.get_mut(*at).expect("there are so many");
+                conn.stream.write_all(bytes.as_bytes()).expect("it reads");
                 if written.len() > 1 {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -172,7 +174,8 @@ impl Served {
 
     fn answer(&mut self, at: usize) -> Answer {
         let mut line = String::new();
-        self.conns[at].answers.read_line(&mut line).expect("an answer");
+        let conn = self.conns.get_mut(at).expect("there are so many");
+        conn.answers.read_line(&mut line).expect("an answer");
         let mut words = line.split_whitespace();
         let mut number = || words.next().expect("a word").parse().expect("a number");
         let (look, read) = (number(), number());
