@@ -651,6 +651,84 @@ while True:
     stream.close()
 ";
 
+/// A program of one loop that hangs at replica 2 if asked to, one way or the other.
+const HANGS: &str = "
+import selectors, socket, sys, threading
+port, second = int(sys.argv[1]), sys.argv[2].endswith('2')
+lock, count = threading.Lock(), 0
+listener = socket.create_server(('127.0.0.1', port))
+waits = selectors.DefaultSelector()
+waits.register(listener, selectors.EVENT_READ)
+while True:
+    for key, _ in waits.select():
+        if key.fileobj is listener:
+            stream = listener.accept()[0]
+            stream.setblocking(False)
+            waits.register(stream, selectors.EVENT_READ)
+            continue
+        data = key.fileobj.recv(1000)
+        if not data:
+            waits.unregister(key.fileobj)
+            key.fileobj.close()
+        for line in data.splitlines():
+            while line == b'LOOP' and second: pass
+            if line == b'LOCK' and second: lock.acquire(), lock.acquire()
+            count += 1
+            key.fileobj.sendall(b'%d\\n' % count)
+";
+
+/// Stopped, in an endless loop or in a dead lock: the others answer at once, and who hangs is named.
+#[test]
+fn a_program_that_hangs_holds_up_nobody_and_is_named() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    for (how, option) in
+        [("STOP", "--event-loop"), ("LOOP", "--event-loop"), ("LOCK", "--commit=majority")]
+    {
+        let program = |port: u16, own: &Path| {
+            let python = python.to_str().unwrap();
+            let own = own.to_str().unwrap();
+            [python, "-c", HANGS, &port.to_string(), own].map(str::to_string).to_vec()
+        };
+        let options = ["--protocol", "line", "--patience", "1500ms", option];
+        let mut local = Local::start(program, &options);
+        let (mut one, mut two, mut three) = (local.client(1), local.client(2), local.client(3));
+        let mut count = 0;
+        let mut asks = |client: &mut Client, line: &str| {
+            count += 1;
+            assert_eq!(client.ask(line), Some(format!("{count}\n")), "{how}");
+        };
+        asks(&mut two, "first");
+        match how {
+            "STOP" => local.programs.get_mut(&2).unwrap().signal(Signal::Stop),
+            how => asks(&mut one, how),
+        }
+        for _ in 0..20 {
+            asks(&mut one, "next");
+            asks(&mut three, "next");
+        }
+        // Of its own clients nobody is left to wait.
+        assert_eq!(two.ask("next"), None, "{how}");
+        until("it is named", || {
+            let (code, troubles) = local.status();
+            // One in a dead lock waits for a thread, as far as anybody can see: it has left out its replies.
+            let what = if how == "LOCK" { "program's replies differ" } else { "program is stuck" };
+            code == 1 && troubles.iter().any(|one| one.contains(what))
+        });
+        if how == "STOP" {
+            local.programs.get_mut(&2).unwrap().signal(Signal::Continue);
+            until("it has caught up", || local.status().0 == 0);
+            let asked = local.client(2).ask("again");
+            assert_eq!(
+                asked,
+                local
+                    .client(1)
+                    .ask("again")
+                    .map(|next| { format!("{}\n", next.trim().parse::<u64>().unwrap() - 1) })
+            );
+        }
+    }
+}
+
 /// Asks its lines at node 1's front, and prints what it got.
 const ASKER: &str = "
 import socket, sys
