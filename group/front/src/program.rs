@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::net::sockopt;
 use truechimer_group::Member;
 use truechimer_group_client::delivery::Page;
 
@@ -191,7 +192,6 @@ impl Program {
         let (out, finished, told, ended) = (Vec::new(), false, false, false);
         let stage = Stage::Waits;
         let link = Link { stream, stage, port, sent: 0, out, finished, told, ended };
-        epoll::add(&self.epoll, &link.stream, data(conn), epoll::EventFlags::IN)?;
         self.links.insert(conn, link);
         if let Err(why) = self.connect() {
             self.links.remove(&conn);
@@ -203,25 +203,27 @@ impl Program {
     /// Connects one after the other, in their order: where the program's queue is full, the kernel tries each again at
     /// moments of its own, and which one gets in first would differ between replicas.
     fn connect(&mut self) -> io::Result<()> {
-        let waits = |link: &&mut Link| link.stage != Stage::Connected;
         let begun = |link: &Link| link.stage == Stage::Begun;
         let is_begun = self.leaving.iter().chain(self.links.values()).any(begun);
-        for link in self.leaving.iter_mut().chain(self.links.values_mut()).filter(waits) {
+        let leaving = self.leaving.iter_mut().map(|link| (None, link));
+        let links = self.links.iter_mut().map(|(conn, link)| (Some(*conn), link));
+        let waits = |(_, link): &(_, &mut Link)| link.stage != Stage::Connected;
+        for (conn, link) in leaving.chain(links).filter(waits) {
             if is_begun && link.stage == Stage::Waits {
                 continue;
             }
-            match sys::connects(&link.stream, self.address) {
-                Ok(true) => link.stage = Stage::Connected,
-                Ok(false) => {
-                    link.stage = Stage::Begun;
-                    return Ok(());
-                }
-                Err(why) => {
-                    // Reading from it fails, and tells that it is cut off.
-                    link.stage = Stage::Connected;
-                    return Err(why);
-                }
+            let result = sys::connects(&link.stream, self.address);
+            if let Ok(false) = result {
+                link.stage = Stage::Begun;
+                return Ok(());
             }
+            if let Some(conn) = conn {
+                // Not before: one that is not connected would be reported all the time.
+                epoll::add(&self.epoll, &link.stream, data(conn), epoll::EventFlags::IN)?;
+            }
+            // Reading from one that was refused fails, and tells that it is cut off.
+            link.stage = Stage::Connected;
+            result?;
         }
         Ok(())
     }
@@ -421,6 +423,7 @@ impl Program {
     pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], End)) {
         let mut buffer = [0; 16 << 10];
         let mut came = Vec::with_capacity(MOST_CAME);
+        let quick = !self.page.is_loop();
         loop {
             came.clear();
             let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -431,7 +434,7 @@ impl Program {
                 let Some(link) = self.links.get_mut(&conn).filter(|link| link.is_live()) else {
                     continue;
                 };
-                link.drain(&mut buffer, |bytes, end| each(conn, bytes, end));
+                link.drain(&mut buffer, quick, |bytes, end| each(conn, bytes, end));
                 if link.ended {
                     // Reported for ever otherwise.
                     let _ = epoll::delete(&self.epoll, &link.stream);
@@ -443,7 +446,7 @@ impl Program {
         }
         // To clients that have gone nothing goes any more.
         for link in &mut self.leaving {
-            link.drain(&mut buffer, |_, _| ());
+            link.drain(&mut buffer, quick, |_, _| ());
         }
     }
 
@@ -496,13 +499,18 @@ impl Link {
         self.ended || taken.closed || (all && (!self.finished || taken.ended))
     }
 
-    /// Takes what has come.
-    fn drain(&mut self, buffer: &mut [u8], mut each: impl FnMut(&[u8], End)) {
+    /// Takes what has come, and says so to the program's side at once if that is to be `quick`.
+    fn drain(&mut self, buffer: &mut [u8], quick: bool, mut each: impl FnMut(&[u8], End)) {
         let room = buffer.len();
         while self.is_live() {
             let end = match self.stream.read(buffer) {
                 Ok(0) => End::Finished,
                 Ok(length) => {
+                    if quick {
+                        // A program that writes in pieces (head, body) and has turned Nagle's algorithm on again sends
+                        // the next one when this one is acknowledged, which may wait for 40 ms.
+                        let _ = sockopt::set_tcp_quickack(&self.stream, true);
+                    }
                     each(buffer.get(..length).unwrap_or(&[]), End::Open);
                     if length < room {
                         break;
@@ -674,6 +682,44 @@ mod tests {
         accepted[3].0.set_nonblocking(false).unwrap();
         accepted[3].0.read_to_string(&mut text).unwrap();
         assert_eq!(text, "later");
+        fs::remove_file(file).unwrap();
+    }
+
+    /// More connections than are looked at in one go, of which the program accepts none: it rests, and so does the front.
+    #[test]
+    fn connections_that_wait_are_not_looked_at() {
+        let (file, _theirs, listener, mut program) = stage("waiting", false);
+        rustix::net::listen(&listener, 0).unwrap();
+        for number in 1..=MOST_CAME as u32 + 44 {
+            program.open(Conn { member: Member(1), number }).unwrap();
+        }
+        let waits = program.links.values().filter(|link| link.stage == Stage::Waits).count();
+        assert!(waits > MOST_CAME, "{waits}");
+        let mut poll = sys::Poll::default();
+        let at = poll.add(program.epoll.as_raw_fd(), true, false);
+        poll.wait(Duration::ZERO);
+        assert!(!poll.came(at), "one that waits is reported");
+        program.drain(|conn, _, end| panic!("{conn}: {end:?}"));
+        fs::remove_file(file).unwrap();
+    }
+
+    /// The program's side has Nagle's algorithm, as one that has turned it on again.
+    #[test]
+    fn what_a_program_writes_is_acknowledged_at_once() {
+        let (file, _theirs, listener, mut program) = stage("quick", false);
+        let conn = Conn { member: Member(1), number: 1 };
+        program.open(conn).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..10 {
+            program.give([(conn, b"request".into())]);
+            stream.read_exact(&mut [0; 7]).unwrap();
+            stream.write_all(b"reply").unwrap();
+            let mut length = 0;
+            while length < 5 {
+                program.drain(|_, bytes, _| length += bytes.len());
+            }
+            assert!(sockopt::tcp_quickack(&program.links[&conn].stream).unwrap());
+        }
         fs::remove_file(file).unwrap();
     }
 
