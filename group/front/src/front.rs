@@ -115,6 +115,8 @@ pub struct Front {
     under_way: BTreeMap<u64, Vec<u32>>,
     /// Requests for the next message.
     requests: Requests,
+    /// The client that was read last.
+    read_last: u32,
     /// Connections whose end we have said.
     said: VecDeque<Conn>,
     /// The place of the message that came last, and when that was here.
@@ -179,6 +181,7 @@ impl Front {
             poll: Poll::default(),
             under_way: BTreeMap::new(),
             requests: Requests::default(),
+            read_last: 0,
             said: VecDeque::new(),
             point: Point::default(),
             last: now,
@@ -243,8 +246,8 @@ impl Front {
         self.woken.clear();
         self.work()?;
         self.vote()?;
-        self.release()?;
-        self.ask(false)?;
+        self.release();
+        self.ask()?;
         self.timers()?;
         if self.ended.is_none() && self.says.is_empty() {
             self.wait()?;
@@ -278,7 +281,8 @@ impl Front {
                 }
                 for client in clients {
                     self.clients.remove(client);
-                    self.close(client)?;
+                    self.requests.forget(client);
+                    self.close(client);
                 }
             }
             RingEvent::Phase(phase) => {
@@ -344,20 +348,15 @@ impl Front {
     }
 
     /// The others are to close that connection of ours, too.
-    fn close(&mut self, client: u32) -> Result<(), String> {
+    fn close(&mut self, client: u32) {
         let conn = Conn { member: self.order.me().member, number: client };
         if self.order.is_in() && !self.said.contains(&conn) {
-            // Its requests come first.
-            if self.requests.has(client) {
-                self.ask(true)?;
-            }
             self.said.push_back(conn);
             if self.said.len() > 2 * crate::clients::MOST {
                 self.said.pop_front();
             }
-            self.send(&Message::Close { conn: client })?;
+            self.requests.close(client);
         }
-        Ok(())
     }
 
     fn timers(&mut self) -> Result<(), String> {
@@ -450,7 +449,7 @@ impl Front {
         self.poll.clear();
         self.poll.add(self.ring.descriptor(), true, false);
         self.poll.add(self.woken.descriptor(), true, false);
-        let takes = self.order.may_answer() && self.work.waiting() < MOST_WAITING;
+        let takes = self.takes();
         if takes {
             for (_, stream) in self.early.take() {
                 self.add(stream)?;
@@ -470,12 +469,25 @@ impl Front {
         if listener.is_some_and(|at| self.poll.came(at)) {
             self.accept()?;
         }
+        // Whoever was read last waits for all others where there is no room for all.
+        let first = clients.partition_point(|(_, number)| *number <= self.read_last);
+        clients.rotate_left(first);
         for (at, number) in clients {
             if self.poll.came(at) {
-                self.serve(number)?;
+                let reads = takes && self.requests.has_room();
+                self.serve(number, reads);
+                if reads {
+                    self.read_last = number;
+                }
             }
         }
-        self.ask(false)
+        self.ask()
+    }
+
+    /// True if clients may be read.
+    fn takes(&self) -> bool {
+        let room = self.work.waiting() < MOST_WAITING && self.requests.has_room();
+        self.order.may_answer() && room
     }
 
     fn patience(&self) -> Duration {
@@ -506,27 +518,26 @@ impl Front {
         )
     }
 
-    fn serve(&mut self, number: u32) -> Result<(), String> {
-        for did in self.clients.serve(number) {
+    fn serve(&mut self, number: u32, reads: bool) {
+        for did in self.clients.serve(number, reads) {
             match did {
                 Did::Request(number, bytes) => self.requests.push(number, bytes),
-                Did::End(number) | Did::Gone(number) => self.close(number)?,
+                Did::End(number) | Did::Gone(number) => self.close(number),
                 Did::Slow(number, unread) => {
                     self.says.push(format!(
                         "client {number} sent away: it has left {} of replies unread",
                         mib(unread)
                     ));
-                    self.close(number)?;
+                    self.close(number);
                 }
             }
         }
-        Ok(())
     }
 
     /// Sends the slowest clients away if too much is kept for all of them.
-    fn shed(&mut self) -> Result<(), String> {
+    fn shed(&mut self) {
         let slow = self.clients.shed();
-        let Some(most) = slow.iter().map(|(_, bytes)| *bytes).max() else { return Ok(()) };
+        let Some(most) = slow.iter().map(|(_, bytes)| *bytes).max() else { return };
         self.says.push(format!(
             "{} client(s) sent away, the slowest first: replies that clients leave unread and \
              requests that they do not finish took more than {}; {} of that was one's",
@@ -535,9 +546,8 @@ impl Front {
             mib(most)
         ));
         for (number, _) in slow {
-            self.close(number)?;
+            self.close(number);
         }
-        Ok(())
     }
 
     fn flush_record(&mut self) -> Result<(), String> {

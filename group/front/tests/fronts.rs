@@ -545,6 +545,36 @@ fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool)
     }
 }
 
+/// The program of one replica hangs: what its front's clients ask goes into the order all the same.
+#[test]
+fn who_lags_still_asks() {
+    for event_loop in [false, true] {
+        let world = World::new(&format!("lags-{event_loop}"));
+        let start = |member: u32| {
+            let _ = fs::remove_file(world.state(member));
+            let service = service(world.page(member), world.state(member), 0);
+            let change = |settings: &mut Settings| settings.event_loop = event_loop;
+            let front = world.start(member, service.address, change);
+            service.started.store(true, Ordering::Release);
+            (front, service.gate)
+        };
+        let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
+        let mut lags = Client::of(&fronts[2]);
+        assert_eq!(lags.ask("ADD first"), "kept\n");
+        let gate = gates[2].lock().unwrap();
+        let mut client = Client::of(&fronts[0]);
+        assert_eq!(client.ask("ADD second"), "kept\n");
+        for text in ["one", "two"] {
+            lags.stream.write_all(format!("ADD {text}\n").as_bytes()).unwrap();
+            let there = (0..5000).any(|_| client.ask("LOG").contains(text));
+            assert!(there, "{text} with {event_loop}");
+        }
+        drop(gate);
+        assert_eq!((lags.line(), lags.line()), ("kept\n".into(), "kept\n".into()));
+        world.stop(fronts);
+    }
+}
+
 /// A program whose answers depend on which of two connections a thread of its own serves first.
 #[test]
 fn answers_that_depend_on_the_interleaving_stop_the_group() {

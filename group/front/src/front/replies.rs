@@ -70,7 +70,7 @@ impl Replies {
 
 impl Front {
     /// Sends the replies that may go.
-    pub(super) fn release(&mut self) -> Result<(), String> {
+    pub(super) fn release(&mut self) {
         if let Some((point, committing)) = &self.replies.asked
             && let Some(answer) = committing()
         {
@@ -78,7 +78,7 @@ impl Front {
             self.replies.asked = None;
             match answer {
                 Ok(()) => self.replies.committed = self.replies.committed.max(point),
-                Err(why) => self.lose(point, &why)?,
+                Err(why) => self.lose(point, &why),
             }
         }
         let (waits, votes) = (self.replies.waits, self.votes());
@@ -101,7 +101,7 @@ impl Front {
                 // Too few replicas have the state, and whoever asked may have lost its request; or
                 // no majority has given this answer.
                 self.clients.remove(reply.client);
-                self.close(reply.client)?;
+                self.close(reply.client);
                 continue;
             }
             self.clients.reply(reply.client, &reply.bytes);
@@ -117,13 +117,14 @@ impl Front {
             self.replies.asked = Some((reply.point, self.ring.commit(reply.point)));
         }
         for client in self.clients.unserved() {
-            self.serve(client)?;
+            // What it has sent is read when it is its turn.
+            self.serve(client, false);
         }
-        self.shed()
+        self.shed();
     }
 
     /// Gives up what was up to there: it must not be answered.
-    fn lose(&mut self, point: Point, why: &str) -> Result<(), String> {
+    fn lose(&mut self, point: Point, why: &str) {
         let all = std::mem::take(&mut self.replies.waiting);
         let (lost, rest) = all.into_iter().partition(|reply: &Reply| reply.point <= point);
         self.replies.waiting = rest;
@@ -131,8 +132,7 @@ impl Front {
         self.says.push(format!("{} replies are withheld: {why}", lost.len()));
         for reply in lost {
             self.clients.remove(reply.client);
-            self.close(reply.client)?;
+            self.close(reply.client);
         }
-        Ok(())
     }
 }

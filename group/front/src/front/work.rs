@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use truechimer_group::Point;
+use truechimer_group::{Member, Point};
 
 use crate::order::{Conn, End, FrontId, Op, Request, State};
 use crate::program::{Busy, Program};
@@ -67,6 +67,12 @@ impl Work {
     /// Nothing waits or is being done.
     pub fn is_idle(&self) -> bool {
         self.doing.is_none() && self.waiting.is_empty()
+    }
+
+    /// True if the program has worked on requests of that member's front for less than `most`.
+    pub fn answers(&self, member: Member, most: Duration) -> bool {
+        let own = self.requests.iter().any(|(_, conn)| conn.member == member);
+        own && self.since.is_none_or(|since| since.elapsed() < most)
     }
 
     /// The program has been there.
@@ -311,7 +317,7 @@ impl Front {
         });
         for conn in ended {
             if conn.member == me && self.order.has(conn) {
-                self.close(conn.number)?;
+                self.close(conn.number);
             }
         }
         self.differ(differences)
