@@ -19,8 +19,8 @@
 //! | 104 | u32 handed on: how often a thread of the program may have woken another, or made one |
 //! | 108 | u32 1: there are more processes than there is room for |
 //! | 112 | u32 filling: the front gives several requests, and is not done with that (a futex) |
-//! | 116 | u32 looking: threads that look which connections have input |
-//! | 120 | u32 looper: the thread that takes all input, by the kernel's number; 0 = nobody yet, 2³² − 1 = there are several |
+//! | 116 | u32 looking: 1 while the looper looks which connections have input |
+//! | 120 | u32 looper: the thread that takes all input, by the kernel's number; 0 = nobody yet, 2³² − 1 = there are several, 2³² − 2 = what was given at once did not come whole |
 //! | 124 | u32 serial: how often several requests were given at once |
 //! | 128 | u64 for each of 256: a process of the program, or 0 |
 //! | 2176 | u64: how many requests were given at once last |
@@ -50,7 +50,8 @@ pub const CLOCK: u64 = 1;
 pub const FENCED: u64 = 2;
 /// The program answers from one event loop: it may be given several connections' requests at once.
 pub const LOOP: u64 = 4;
-/// The most requests that are given at once.
+/// The most requests that are given at once: more than make a message cheaper (its cost is shared by then), and fewer
+/// than the head has room for.
 pub const MOST_AT_ONCE: usize = 128;
 /// The size of the file, bytes.
 pub const SIZE: usize = HEAD + PORTS * 8;
@@ -72,8 +73,10 @@ const SERIAL: usize = 124;
 const AT_ONCE: usize = PROCESSES + MOST_PROCESSES * 8;
 /// More than one thread takes input.
 const SEVERAL: u32 = u32::MAX;
-/// For so long each side waits for the other one's short steps: what takes longer was stopped or killed in between.
-const STEP: Duration = Duration::from_secs(2);
+/// What was given at once did not come whole.
+const PARTLY: u32 = u32::MAX - 1;
+/// For so long the front waits for the end of a look, before it does other things and tries again: a look takes µs.
+const STEP: Duration = Duration::from_millis(20);
 
 /// The low half of the sequence.
 const SEQUENCE: usize = if cfg!(target_endian = "little") { 32 } else { 36 };
@@ -96,7 +99,7 @@ pub struct Taken {
     pub ended: bool,
     /// Whether it has closed its end.
     pub closed: bool,
-    /// Whether its looper reads it, as the loop finds input: together with others, then.
+    /// True if its looper reads it, as the loop finds input: together with others, then.
     pub looped: bool,
 }
 
@@ -249,28 +252,38 @@ impl Page {
         self.u64_at(88).load(Ordering::Relaxed)
     }
 
-    /// Whether the program may be given several connections' requests at once.
+    /// True if the program may be given several connections' requests at once.
     pub fn is_loop(&self) -> bool {
         self.u64_at(16).load(Ordering::Relaxed) & LOOP != 0
     }
 
-    /// The program's side: this thread has taken input. Whether it is the one that takes all.
+    /// The program's side: this thread has taken input. True if it is the one that takes all.
     pub fn loops(&self, thread: u32) -> bool {
         let looper = self.u32_at(LOOPER);
         let known = looper.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire);
         let other = known.err().filter(|known| *known != thread);
-        if other.is_some() {
+        if other.is_some_and(|other| other != PARTLY) {
             looper.store(SEVERAL, Ordering::Release);
         }
         other.is_none()
     }
 
-    /// Whether this thread has taken all input so far.
+    /// The program's side: what was given at once did not come whole, and nothing is to be given so any more.
+    pub fn came_partly(&self) {
+        self.u32_at(LOOPER).store(PARTLY, Ordering::Release);
+    }
+
+    /// True if what was given at once did not come whole.
+    pub fn has_come_partly(&self) -> bool {
+        self.u32_at(LOOPER).load(Ordering::Acquire) == PARTLY
+    }
+
+    /// True if this thread has taken all input so far.
     pub fn is_looper(&self, thread: u32) -> bool {
         self.u32_at(LOOPER).load(Ordering::Acquire) == thread
     }
 
-    /// Whether there are several threads that take input.
+    /// True if there are several threads that take input.
     pub fn has_several(&self) -> bool {
         self.u32_at(LOOPER).load(Ordering::Acquire) == SEVERAL
     }
@@ -285,11 +298,22 @@ impl Page {
     }
 
     /// The front's side: gives requests at once: writes them by `write`, and the program looks at none before all of
-    /// them are written. Each is a port, and how many bytes there are then of that connection, all in all.
-    pub fn give_at_once(&self, requests: &[(u16, u64)], write: impl FnOnce()) {
+    /// them are written. Each is a port, and how many bytes there are then of that connection, all in all. False if
+    /// the program has been stopped in a look, which would find some of them: nothing is given then.
+    #[must_use]
+    pub fn give_at_once(&self, requests: &[(u16, u64)], write: impl FnOnce()) -> bool {
         self.u32_at(FILLING).store(1, Ordering::SeqCst);
         let begun = Instant::now();
-        while self.u32_at(LOOKING).load(Ordering::SeqCst) != 0 && begun.elapsed() < STEP {
+        while self.u32_at(LOOKING).load(Ordering::SeqCst) != 0 {
+            if begun.elapsed() >= STEP {
+                let gone = |processes: Vec<u32>| processes.iter().all(|own| is_gone((*own).into()));
+                if self.processes().is_some_and(gone) {
+                    break;
+                }
+                self.u32_at(FILLING).store(0, Ordering::SeqCst);
+                self.wake(FILLING);
+                return false;
+            }
             std::thread::yield_now();
         }
         let count = requests.len().min(MOST_AT_ONCE);
@@ -302,9 +326,10 @@ impl Page {
         write();
         self.u32_at(FILLING).store(0, Ordering::SeqCst);
         self.wake(FILLING);
+        true
     }
 
-    /// How often requests were given at once.
+    /// Number of times that requests were given at once.
     pub fn serial(&self) -> u32 {
         self.u32_at(SERIAL).load(Ordering::Acquire)
     }
@@ -318,18 +343,21 @@ impl Page {
         })
     }
 
-    /// The program's side: looks by `look` which connections have input, while the front gives nothing.
+    /// The program's side: its looper looks by `look` which connections have input, while the front gives nothing. A
+    /// front that is stopped in the middle of that is waited for as long as it lives.
     pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
         let (filling, looking) = (self.u32_at(FILLING), self.u32_at(LOOKING));
-        let end = monotonic() + STEP.as_nanos() as i128;
-        looking.fetch_add(1, Ordering::SeqCst);
-        while filling.load(Ordering::SeqCst) != 0 && monotonic() < end {
-            looking.fetch_sub(1, Ordering::SeqCst);
+        looking.store(1, Ordering::SeqCst);
+        while filling.load(Ordering::SeqCst) != 0 {
+            looking.store(0, Ordering::SeqCst);
             self.wait(FILLING, 1, Duration::from_millis(100));
-            looking.fetch_add(1, Ordering::SeqCst);
+            if is_gone(self.u64_at(96).load(Ordering::Relaxed)) {
+                break;
+            }
+            looking.store(1, Ordering::SeqCst);
         }
         let found = look();
-        looking.fetch_sub(1, Ordering::SeqCst);
+        looking.store(0, Ordering::SeqCst);
         found
     }
 
@@ -436,6 +464,7 @@ impl Page {
         for at in [72, LOOKING, LOOPER] {
             self.u32_at(at).store(0, Ordering::Release);
         }
+        self.u64_at(AT_ONCE).store(0, Ordering::Release);
         (0..MOST_PROCESSES)
             .for_each(|n| self.u64_at(PROCESSES + n * 8).store(0, Ordering::Release));
         self.u32_at(108).store(0, Ordering::Release);
@@ -612,6 +641,11 @@ mod tests {
         assert!(front.has_several() && !program.loops(7) && !program.is_looper(7));
         front.forget_program();
         assert!(!front.has_several() && program.loops(8));
+        program.came_partly();
+        assert!(front.has_come_partly() && !program.loops(8) && !program.is_looper(8));
+        assert!(front.has_come_partly(), "the reason stays");
+        front.forget_program();
+        assert!(!front.has_come_partly() && program.loops(8));
         program.took(9, 5);
         program.set_looped(9, true);
         program.set_looped(9, false);
@@ -642,17 +676,59 @@ mod tests {
             });
             for round in 1..=2000 {
                 let requests: Vec<_> = (0..8).map(|n| (65528 + n, round)).collect();
-                front.give_at_once(&requests, || {
+                assert!(front.give_at_once(&requests, || {
                     written.iter().for_each(|at| at.store(round, Ordering::Relaxed));
-                });
+                }));
             }
             looks.join().unwrap();
         });
         assert_eq!(program.at_once().last(), Some((65535, 2000)));
         // One that was killed while it looked holds up nothing for long.
         program.u32_at(LOOKING).store(1, Ordering::SeqCst);
-        front.give_at_once(&[], || ());
+        assert!(front.give_at_once(&[], || ()));
         assert_eq!(program.at_once().count(), 0);
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_in_a_look_is_given_nothing() {
+        let path = path("stopped");
+        let front = Page::create(&path, LOOP).unwrap();
+        let program = Page::open(&path).unwrap();
+        program.attached(std::process::id());
+        let gave = program.look(|| front.give_at_once(&[(1, 2)], || panic!("it looks")));
+        assert!(!gave && program.at_once().count() == 0 && program.serial() == 0);
+        assert!(front.give_at_once(&[(1, 2)], || ()));
+        // A new program is to start while the old one looks.
+        program.look(|| front.forget_program());
+        assert_eq!((front.u32_at(LOOKING).load(Ordering::SeqCst), front.at_once().count()), (0, 0));
+        program.attached(std::process::id());
+        assert!(front.give_at_once(&[], || ()));
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    }
+
+    /// A front that is stopped for longer than any patience while it gives: nobody sees a half of it.
+    #[test]
+    fn who_looks_waits_for_a_front_that_is_stopped() {
+        let path = path("slow");
+        let front = Page::create(&path, LOOP).unwrap();
+        let program = Page::open(&path).unwrap();
+        let written = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let (begins, begun) = std::sync::mpsc::channel();
+            let (program, written) = (&program, &written);
+            let looks = scope.spawn(move || {
+                begun.recv().unwrap();
+                program.look(|| written.load(Ordering::Relaxed))
+            });
+            assert!(front.give_at_once(&[], || {
+                written.store(1, Ordering::Relaxed);
+                begins.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(2500));
+                written.store(2, Ordering::Relaxed);
+            }));
+            assert_eq!(looks.join().unwrap(), 2);
+        });
         std::fs::remove_file(path.to_str().unwrap()).unwrap();
     }
 

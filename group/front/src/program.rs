@@ -35,7 +35,7 @@ const RESTLESS: Duration = Duration::from_secs(2);
 const MOST_UNTAKEN: usize = 16 << 20;
 /// Connections in which something has come that are looked at in one go.
 const MOST_CAME: usize = 256;
-/// Of one connection, so many bytes are given at once with others': far less than the kernel takes without waiting.
+/// The longest request that is given at once with others, bytes: far less than the kernel takes without waiting.
 const MOST_TOGETHER: usize = 16 << 10;
 
 /// Work with which the program is busy.
@@ -86,6 +86,8 @@ pub struct Program {
     epoll: OwnedFd,
     /// Those of the requests that it was given last.
     given: Vec<Conn>,
+    /// Requests that it is to be given at once and has not been, as it was stopped in a look: ports, and bytes then.
+    at_once: Vec<(u16, u64)>,
     /// Connections whose input it did not take when it rested: a server of one connection at a
     /// time, or one with fewer threads than connections, takes it when another has ended.
     untaken: BTreeSet<Conn>,
@@ -118,6 +120,7 @@ impl Program {
             links: BTreeMap::new(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             given: Vec::new(),
+            at_once: Vec::new(),
             untaken: BTreeSet::new(),
             leaving: Vec::new(),
             rest: Rest::default(),
@@ -174,6 +177,8 @@ impl Program {
     /// Forgets all, as it is to be started anew: nothing is left of the old one.
     pub fn forget(&mut self) {
         self.links.clear();
+        self.given.clear();
+        self.at_once.clear();
         self.untaken.clear();
         self.leaving.clear();
         self.page.forget_program();
@@ -228,24 +233,27 @@ impl Program {
         Ok(())
     }
 
-    /// How many of these requests, from the first on, it may be given at once: several only if all their connections
-    /// are read by its one event loop, so that each replica's program finds the same at one look.
+    /// Number of these requests, from the first on, that it may be given at once: several only if all their connections
+    /// are read by its one event loop, so that each replica's program finds the same at one look; and of each connection
+    /// one, so that the order is that in which they would be done one at a time.
     pub fn takes(&self, requests: &VecDeque<Request>) -> usize {
-        let page = &self.page;
-        if !page.is_loop()
-            || page.has_several()
-            || !(self.untaken.is_empty() && self.leaving.is_empty())
-        {
+        if !(self.untaken.is_empty() && self.leaving.is_empty()) {
             return 1;
         }
-        let mut lengths = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         let fits = |request: &&Request| {
-            let length = lengths.entry(request.conn).or_insert(0);
-            *length += request.bytes.len();
-            let link = self.links.get(&request.conn);
-            *length <= MOST_TOGETHER && link.is_some_and(|link| page.taken(link.port).looped)
+            let short = request.bytes.len() <= MOST_TOGETHER;
+            short && self.is_looped(request.conn) && seen.insert(request.conn)
         };
         requests.iter().take_while(fits).count().max(1)
+    }
+
+    /// True if its one event loop, by the operator's word, reads that connection.
+    fn is_looped(&self, conn: Conn) -> bool {
+        let page = &self.page;
+        let one = page.is_loop() && !page.has_several() && !page.has_come_partly();
+        let link = self.links.get(&conn).filter(|_| one);
+        link.is_some_and(|link| page.taken(link.port).looped)
     }
 
     /// Gives it requests.
@@ -263,18 +271,26 @@ impl Program {
                 ports.push((link.port, link.sent));
             }
         }
-        let (links, given) = (&mut self.links, &self.given);
+        if ports.len() > 1 {
+            self.at_once = ports;
+        }
+        self.write();
+        Busy::Requests
+    }
+
+    /// Writes what is for it. What it is to be given at once it gets whole, or later.
+    fn write(&mut self) {
+        let links = &mut self.links;
         let mut write = || {
-            for conn in given {
+            for conn in &self.given {
                 links.get_mut(conn).into_iter().for_each(Link::push);
             }
         };
-        if ports.len() > 1 {
-            self.page.give_at_once(&ports, write);
-        } else {
+        if self.at_once.is_empty() {
             write();
+        } else if self.page.give_at_once(&self.at_once, write) {
+            self.at_once.clear();
         }
-        Busy::Requests
     }
 
     /// Tells it that the client has ended.
@@ -314,7 +330,12 @@ impl Program {
     pub fn push(&mut self) {
         // Of one that is refused now its end tells.
         let _ = self.connect();
-        self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
+        if !self.at_once.is_empty() {
+            self.write();
+        }
+        if self.at_once.is_empty() {
+            self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
+        }
     }
 
     /// True if it is done: has taken all its input, and waits again; or does not take it, and
@@ -337,8 +358,9 @@ impl Program {
         if late.is_empty() {
             // Somebody may be about to work who has not said so: of no matter beside the loop of one, by the operator's
             // word.
-            let is_loop = self.page.is_loop() && !self.page.has_several();
-            if !waits && (is_loop || self.page.handed() == handed) {
+            let of_loop =
+                with == Busy::Requests && self.given.iter().all(|conn| self.is_looped(*conn));
+            if !waits && (of_loop || self.page.handed() == handed) {
                 return true;
             }
             self.restless = self.is_restless();
@@ -390,6 +412,12 @@ impl Program {
             Some(
                 "a thread of the program never sleeps: where one hands a request to another it \
                  cannot be seen when that is done, and answers may differ between replicas",
+            )
+        } else if self.page.has_come_partly() {
+            Some(
+                "what the program was given at once did not come whole (is its receive buffer, \
+                 SO_RCVBUF, below 16 KiB?): it gets one request at a time from now on, and answers \
+                 may differ between replicas; leave out --event-loop",
             )
         } else if !self.untaken.is_empty() {
             Some(
@@ -580,13 +608,18 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Stdio;
     use truechimer_group::Member;
+    use truechimer_group_client::delivery;
 
     /// A page's file, the program's side of it, where that listens, and the front's side.
     fn stage(name: &str, asked: bool) -> (PathBuf, Page, TcpListener, Program) {
+        stage_with(name, asked, delivery::CLOCK)
+    }
+
+    fn stage_with(name: &str, asked: bool, flags: u64) -> (PathBuf, Page, TcpListener, Program) {
         let name = format!("truechimer-front-{name}-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
         let path = CString::new(file.to_str().unwrap()).unwrap();
-        let page = Page::create(&path, 1).unwrap();
+        let page = Page::create(&path, flags).unwrap();
         let theirs = Page::open(&path).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let program = Program::new(listener.local_addr().unwrap(), page, asked).unwrap();
@@ -720,6 +753,92 @@ mod tests {
             }
             assert!(sockopt::tcp_quickack(&program.links[&conn].stream).unwrap());
         }
+        fs::remove_file(file).unwrap();
+    }
+
+    /// Requests of these connections, of so many bytes.
+    fn requests(of: &[(u32, usize)]) -> VecDeque<Request> {
+        let request = |(number, length): &(u32, usize)| {
+            let conn = Conn { member: Member(1), number: *number };
+            Request { conn, number: 1, bytes: vec![b'x'; *length] }
+        };
+        of.iter().map(request).collect()
+    }
+
+    #[test]
+    fn many_are_given_at_once_to_a_loop_only() {
+        for (flags, most) in [(delivery::CLOCK, 1), (delivery::CLOCK | delivery::LOOP, 4)] {
+            let (file, theirs, listener, mut program) = stage_with("takes", false, flags);
+            // Something sleeps beside it: it is done as soon as nobody works, unless a thread has woken another.
+            let mut streams = Vec::new();
+            for number in 1..=5 {
+                program.open(Conn { member: Member(1), number }).unwrap();
+                program.push();
+                let (stream, peer) = listener.accept().unwrap();
+                theirs.took_accept(peer.port());
+                // The last one is edge-triggered, say.
+                theirs.set_looped(peer.port(), number < 5);
+                streams.push((stream, peer.port()));
+            }
+            let takes = |of: &[(u32, usize)]| program.takes(&requests(of));
+            assert_eq!(takes(&[(1, 1), (2, 1), (4, 1), (3, 1), (1, 1)]), most, "one of each");
+            assert_eq!(takes(&[(5, 1), (1, 1)]), 1);
+            assert_eq!(takes(&[(1, 1), (5, 1)]), 1);
+            assert_eq!(takes(&[(1, MOST_TOGETHER + 1), (2, 1)]), 1);
+            assert_eq!(takes(&[(9, 1), (1, 1)]), 1, "there is no such connection");
+            if most > 1 {
+                assert_eq!(takes(&[(1, MOST_TOGETHER), (2, MOST_TOGETHER), (5, 1)]), 2);
+                assert!(theirs.loops(7));
+                assert_eq!(takes(&[(1, 1), (2, 1)]), 2);
+                theirs.came_partly();
+                assert_eq!(takes(&[(1, 1), (2, 1)]), 1);
+                assert!(program.troubles().unwrap().contains("SO_RCVBUF"));
+                theirs.loops(8);
+                program.page.forget_program();
+                assert!(theirs.loops(7) && !theirs.loops(8), "several take input");
+                assert_eq!(program.takes(&requests(&[(1, 1), (2, 1)])), 1);
+            }
+            fs::remove_file(file).unwrap();
+        }
+    }
+
+    /// The program is stopped while it looks: it gets all of it when it goes on, and others' after that.
+    #[test]
+    fn what_is_given_at_once_is_given_whole() {
+        let flags = delivery::CLOCK | delivery::LOOP;
+        let (file, theirs, listener, mut program) = stage_with("whole", false, flags);
+        theirs.attached(std::process::id());
+        let conns = [1, 2].map(|number| Conn { member: Member(1), number });
+        let mut streams = Vec::new();
+        for conn in conns {
+            program.open(conn).unwrap();
+            program.push();
+            let (stream, peer) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            theirs.took_accept(peer.port());
+            theirs.set_looped(peer.port(), true);
+            streams.push((stream, peer.port()));
+        }
+        let busy = theirs.look(|| {
+            let busy = program.give(conns.map(|conn| (conn, b"ask".into())));
+            program.push();
+            let came = streams.iter_mut().any(|(stream, _)| stream.read(&mut [0; 9]).is_ok());
+            assert!(!came && !program.is_done(busy));
+            busy
+        });
+        program.push();
+        let ports: Vec<(u16, u64)> = streams.iter().map(|(_, port)| (*port, 3)).collect();
+        assert!(theirs.at_once().eq(ports));
+        for (stream, port) in &mut streams {
+            stream.set_nonblocking(false).unwrap();
+            stream.read_exact(&mut [0; 3]).unwrap();
+            theirs.took(*port, 3);
+        }
+        // A thread has woken another, which is of no matter for a loop's requests, but for others'.
+        theirs.hand_on();
+        assert!(program.is_done(busy));
+        theirs.set_looped(streams[0].1, false);
+        assert!(!program.is_done(busy), "this test does not sleep");
         fs::remove_file(file).unwrap();
     }
 
