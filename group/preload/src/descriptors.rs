@@ -68,6 +68,8 @@ fn doubled(fd: c_int, twin: c_int) {
         closed(twin);
         if let Some(port) = port_of(fd) {
             set_port(twin, port);
+            loops::leave(fd);
+            loops::leave(twin);
         }
     }
 }

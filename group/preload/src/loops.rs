@@ -2,12 +2,14 @@
 //! then to find all of them at one look, in the order in which they were given: its thread looks for input while the
 //! front gives nothing, when all that was given has come, and has it sorted.
 //!
-//! A connection takes part once the one thread that takes all input has read it, and has it in an epoll instance,
-//! level-triggered, without blocking. An edge-triggered one, or one that another thread reads, is for the front to give
-//! its requests one at a time.
+//! A connection takes part once the one thread that takes all input has read it, and has it in its epoll instance (the
+//! first one that a connection was in), level-triggered, without blocking. One in another instance, or doubled, is for
+//! the front to give its requests one at a time; so are all where another thread reads, or where the program has
+//! anything edge-triggered or of one shot: an event that is taken and not handed out would be lost.
 
+use core::cell::UnsafeCell;
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use libc::{epoll_event, pollfd, sigset_t, timespec};
 use truechimer_group_client::delivery::Page;
@@ -27,19 +29,32 @@ const PAUSE: i64 = 20_000;
 /// For so long it is waited for, ns; far longer than the kernel takes.
 const LATE: i64 = 2 * SECOND;
 
-/// States of a descriptor: in no epoll instance, or edge-triggered; level-triggered; the front has been told so.
+/// States of a descriptor: not in the loop's epoll instance; in it; the front has been told so; in another one as well,
+/// or doubled.
 const UNKNOWN: u8 = 0;
 const LEVEL: u8 = 1;
 const TOLD: u8 = 2;
+const NEVER: u8 = 3;
 
 /// The state of each descriptor.
 static STATES: [AtomicU8; MOST] = [const { AtomicU8::new(UNKNOWN) }; MOST];
 /// The program's own word for each, in its epoll instance.
 static WORDS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+/// The loop's epoll instance, + 1; 0 = none yet.
+static INSTANCE: AtomicI32 = AtomicI32::new(0);
+/// True if the program has anything that is edge-triggered or of one shot.
+static EDGES: AtomicBool = AtomicBool::new(false);
+/// Events found at one look, of which the program gets as many as it asks for.
+static FOUND: Found = Found(UnsafeCell::new([epoll_event { events: 0, u64: 0 }; MOST]));
 /// The requests given at once that are known to have come.
 static CAME: AtomicU32 = AtomicU32::new(0);
 
-/// How long to wait.
+struct Found(UnsafeCell<[epoll_event; MOST]>);
+
+// SAFETY: only the looper uses it, within `wait`, which calls nothing of the program's.
+unsafe impl Sync for Found {}
+
+/// Patience of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
     /// For ever.
@@ -87,19 +102,41 @@ pub fn took(page: &Page, fd: c_int, port: u16) {
         && page.loops(here(crate::thread::Here::tid))
         && let Some(state) = state(fd)
         && state.load(Ordering::Relaxed) == LEVEL
+        && !EDGES.load(Ordering::Relaxed)
     {
         state.store(TOLD, Ordering::Relaxed);
         page.set_looped(port, true);
     }
 }
 
+/// The descriptor is waited for in another way than the loop's, or has a twin: for good.
+pub fn leave(fd: c_int) {
+    if let Some(state) = state(fd) {
+        state.store(NEVER, Ordering::Relaxed);
+    }
+    if let Some((page, port)) = page().zip(port_of(fd)) {
+        page.set_looped(port, false);
+    }
+}
+
 /// The program has changed how it waits for that descriptor.
-fn changed(fd: c_int, operation: c_int, event: Option<&epoll_event>) {
+fn changed(epoll: c_int, operation: c_int, fd: c_int, event: Option<&epoll_event>) {
+    let event = event.filter(|_| operation != libc::EPOLL_CTL_DEL);
+    let edges = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
+    if event.is_some_and(|event| event.events & edges != 0) && !EDGES.swap(true, Ordering::Relaxed)
+    {
+        (0..MOST as c_int).filter(|fd| port_of(*fd).is_some()).for_each(leave);
+    }
     let Some((page, port)) = page().filter(|page| page.is_loop()).zip(port_of(fd)) else { return };
     let (Some(state), Some(word)) = (state(fd), word(fd)) else { return };
-    let edges = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
-    let level = event.filter(|event| operation != libc::EPOLL_CTL_DEL && event.events & edges == 0);
-    match level {
+    let first = INSTANCE.compare_exchange(0, epoll + 1, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_err_and(|instance| instance != epoll + 1) {
+        if event.is_some() {
+            leave(fd);
+        }
+        return;
+    }
+    match event {
         Some(event) if !is_blocking(fd) => {
             word.store(event.u64, Ordering::Relaxed);
             if state.load(Ordering::Relaxed) == UNKNOWN {
@@ -107,7 +144,9 @@ fn changed(fd: c_int, operation: c_int, event: Option<&epoll_event>) {
             }
         }
         _ => {
-            state.store(UNKNOWN, Ordering::Relaxed);
+            if state.load(Ordering::Relaxed) != NEVER {
+                state.store(UNKNOWN, Ordering::Relaxed);
+            }
             page.set_looped(port, false);
         }
     }
@@ -131,13 +170,13 @@ unsafe extern "C" fn epoll_ctl(
     if result == 0 {
         let errno = Errno::keep();
         // SAFETY: null or the caller's event, which the kernel has read.
-        changed(fd, operation, unsafe { event.as_ref() });
+        changed(epoll, operation, fd, unsafe { event.as_ref() });
         errno.restore();
     }
     result
 }
 
-/// Waits as `epoll_pwait(2)` does, for the thread that takes all input; none for any other.
+/// Waits as `epoll_pwait(2)` does, for the thread that takes all input, in its instance; none for any other.
 ///
 /// # Safety
 /// As `epoll_pwait(2)`.
@@ -154,23 +193,34 @@ pub unsafe fn wait(
         Patience::Ns(ns) => Some(ns),
         Patience::Wrong => return None,
     };
-    if !page.is_looper(here(crate::thread::Here::tid)) {
+    let is_loop = page.is_looper(here(crate::thread::Here::tid))
+        && INSTANCE.load(Ordering::Relaxed) == epoll + 1
+        && !EDGES.load(Ordering::Relaxed);
+    if !is_loop || !(1..=MOST as c_int).contains(&most) {
         return None;
     }
     let until = patience.map(|ns| kernel::clock(libc::CLOCK_MONOTONIC).saturating_add(ns));
     loop {
         let came = page.look(|| {
             wait_for_all(page);
-            let arguments = [i64::from(epoll), events as i64, i64::from(most), 0, 0, 0];
-            // SAFETY: the caller's own arguments; waits for nothing, and leaves signals alone.
+            // All of it, since the kernel's first ones are not the first ones of the order. What is not handed out is
+            // level-triggered, and found again.
+            let arguments = [i64::from(epoll), FOUND.0.get() as i64, MOST as i64, 0, 0, 0];
+            // SAFETY: room for so many; waits for nothing, and leaves signals alone.
             unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) }
         });
         match usize::try_from(came) {
             Err(_) => return Some(returned(came) as c_int),
             Ok(0) => {}
             Ok(many) => {
-                // SAFETY: so many the kernel has written to the caller's place for them.
-                sort(page, unsafe { core::slice::from_raw_parts_mut(events, many) });
+                // SAFETY: this thread alone uses it, and the kernel has written so many.
+                let found = unsafe {
+                    core::slice::from_raw_parts_mut(FOUND.0.get().cast::<epoll_event>(), many)
+                };
+                sort(page, found);
+                let many = many.min(most as usize);
+                // SAFETY: the caller has room for `most`; the two do not overlap.
+                unsafe { core::ptr::copy_nonoverlapping(found.as_ptr(), events, many) };
                 return Some(many as c_int);
             }
         }
@@ -202,6 +252,10 @@ fn wait_for_all(page: &Page) {
     for (port, target) in page.at_once() {
         while !has_come(page, port, target) && kernel::clock(libc::CLOCK_MONOTONIC) < until {
             kernel::sleep_ns(PAUSE);
+        }
+        if !has_come(page, port, target) {
+            page.came_partly();
+            break;
         }
     }
     CAME.store(serial, Ordering::Relaxed);
@@ -266,7 +320,8 @@ mod tests {
             crate::descriptors::set_port(fd, port);
             word(fd).unwrap().store(100 + u64::from(port), Ordering::Relaxed);
         }
-        page.give_at_once(&[(4, 1), (2, 1), (4, 2), (5, 1), (1, 1)], || ());
+        let gave = page.give_at_once(&[(4, 1), (2, 1), (4, 2), (5, 1), (1, 1)], || ());
+        assert!(gave);
         let sorted = |given: &[u64]| {
             let mut events: Vec<_> =
                 given.iter().map(|word| epoll_event { events: 1, u64: *word }).collect();
