@@ -159,7 +159,8 @@ impl Front {
         let patience_ns = i64::try_from(settings.patience.as_nanos()).unwrap_or(i64::MAX);
         let shell = Shell { connect: settings.connect, page: settings.page.clone() };
         Ok(Front {
-            order: Order::new(me, settings.replicas, can_restore, patience_ns),
+            order: Order::new(me, settings.replicas, can_restore, patience_ns)
+                .with_event_loop(settings.event_loop),
             program: Program::new(settings.connect, page, settings.ready_command.is_some())
                 .map_err(failed("cannot make an epoll instance".into()))?,
             clients: Clients::new(settings.protocol, settings.most_kept),

@@ -101,6 +101,13 @@ impl Order {
         }
     }
 
+    /// True: the program answers from one event loop, as all replicas' fronts are to say.
+    #[must_use]
+    pub fn with_event_loop(mut self, event_loop: bool) -> Order {
+        self.state.position.event_loop = event_loop;
+        self
+    }
+
     /// Which life of which front this is.
     pub fn me(&self) -> FrontId {
         self.me
@@ -281,7 +288,9 @@ impl Order {
             {
                 let mark = self.marks.iter().find(|(mark, _)| mark == serial);
                 let place = mark.map_or(0, |(_, place)| *place);
-                if state.position == self.state.position {
+                if state.position.event_loop != self.state.position.event_loop {
+                    steps.push(self.unlike());
+                } else if state.position == self.state.position {
                     self.state.peers.clone_from(&state.peers);
                     self.state.pairs.clone_from(&state.pairs);
                     self.state.time = state.time;
@@ -356,6 +365,11 @@ impl Order {
         if !current || self.hellos.len() < self.size {
             return;
         }
+        let event_loop = self.state.position.event_loop;
+        if self.hellos.values().any(|(_, _, position)| position.event_loop != event_loop) {
+            steps.push(self.unlike());
+            return;
+        }
         let Some(latest) = self.hellos.values().map(|(_, _, position)| position.count).max() else {
             return;
         };
@@ -375,6 +389,13 @@ impl Order {
             (FrontId { member: *member, incarnation: *incarnation }, *serial)
         });
         steps.push(Step::Send(Message::Begin { fronts: fronts.collect(), position }));
+    }
+
+    fn unlike(&self) -> Step {
+        let how = if self.state.position.event_loop { "with" } else { "without" };
+        Step::Unfit(format!(
+            "this front was started {how} --event-loop, and another one was not: start all alike"
+        ))
     }
 
     fn begun(

@@ -228,6 +228,7 @@ fn put_conn(out: &mut Vec<u8>, conn: Conn) {
 fn put_position(out: &mut Vec<u8>, position: &Position) {
     put(out, position.count);
     put(out, position.chain);
+    out.push(u8::from(position.event_loop));
 }
 
 fn put_state(out: &mut Vec<u8>, state: &State) {
@@ -295,7 +296,13 @@ impl Reader<'_> {
     }
 
     fn position(&mut self) -> Option<Position> {
-        Some(Position { count: self.u64()?, chain: self.u64()? })
+        let (count, chain) = (self.u64()?, self.u64()?);
+        let event_loop = match self.array()? {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        };
+        Some(Position { count, chain, event_loop })
     }
 
     fn state(&mut self) -> Option<State> {
@@ -346,7 +353,7 @@ mod tests {
 
     fn all() -> Vec<Message> {
         let front = FrontId { member: Member(3), incarnation: u64::MAX };
-        let position = Position { count: 5, chain: 6 };
+        let position = Position { count: 5, chain: 6, event_loop: true };
         let mut state = State { position, requests: 4, time: -1, ..State::default() };
         let peer = Peer { incarnation: 9, ready: true, quiet_ns: 7, done: 3, stuck_ns: 1 };
         state.peers.insert(Member(2), peer);

@@ -408,6 +408,46 @@ fn replicas_give_the_same_answers_at_the_same_times() {
     assert!(said.iter().flatten().all(|line| !line.contains("differ from")), "{said:?}");
 }
 
+/// The service stands for a loop: its connections are marked as the library marks a loop's. What fronts write of
+/// requests' numbers, times and replies is the same at all, and so is the time of all that came in one write.
+#[test]
+fn a_loop_is_given_many_at_once() {
+    let world = World::new("loop");
+    let start = |member: u32| {
+        let _ = fs::remove_file(world.state(member));
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| settings.event_loop = true);
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let pages: Vec<Page> = (1..=3)
+        .map(|member| {
+            let path = CString::new(world.page(member).to_str().unwrap()).unwrap();
+            Page::open(&path).unwrap()
+        })
+        .collect();
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::of(&fronts[0])).collect();
+    clients.iter_mut().for_each(|client| drop(client.ask("TIME")));
+    for page in &pages {
+        (1..=u16::MAX)
+            .filter(|port| page.taken(*port).accepted)
+            .for_each(|port| page.set_looped(port, true));
+    }
+    for _ in 0..20 {
+        clients.iter_mut().for_each(|client| client.stream.write_all(b"TIME\n").unwrap());
+        clients.iter_mut().for_each(|client| assert!(client.line().len() > 2));
+    }
+    // Of one connection, so one after the other, but at one time.
+    clients[0].stream.write_all(b"TIME\nTIME\nTIME\n").unwrap();
+    let times = [(); 3].map(|()| clients[0].line());
+    assert!(times.iter().all(|time| *time == times[0]), "{times:?}");
+    let records = records(&world, &[1, 2, 3], 8 * 21 + 3);
+    assert!(records.iter().all(|record| *record == records[0]));
+    let said = world.stop(fronts);
+    assert!(said.iter().flatten().all(|line| !line.contains("differ from")), "{said:?}");
+}
+
 /// Waits until a front has said a line with this in it.
 fn until_said(front: &Running, part: &str) {
     while !front.said.lock().unwrap().iter().any(|line| line.contains(part)) {

@@ -154,7 +154,9 @@ impl Front {
                 let now = self.program.takes(&requests);
                 let later = requests.split_off(now);
                 if !later.is_empty() {
-                    let next = time.saturating_add(now as i64);
+                    // Of a loop all have one, as it is given several at once at one replica and maybe not at another.
+                    let own = if self.settings.event_loop { 0 } else { now as i64 };
+                    let next = time.saturating_add(own);
                     self.work.waiting.push_front((Op::Requests(later), next, self.work.point));
                 }
                 self.work.time = time;

@@ -18,6 +18,8 @@ impl Order {
         message: Message,
         steps: &mut Vec<Step>,
     ) {
+        // A message's requests may have been given times beyond the next message's.
+        let first = time.max(self.state.time.saturating_add(1));
         self.pass_time(from, time, incarnation, steps);
         if self.standing != Standing::In {
             return;
@@ -87,8 +89,8 @@ impl Order {
                 }
                 if !all.is_empty() {
                     // Each may have a time of its own, 1 ns after the last one's, as a lease's readings have.
-                    self.state.time = time.saturating_add(all.len() as i64 - 1);
-                    steps.push(Step::Run(Op::Requests(all), time));
+                    self.state.time = first.saturating_add(all.len() as i64 - 1);
+                    steps.push(Step::Run(Op::Requests(all), first));
                 }
             }
             Message::Close { conn } => {
