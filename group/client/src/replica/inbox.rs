@@ -179,7 +179,7 @@ impl Inbox {
         }
     }
 
-    /// What `pick` finds in what has come; none while it may yet come.
+    /// Returns what `pick` finds in what has come; none while it may yet come.
     pub fn look<T>(
         &self,
         link: &Arc<Link>,

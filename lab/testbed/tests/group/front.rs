@@ -277,7 +277,9 @@ fn redis_gives_the_same_answers_everywhere() {
         "PTTL key",
         "EVAL \"local t = redis.call('TIME') redis.call('SET', 'at', t[1] .. t[2]) return tonumber(t[2])\" 0",
         "EXISTS key",
-        // Not DBSIZE: that counts keys which have expired until a timer of Redis' own takes them away.
+        // Not DBSIZE: that counts keys which have expired until a timer of Redis' own takes them away, by the host's
+        // time and not by the group's order. What a program's own timers do is not replicated, as the documentation
+        // for users says.
         "STRLEN at",
         "INCR count",
     ];
@@ -572,7 +574,7 @@ struct Killed<'a> {
 }
 
 impl Killed<'_> {
-    /// What the other two have on record alike; none where there can be no ring.
+    /// Returns what the other two have on record alike; none where there can be no ring.
     fn run(&self) -> Option<String> {
         let python = or_skip(runs("python3"))?;
         let ring = or_skip(Ring::up(&Settings::brisk()))?;
