@@ -20,7 +20,7 @@
 //! | 108 | u32 1: there are more processes than there is room for |
 //! | 112 | u32 filling: the front gives several requests, and is not done with that (a futex) |
 //! | 116 | u32 looking: 1 while the looper looks which connections have input |
-//! | 120 | u32 looper: the thread that takes all input, by the kernel's number; 0 = nobody yet, 2³² − 1 = there are several, 2³² − 2 = what was given at once did not come whole |
+//! | 120 | u32 looper: the thread that takes all input, by the kernel's number; 0 = nobody yet, 2³² − 1 = several, 2³² − 2 = input given at once came in part |
 //! | 124 | u32 serial: how often several requests were given at once |
 //! | 128 | u64 for each of 256: a process of the program, or 0 |
 //! | 2176 | u64: how many requests were given at once last |

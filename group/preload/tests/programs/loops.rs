@@ -12,7 +12,8 @@ use crate::stage::until;
 
 /// A server that answers each read with the look at which it was found, the read's number of all, and what was read.
 /// Arguments: how much it reads at a time, and how: `level`, `edge`, `oneshot`, `two` (connections alternate between two
-/// instances, one of which lies in the other), `dup` (a connection that says `d` is doubled), `threads` (every second connection is another thread's), `few` (one
+/// instances, one of which lies in the other), `dup` (a connection that says `d` is doubled), `beside` (something else is
+/// edge-triggered), `threads` (every second connection is another thread's), `few` (one
 /// event at a look), `closes` (a connection that says `x` ends that of whoever came first), `timer` (wakes all the time).
 const SERVER: &str = r#"
 #define _GNU_SOURCE
@@ -70,6 +71,10 @@ int main(int count, char **arguments) {
     epoll_ctl(loop, EPOLL_CTL_ADD, listener, events);
     events[0].data.fd = second;
     if (two) epoll_ctl(loop, EPOLL_CTL_ADD, second, events);
+    if (!strcmp(how, "beside")) {
+        events[0].events |= EPOLLET;
+        epoll_ctl(loop, EPOLL_CTL_ADD, second, events);
+    }
     pthread_t thread;
     if (threads) pthread_create(&thread, 0, other, &second);
     printf("%d\n", ntohs(own.sin_port));
@@ -239,6 +244,25 @@ fn of_several_instances_of_one_thread_the_first_takes_part() {
     end(served.child);
 }
 
+/// The program looks at what there is, and the front is to give nothing so any more.
+#[test]
+fn what_does_not_come_whole_is_told() {
+    let Some(mut served) = Served::start(100, "level", 2) else { return };
+    let list = [0, 1].map(|at| (served.conns[at].port, 3));
+    let conns = &mut served.conns;
+    assert!(served.front.page.give_at_once(&list, || {
+        for conn in conns {
+            conn.stream.write_all(b"a").expect("it reads");
+            conn.sent += 1;
+        }
+    }));
+    until("it says so", || served.front.page.has_come_partly());
+    served.until_done();
+    assert_eq!((served.answer(0).2, served.answer(1).2), ("a".into(), "a".into()));
+    assert!(!served.front.page.has_several());
+    end(served.child);
+}
+
 #[test]
 fn one_that_is_doubled_takes_part_no_more() {
     let Some(mut served) = Served::start(100, "dup", 2) else { return };
@@ -284,7 +308,7 @@ fn a_connection_that_the_program_ends_in_the_middle_holds_up_nothing() {
 /// The front sees that such programs are to be given one request at a time, before it gives more.
 #[test]
 fn edges_single_shots_and_threads_are_told() {
-    for how in ["edge", "oneshot"] {
+    for how in ["edge", "oneshot", "beside"] {
         let Some(mut served) = Served::start(100, how, 2) else { return };
         assert!(!served.is_looped(0) && !served.is_looped(1), "{how}");
         for at in [1, 0] {
