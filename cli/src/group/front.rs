@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Clients connect to the front of any replica. What they send goes through the group's order, and
-each front feeds its own program the same requests in the same order, one at a time; the clock
+each front feeds its own program the same requests in the same order, one at a time, or many at
+once to one that answers from an event loop (--event-loop, which suits Redis); the clock
 that the program reads meanwhile stands at the agreed time of the request's delivery. The client
 gets the answer of the replica whose front it is connected to, once a majority has the request,
 and a majority of the programs has given that answer.
@@ -101,6 +102,11 @@ pub struct Options {
     /// as one that follows if others are, and a client that came while nobody is answered sent away
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub patience: Span,
+    /// The program answers from one event loop (epoll), and what its other threads do changes no
+    /// answer, as with Redis: it gets the requests of many connections at once. The same at all
+    /// replicas
+    #[arg(long, action = ArgAction::SetTrue)]
+    pub event_loop: bool,
     /// Leave the program its own clock: the same order, but not the same time; for comparison. Who
     /// differs is said, but not out
     #[arg(long, action = ArgAction::SetTrue)]
@@ -168,6 +174,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
         ready_command: options.ready_command.clone(),
         patience: duration(options.patience),
         most_kept: truechimer_group_front::MOST_KEPT,
+        event_loop: options.event_loop,
     };
     let page = settings.page.clone();
     let mut front =

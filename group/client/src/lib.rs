@@ -101,8 +101,8 @@ pub use place::{
     valid_group,
 };
 pub use replica::{
-    AttachError, Attached, CommitError, Delivered, Event, Gone, NextError, Options, Replica,
-    ReplyError, SendError, ThreadClock,
+    AttachError, Attached, CommitError, Committing, Delivered, Event, Gone, NextError, Options,
+    Replica, ReplyError, SendError, ThreadClock,
 };
 pub use truechimer_group::{
     Agreed, Bound, Call, Cause, GroupTime, Handover, Member, Mode, Order, Phase, Point, Post,

@@ -60,12 +60,15 @@ pub struct Clients {
     /// Bytes that have come from all clients and gone to them: the clock by which who is slow is
     /// judged.
     passed: u64,
+    /// Room for what one has sent.
+    buffer: Vec<u8>,
 }
 
 impl Clients {
     /// None yet; so many bytes may be kept for all together.
     pub fn new(protocol: Protocol, most_kept: usize) -> Clients {
-        Clients { all: BTreeMap::new(), next: 0, protocol, most_kept, passed: 0 }
+        let (all, buffer) = (BTreeMap::new(), vec![0; 16 << 10]);
+        Clients { all, next: 0, protocol, most_kept, passed: 0, buffer }
     }
 
     /// A new one. Returns its number, or nothing if there are too many.
@@ -95,8 +98,8 @@ impl Clients {
         }
     }
 
-    /// Reads what one has sent, and writes what it can take.
-    pub fn serve(&mut self, number: u32) -> Vec<Did> {
+    /// Writes what one can take, and reads what it has sent if it `reads`.
+    pub fn serve(&mut self, number: u32, reads: bool) -> Vec<Did> {
         let mut did = Vec::new();
         let Some(client) = self.all.get_mut(&number) else { return did };
         let written = client.out.write(&mut client.stream);
@@ -110,7 +113,8 @@ impl Clients {
             }];
         }
         let gone = client.going && client.out.is_empty();
-        let failed = !gone && client.read(number, &mut self.passed, &mut did).is_err();
+        let (passed, buffer) = (&mut self.passed, self.buffer.as_mut_slice());
+        let failed = reads && !gone && client.read(number, passed, buffer, &mut did).is_err();
         if failed {
             did.push(Did::Gone(number));
         }
@@ -198,10 +202,15 @@ impl Client {
         self.out.since().into_iter().chain(begun).min()
     }
 
-    fn read(&mut self, number: u32, passed: &mut u64, did: &mut Vec<Did>) -> std::io::Result<()> {
-        let mut buffer = [0; 16 << 10];
+    fn read(
+        &mut self,
+        number: u32,
+        passed: &mut u64,
+        buffer: &mut [u8],
+        did: &mut Vec<Did>,
+    ) -> std::io::Result<()> {
         while self.reads() {
-            match self.stream.read(&mut buffer) {
+            match self.stream.read(buffer) {
                 Ok(0) => {
                     self.ended = true;
                     let rest = std::iter::from_fn(|| self.cutter.rest());
@@ -218,6 +227,9 @@ impl Client {
                         self.begun = *passed;
                         self.under_way += 1;
                         did.push(Did::Request(number, bytes));
+                    }
+                    if length < buffer.len() {
+                        break;
                     }
                 }
                 Err(why) if why.kind() == ErrorKind::WouldBlock => break,
@@ -255,7 +267,7 @@ mod tests {
         clients.reply(one, &[1; 100]);
         clients.reply(two, &[2; 50]);
         // The first has read all of it, and has other replies by now.
-        assert_eq!(clients.serve(one), []);
+        assert_eq!(clients.serve(one, true), []);
         clients.reply(three, &[3; 100]);
         clients.reply(one, &[1; 100]);
         assert_eq!(clients.shed(), [], "exactly as much as may be kept");
@@ -277,7 +289,7 @@ mod tests {
             let before = clients.passed;
             let mut did = Vec::new();
             while clients.passed < before + bytes.len() as u64 {
-                did.extend(clients.serve(all[at].0));
+                did.extend(clients.serve(all[at].0, true));
             }
             did
         };

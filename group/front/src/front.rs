@@ -2,6 +2,7 @@
 
 mod early;
 mod replies;
+mod requests;
 mod votes;
 mod work;
 
@@ -19,7 +20,6 @@ use truechimer_group::{Phase, Point};
 use truechimer_group_client::delivery::{self, Page};
 
 use crate::clients::{Clients, Did};
-use crate::commit::{self, Commits, Waker, Woken};
 use crate::cut::Protocol;
 use crate::order::{Conn, FrontId, Op, Order, Step};
 use crate::program::Program;
@@ -28,9 +28,11 @@ use crate::ring::{Ring, RingEvent};
 use crate::streams::Streams;
 use crate::sys::Poll;
 use crate::transfer::{Gave, Shell};
+use crate::waker::{Waker, Woken, waker};
 use crate::wire::Message;
 use early::Early;
 use replies::Replies;
+use requests::Requests;
 use votes::Votes;
 use work::Work;
 
@@ -74,6 +76,8 @@ pub struct Settings {
     pub patience: Duration,
     /// Bytes that may be kept for all clients together ([`crate::MOST_KEPT`]).
     pub most_kept: usize,
+    /// The program answers from one event loop, and gets several connections' requests at once.
+    pub event_loop: bool,
 }
 
 /// How a front ended, if nothing failed.
@@ -107,8 +111,12 @@ pub struct Front {
     woken: Woken,
     poll: Poll,
     phase: Option<Phase>,
-    /// Messages of ours that are under way, by token, and for which client.
-    under_way: BTreeMap<u64, Option<u32>>,
+    /// Messages of ours that are under way, by token, and for which clients.
+    under_way: BTreeMap<u64, Vec<u32>>,
+    /// Requests for the next message.
+    requests: Requests,
+    /// The client that was read last.
+    read_last: u32,
     /// Connections whose end we have said.
     said: VecDeque<Conn>,
     /// The place of the message that came last, and when that was here.
@@ -135,27 +143,29 @@ impl Front {
             .map_err(failed(format!("cannot listen on {}", settings.listen)))?;
         let page = CString::new(settings.page.as_os_str().as_bytes())
             .map_err(|_| "the page's path contains a zero byte".to_string())?;
-        let flags = if settings.clock { delivery::CLOCK } else { 0 };
+        let flag = |is: bool, flag| if is { flag } else { 0 };
+        let flags =
+            flag(settings.clock, delivery::CLOCK) | flag(settings.event_loop, delivery::LOOP);
         let page = Page::create(&page, flags)
             .map_err(failed(format!("cannot make {}", settings.page.display())))?;
         let record = settings.record.as_deref().map(|path| {
             Record::create(path).map_err(failed(format!("cannot write {}", path.display())))
         });
         let record = record.transpose()?;
-        let (waker, woken) = commit::waker().map_err(failed("cannot make a socket pair".into()))?;
-        let commits = Commits::start(ring.committer(), waker.clone())
-            .map_err(failed("cannot start a thread".into()))?;
+        let (waker, woken) = waker().map_err(failed("cannot make a socket pair".into()))?;
         let now = Instant::now();
         let me = FrontId { member: ring.member(), incarnation: incarnation() };
         let can_restore = settings.restore_command.is_some();
         let patience_ns = i64::try_from(settings.patience.as_nanos()).unwrap_or(i64::MAX);
         let shell = Shell { connect: settings.connect, page: settings.page.clone() };
         Ok(Front {
-            order: Order::new(me, settings.replicas, can_restore, patience_ns),
-            program: Program::new(settings.connect, page, settings.ready_command.is_some()),
+            order: Order::new(me, settings.replicas, can_restore, patience_ns)
+                .with_event_loop(settings.event_loop),
+            program: Program::new(settings.connect, page, settings.ready_command.is_some())
+                .map_err(failed("cannot make an epoll instance".into()))?,
             clients: Clients::new(settings.protocol, settings.most_kept),
             early: Early::default(),
-            replies: Replies::new(settings.commit.then_some(commits)),
+            replies: Replies::new(settings.commit),
             work: Work::default(),
             phase: ring.phase(),
             settings,
@@ -171,6 +181,8 @@ impl Front {
             woken,
             poll: Poll::default(),
             under_way: BTreeMap::new(),
+            requests: Requests::default(),
+            read_last: 0,
             said: VecDeque::new(),
             point: Point::default(),
             last: now,
@@ -207,7 +219,7 @@ impl Front {
             }
         };
         // It may be that nobody hears it.
-        let _ = self.send(&Message::Leave, None);
+        let _ = self.send(&Message::Leave);
         self.flush_record()?;
         let (same, different) = (self.streams.same, self.streams.different);
         say(&format!(
@@ -235,7 +247,8 @@ impl Front {
         self.woken.clear();
         self.work()?;
         self.vote()?;
-        self.release()?;
+        self.release();
+        self.ask()?;
         self.timers()?;
         if self.ended.is_none() && self.says.is_empty() {
             self.wait()?;
@@ -250,9 +263,8 @@ impl Front {
                 self.point = point;
                 if from == self.order.me().member {
                     self.spoke = self.last;
-                    if let Some(Some(client)) = self.under_way.remove(&token) {
-                        self.clients.delivered(client);
-                    }
+                    let clients = self.under_way.remove(&token).unwrap_or_default();
+                    clients.into_iter().for_each(|client| self.clients.delivered(client));
                 }
                 let before = self.order.time();
                 let steps = self.order.delivered(from, time, &payload);
@@ -263,13 +275,17 @@ impl Front {
                 }
                 self.steps(steps)?;
             }
-            RingEvent::Refused(token) => match self.under_way.remove(&token) {
-                Some(Some(client)) => {
-                    self.clients.remove(client);
-                    self.close(client)?;
+            RingEvent::Refused(token) => {
+                let clients = self.under_way.remove(&token).unwrap_or_default();
+                if clients.is_empty() {
+                    self.tell_again();
                 }
-                _ => self.tell_again(),
-            },
+                for client in clients {
+                    self.clients.remove(client);
+                    self.requests.forget(client);
+                    self.close(client);
+                }
+            }
             RingEvent::Phase(phase) => {
                 self.phase = Some(phase);
                 if phase != Phase::Live {
@@ -285,7 +301,7 @@ impl Front {
     fn steps(&mut self, steps: Vec<Step>) -> Result<(), String> {
         for step in steps {
             match step {
-                Step::Send(message) => self.send(&message, None)?,
+                Step::Send(message) => self.send(&message)?,
                 Step::Run(op, time) => {
                     if let Op::Open(conn) = op {
                         self.streams.begin(conn);
@@ -303,6 +319,7 @@ impl Front {
                     self.replies.clear();
                     self.said.clear();
                     self.under_way.clear();
+                    self.requests.clear();
                     self.says.push(format!("out: {why}; the clients' connections are closed"));
                 }
                 Step::Restore(data) => self.restore(data)?,
@@ -319,24 +336,28 @@ impl Front {
         Ok(())
     }
 
-    fn send(&mut self, message: &Message, client: Option<u32>) -> Result<(), String> {
+    fn send(&mut self, message: &Message) -> Result<(), String> {
+        self.send_for(message, Vec::new()).map(drop)
+    }
+
+    /// Sends what clients have asked for.
+    fn send_for(&mut self, message: &Message, clients: Vec<u32>) -> Result<u64, String> {
         let incarnation = self.order.me().incarnation;
         let token = self.ring.multicast(&message.encode(incarnation))?;
-        self.under_way.insert(token, client);
-        Ok(())
+        self.under_way.insert(token, clients);
+        Ok(token)
     }
 
     /// The others are to close that connection of ours, too.
-    fn close(&mut self, client: u32) -> Result<(), String> {
+    fn close(&mut self, client: u32) {
         let conn = Conn { member: self.order.me().member, number: client };
         if self.order.is_in() && !self.said.contains(&conn) {
             self.said.push_back(conn);
             if self.said.len() > 2 * crate::clients::MOST {
                 self.said.pop_front();
             }
-            self.send(&Message::Close { conn: client }, None)?;
+            self.requests.close(client);
         }
-        Ok(())
     }
 
     fn timers(&mut self) -> Result<(), String> {
@@ -350,7 +371,7 @@ impl Front {
         let idle = now.saturating_duration_since(self.last.max(self.knocked));
         if idle >= wait && self.under_way.is_empty() {
             self.knocked = now;
-            self.send(&Message::Tick, None)?;
+            self.send(&Message::Tick)?;
         }
         if now.saturating_duration_since(self.spoke) >= ALIVE {
             self.tell_done(Vec::new())?;
@@ -404,7 +425,7 @@ impl Front {
                 let steps = self.order.ask();
                 self.steps(steps)?;
             } else if self.under_way.is_empty() {
-                self.send(&Message::Knock, None)?;
+                self.send(&Message::Knock)?;
             }
             let waits = self.order.waits_for().or(misses.map(|why| format!("the program: {why}")));
             if let Some(what) = waits
@@ -429,7 +450,7 @@ impl Front {
         self.poll.clear();
         self.poll.add(self.ring.descriptor(), true, false);
         self.poll.add(self.woken.descriptor(), true, false);
-        let takes = self.order.may_answer() && self.work.waiting() < MOST_WAITING;
+        let takes = self.takes();
         if takes {
             for (_, stream) in self.early.take() {
                 self.add(stream)?;
@@ -449,12 +470,25 @@ impl Front {
         if listener.is_some_and(|at| self.poll.came(at)) {
             self.accept()?;
         }
+        // Whoever was read last waits for all others where there is no room for all.
+        let first = clients.partition_point(|(_, number)| *number <= self.read_last);
+        clients.rotate_left(first);
         for (at, number) in clients {
             if self.poll.came(at) {
-                self.serve(number)?;
+                let reads = takes && self.requests.has_room();
+                self.serve(number, reads);
+                if reads {
+                    self.read_last = number;
+                }
             }
         }
-        Ok(())
+        self.ask()
+    }
+
+    /// True if clients may be read.
+    fn takes(&self) -> bool {
+        let room = self.work.waiting() < MOST_WAITING && self.requests.has_room();
+        self.order.may_answer() && room
     }
 
     fn patience(&self) -> Duration {
@@ -471,7 +505,7 @@ impl Front {
 
     fn add(&mut self, stream: TcpStream) -> Result<(), String> {
         let Some(number) = self.clients.add(stream) else { return Ok(()) };
-        self.send(&Message::Open { conn: number }, Some(number))
+        self.send_for(&Message::Open { conn: number }, vec![number]).map(drop)
     }
 
     /// Command that starts the program.
@@ -485,29 +519,26 @@ impl Front {
         )
     }
 
-    fn serve(&mut self, number: u32) -> Result<(), String> {
-        for did in self.clients.serve(number) {
+    fn serve(&mut self, number: u32, reads: bool) {
+        for did in self.clients.serve(number, reads) {
             match did {
-                Did::Request(number, bytes) => {
-                    self.send(&Message::Bytes { conn: number, bytes }, Some(number))?;
-                }
-                Did::End(number) | Did::Gone(number) => self.close(number)?,
+                Did::Request(number, bytes) => self.requests.push(number, bytes),
+                Did::End(number) | Did::Gone(number) => self.close(number),
                 Did::Slow(number, unread) => {
                     self.says.push(format!(
                         "client {number} sent away: it has left {} of replies unread",
                         mib(unread)
                     ));
-                    self.close(number)?;
+                    self.close(number);
                 }
             }
         }
-        Ok(())
     }
 
     /// Sends the slowest clients away if too much is kept for all of them.
-    fn shed(&mut self) -> Result<(), String> {
+    fn shed(&mut self) {
         let slow = self.clients.shed();
-        let Some(most) = slow.iter().map(|(_, bytes)| *bytes).max() else { return Ok(()) };
+        let Some(most) = slow.iter().map(|(_, bytes)| *bytes).max() else { return };
         self.says.push(format!(
             "{} client(s) sent away, the slowest first: replies that clients leave unread and \
              requests that they do not finish took more than {}; {} of that was one's",
@@ -516,9 +547,8 @@ impl Front {
             mib(most)
         ));
         for (number, _) in slow {
-            self.close(number)?;
+            self.close(number);
         }
-        Ok(())
     }
 
     fn flush_record(&mut self) -> Result<(), String> {

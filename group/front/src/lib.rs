@@ -2,8 +2,9 @@
 //!
 //! A front runs beside the program on each member's node. Clients connect to any of the fronts.
 //! What they send goes as messages through the group's order; each front feeds its own program the
-//! same messages in the same order, one at a time, and the clock that the program reads while it
-//! works on one stands at the agreed time of that message's delivery. So replicas that are
+//! same requests in the same order, one at a time (or, to one that answers from one event loop,
+//! those of a message at once), and the clock that the program reads while it
+//! works on one stands at the agreed time of its message's delivery. So replicas that are
 //! deterministic otherwise give the same answers. The client has its answer from the front that it
 //! is connected to, once a majority has the request and a majority of the programs the same answer;
 //! a program that gives another one is out, and where no majority agrees all stop.
@@ -15,7 +16,6 @@
 #![deny(unsafe_code)]
 
 mod clients;
-mod commit;
 mod cut;
 mod front;
 mod mask;
@@ -28,6 +28,7 @@ mod ring;
 mod streams;
 mod sys;
 mod transfer;
+mod waker;
 mod wire;
 
 pub use clients::MOST_KEPT;
@@ -35,4 +36,4 @@ pub use cut::Protocol;
 pub use front::{Ended, Front, Settings};
 pub use order::{Conn, FrontId};
 pub use report::{FrontReport, PeerReport, State};
-pub use ring::{AgentRing, Committer, Ring, RingEvent};
+pub use ring::{AgentRing, Committing, Ring, RingEvent};

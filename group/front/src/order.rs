@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use truechimer_group::Member;
 
 use crate::wire::Message;
-pub use terms::{Conn, End, FrontId, Op, Peer, Position, Replied, State, Step};
+pub use terms::{Conn, End, FrontId, Op, Peer, Position, Replied, Request, State, Step};
 pub use votes::Standing as PeerStanding;
 
 /// A front that says nothing for so long of agreed time is out, ns.
@@ -99,6 +99,13 @@ impl Order {
             parts: None,
             lost: BTreeMap::new(),
         }
+    }
+
+    /// True: the program answers from one event loop, as all replicas' fronts are to say.
+    #[must_use]
+    pub fn with_event_loop(mut self, event_loop: bool) -> Order {
+        self.state.position.event_loop = event_loop;
+        self
     }
 
     /// Which life of which front this is.
@@ -281,7 +288,9 @@ impl Order {
             {
                 let mark = self.marks.iter().find(|(mark, _)| mark == serial);
                 let place = mark.map_or(0, |(_, place)| *place);
-                if state.position == self.state.position {
+                if state.position.event_loop != self.state.position.event_loop {
+                    steps.push(self.unlike());
+                } else if state.position == self.state.position {
                     self.state.peers.clone_from(&state.peers);
                     self.state.pairs.clone_from(&state.pairs);
                     self.state.time = state.time;
@@ -356,6 +365,11 @@ impl Order {
         if !current || self.hellos.len() < self.size {
             return;
         }
+        let event_loop = self.state.position.event_loop;
+        if self.hellos.values().any(|(_, _, position)| position.event_loop != event_loop) {
+            steps.push(self.unlike());
+            return;
+        }
         let Some(latest) = self.hellos.values().map(|(_, _, position)| position.count).max() else {
             return;
         };
@@ -375,6 +389,13 @@ impl Order {
             (FrontId { member: *member, incarnation: *incarnation }, *serial)
         });
         steps.push(Step::Send(Message::Begin { fronts: fronts.collect(), position }));
+    }
+
+    fn unlike(&self) -> Step {
+        let how = if self.state.position.event_loop { "with" } else { "without" };
+        Step::Unfit(format!(
+            "this front was started {how} --event-loop, and another one was not: start all alike"
+        ))
     }
 
     fn begun(

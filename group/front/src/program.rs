@@ -1,16 +1,19 @@
 //! The program: its connections, what it is given, and whether it is done with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
 use rustix::net::sockopt;
+use truechimer_group::Member;
 use truechimer_group_client::delivery::Page;
 
-use crate::order::{Conn, End};
+use crate::order::{Conn, End, Request};
 use crate::rest::Rest;
 use crate::sys;
 
@@ -30,14 +33,18 @@ const LOOKS: Duration = Duration::from_micros(100);
 const RESTLESS: Duration = Duration::from_secs(2);
 /// A connection may have that much input that the program has not taken while others go on.
 const MOST_UNTAKEN: usize = 16 << 20;
+/// Connections in which something has come that are looked at in one go.
+const MOST_CAME: usize = 256;
+/// The longest request that is given at once with others, bytes: far less than the kernel takes without waiting.
+const MOST_TOGETHER: usize = 16 << 10;
 
 /// Work with which the program is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Busy {
     /// Accepting this connection.
     Accept(Conn),
-    /// Reading this one's bytes and working on them.
-    Bytes(Conn),
+    /// Reading the requests that it was given last, and working on them.
+    Requests,
     /// Taking note of the end.
     End(Conn),
 }
@@ -75,6 +82,12 @@ pub struct Program {
     address: SocketAddr,
     page: Page,
     links: BTreeMap<Conn, Link>,
+    /// Tells in which of them something has come.
+    epoll: OwnedFd,
+    /// Those of the requests that it was given last.
+    given: Vec<Conn>,
+    /// Requests that it is to be given at once and has not been, as it was stopped in a look: ports, and bytes then.
+    at_once: Vec<(u16, u64)>,
     /// Connections whose input it did not take when it rested: a server of one connection at a
     /// time, or one with fewer threads than connections, takes it when another has ended.
     untaken: BTreeSet<Conn>,
@@ -96,12 +109,18 @@ pub struct Program {
 impl Program {
     /// The program that listens there, or will. `asked`: it serves when [`Program::set_ready`] says
     /// so, else as soon as it listens.
-    pub fn new(address: SocketAddr, page: Page, asked: bool) -> Program {
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn new(address: SocketAddr, page: Page, asked: bool) -> io::Result<Program> {
         // Nothing is forgotten here: the program may have attached to this page before.
-        Program {
+        Ok(Program {
             address,
             page,
             links: BTreeMap::new(),
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            given: Vec::new(),
+            at_once: Vec::new(),
             untaken: BTreeSet::new(),
             leaving: Vec::new(),
             rest: Rest::default(),
@@ -110,7 +129,7 @@ impl Program {
             sleepless: false,
             asked,
             unready: unasked(asked),
-        }
+        })
     }
 
     /// True if it listens, and it is not known yet whether it serves.
@@ -158,6 +177,8 @@ impl Program {
     /// Forgets all, as it is to be started anew: nothing is left of the old one.
     pub fn forget(&mut self) {
         self.links.clear();
+        self.given.clear();
+        self.at_once.clear();
         self.untaken.clear();
         self.leaving.clear();
         self.page.forget_program();
@@ -187,38 +208,89 @@ impl Program {
     /// Connects one after the other, in their order: where the program's queue is full, the kernel tries each again at
     /// moments of its own, and which one gets in first would differ between replicas.
     fn connect(&mut self) -> io::Result<()> {
-        let waits = |link: &&mut Link| link.stage != Stage::Connected;
         let begun = |link: &Link| link.stage == Stage::Begun;
         let is_begun = self.leaving.iter().chain(self.links.values()).any(begun);
-        for link in self.leaving.iter_mut().chain(self.links.values_mut()).filter(waits) {
+        let leaving = self.leaving.iter_mut().map(|link| (None, link));
+        let links = self.links.iter_mut().map(|(conn, link)| (Some(*conn), link));
+        let waits = |(_, link): &(_, &mut Link)| link.stage != Stage::Connected;
+        for (conn, link) in leaving.chain(links).filter(waits) {
             if is_begun && link.stage == Stage::Waits {
                 continue;
             }
-            match sys::connects(&link.stream, self.address) {
-                Ok(true) => link.stage = Stage::Connected,
-                Ok(false) => {
-                    link.stage = Stage::Begun;
-                    return Ok(());
-                }
-                Err(why) => {
-                    // Reading from it fails, and tells that it is cut off.
-                    link.stage = Stage::Connected;
-                    return Err(why);
-                }
+            let result = sys::connects(&link.stream, self.address);
+            if let Ok(false) = result {
+                link.stage = Stage::Begun;
+                return Ok(());
             }
+            if let Some(conn) = conn {
+                // Not before: one that is not connected would be reported all the time.
+                epoll::add(&self.epoll, &link.stream, data(conn), epoll::EventFlags::IN)?;
+            }
+            // Reading from one that was refused fails, and tells that it is cut off.
+            link.stage = Stage::Connected;
+            result?;
         }
         Ok(())
     }
 
-    /// Gives it bytes.
-    pub fn give(&mut self, conn: Conn, bytes: Vec<u8>) -> Busy {
-        self.begin();
-        if let Some(link) = self.links.get_mut(&conn) {
-            link.sent += bytes.len() as u64;
-            link.out.extend(bytes);
+    /// Number of these requests, from the first on, that it may be given at once: several only if all their connections
+    /// are read by its one event loop, so that each replica's program finds the same at one look; and of each connection
+    /// one, so that the order is that in which they would be done one at a time.
+    pub fn takes(&self, requests: &VecDeque<Request>) -> usize {
+        if !(self.untaken.is_empty() && self.leaving.is_empty()) {
+            return 1;
         }
-        self.push();
-        Busy::Bytes(conn)
+        let mut seen = BTreeSet::new();
+        let fits = |request: &&Request| {
+            let short = request.bytes.len() <= MOST_TOGETHER;
+            short && self.is_looped(request.conn) && seen.insert(request.conn)
+        };
+        requests.iter().take_while(fits).count().max(1)
+    }
+
+    /// True if its one event loop, by the operator's word, reads that connection.
+    fn is_looped(&self, conn: Conn) -> bool {
+        let page = &self.page;
+        let one = page.is_loop() && !page.has_several() && !page.has_come_partly();
+        let link = self.links.get(&conn).filter(|_| one);
+        link.is_some_and(|link| page.taken(link.port).looped)
+    }
+
+    /// Gives it requests.
+    pub fn give(&mut self, requests: impl IntoIterator<Item = (Conn, Vec<u8>)>) -> Busy {
+        self.begin();
+        // Of one that is refused now its end tells.
+        let _ = self.connect();
+        self.given.clear();
+        let mut ports = Vec::new();
+        for (conn, bytes) in requests {
+            self.given.push(conn);
+            if let Some(link) = self.links.get_mut(&conn) {
+                link.sent += bytes.len() as u64;
+                link.out.extend(bytes);
+                ports.push((link.port, link.sent));
+            }
+        }
+        if ports.len() > 1 {
+            self.at_once = ports;
+        }
+        self.write();
+        Busy::Requests
+    }
+
+    /// Writes what is for it. What it is to be given at once it gets whole, or later.
+    fn write(&mut self) {
+        let links = &mut self.links;
+        let mut write = || {
+            for conn in &self.given {
+                links.get_mut(conn).into_iter().for_each(Link::push);
+            }
+        };
+        if self.at_once.is_empty() {
+            write();
+        } else if self.page.give_at_once(&self.at_once, write) {
+            self.at_once.clear();
+        }
     }
 
     /// Tells it that the client has ended.
@@ -240,47 +312,55 @@ impl Program {
     /// Nothing more of that connection. What the program has not taken of it it still may.
     pub fn close(&mut self, conn: Conn) {
         let link = self.links.remove(&conn);
-        if self.untaken.remove(&conn) {
-            self.leaving.extend(link);
+        if self.untaken.remove(&conn)
+            && let Some(link) = link
+        {
+            self.forget_link(&link);
+            self.leaving.push(link);
         }
+    }
+
+    /// Nothing is to be told of it any more.
+    fn forget_link(&self, link: &Link) {
+        // One that has been forgotten before is none.
+        let _ = epoll::delete(&self.epoll, &link.stream);
     }
 
     /// Passes on what the kernel would not take before.
     pub fn push(&mut self) {
         // Of one that is refused now its end tells.
         let _ = self.connect();
-        self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
+        if !self.at_once.is_empty() {
+            self.write();
+        }
+        if self.at_once.is_empty() {
+            self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
+        }
     }
 
     /// True if it is done: has taken all its input, and waits again; or does not take it, and
     /// rests.
     pub fn is_done(&mut self, with: Busy) -> bool {
-        let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
+        self.restless = false;
+        if self.page.busy() != 0 {
+            return false;
+        }
         let page = &self.page;
         self.untaken.retain(|conn| self.links.get(conn).is_some_and(|link| !link.is_taken(page)));
         self.leaving.retain(|link| !link.is_taken(page));
         let waits = !self.untaken.is_empty() || !self.leaving.is_empty();
-        let taken = match self.links.get(&conn) {
-            None => true,
-            Some(link) if link.ended => true,
-            Some(link) => {
-                let taken = page.taken(link.port);
-                match with {
-                    Busy::Accept(_) => taken.accepted,
-                    Busy::Bytes(_) => link.out.is_empty() && taken.bytes >= link.sent,
-                    Busy::End(_) => taken.ended || taken.closed,
-                }
-            }
-        };
+        let late = self.late(with);
         // After what it has taken: it gets busy first, then counts.
-        self.restless = false;
-        if page.busy() != 0 {
+        if self.page.busy() != 0 {
             return false;
         }
         let (since, handed) = self.begun;
-        if taken {
-            // Somebody may be about to work who has not said so.
-            if !waits && page.handed() == handed {
+        if late.is_empty() {
+            // Somebody may be about to work who has not said so: of no matter beside the loop of one, by the operator's
+            // word.
+            let of_loop =
+                with == Busy::Requests && self.given.iter().all(|conn| self.is_looped(*conn));
+            if !waits && (of_loop || self.page.handed() == handed) {
                 return true;
             }
             self.restless = self.is_restless();
@@ -289,12 +369,32 @@ impl Program {
             return !self.restless || (self.sleepless && since.elapsed() >= TAKES);
         }
         // What it does not take it leaves to a later moment, and so does every replica's.
-        let all = self.links.get(&conn).map_or(0, |link| link.out.len()) <= MOST_UNTAKEN;
+        let is_little =
+            |conn| self.links.get(conn).map_or(0, |link| link.out.len()) <= MOST_UNTAKEN;
+        let all = late.iter().all(is_little);
         let rests = all && since.elapsed() >= TAKES && self.has_rested();
         if rests {
-            self.untaken.insert(conn);
+            self.untaken.extend(late);
         }
         rests
+    }
+
+    /// The connections of which it has not taken what it was given with that.
+    fn late(&self, with: Busy) -> Vec<Conn> {
+        let (Busy::Accept(conn) | Busy::End(conn)) = with else {
+            return self.given.iter().copied().filter(|conn| self.is_late(*conn, with)).collect();
+        };
+        Some(conn).filter(|conn| self.is_late(*conn, with)).into_iter().collect()
+    }
+
+    fn is_late(&self, conn: Conn, with: Busy) -> bool {
+        let Some(link) = self.links.get(&conn).filter(|link| !link.ended) else { return false };
+        let taken = self.page.taken(link.port);
+        match with {
+            Busy::Accept(_) => !taken.accepted,
+            Busy::Requests => !link.out.is_empty() || taken.bytes < link.sent,
+            Busy::End(_) => !taken.ended && !taken.closed,
+        }
     }
 
     /// Waits a little for it to come to rest, if it has not since `settles` was read.
@@ -312,6 +412,12 @@ impl Program {
             Some(
                 "a thread of the program never sleeps: where one hands a request to another it \
                  cannot be seen when that is done, and answers may differ between replicas",
+            )
+        } else if self.page.has_come_partly() {
+            Some(
+                "what the program was given at once did not come whole (is its receive buffer, \
+                 SO_RCVBUF, below 16 KiB?): it gets one request at a time from now on, and answers \
+                 may differ between replicas; leave out --event-loop",
             )
         } else if !self.untaken.is_empty() {
             Some(
@@ -344,68 +450,73 @@ impl Program {
     /// it.
     pub fn drain(&mut self, mut each: impl FnMut(Conn, &[u8], End)) {
         let mut buffer = [0; 16 << 10];
-        for (conn, link) in &mut self.links {
-            while link.is_live() {
-                let end = match link.stream.read(&mut buffer) {
-                    Ok(0) => End::Finished,
-                    Ok(length) => {
-                        // A program that writes in pieces (head, body) and has not turned Nagle's
-                        // algorithm off sends the next one when this one is acknowledged, which may
-                        // wait for 40 ms: what it wrote must be here when it is done.
-                        let _ = sockopt::set_tcp_quickack(&link.stream, true);
-                        each(*conn, buffer.get(..length).unwrap_or(&[]), End::Open);
-                        continue;
-                    }
-                    Err(why) if why.kind() == ErrorKind::WouldBlock => break,
-                    Err(why) if why.kind() == ErrorKind::Interrupted => continue,
-                    Err(_) => End::Cut,
+        let mut came = Vec::with_capacity(MOST_CAME);
+        let quick = !self.page.is_loop();
+        loop {
+            came.clear();
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            // What comes later is found later.
+            let _ = epoll::wait(&self.epoll, spare_capacity(&mut came), Some(&now));
+            for event in &came {
+                let conn = conn(event.data);
+                let Some(link) = self.links.get_mut(&conn).filter(|link| link.is_live()) else {
+                    continue;
                 };
-                link.ended = true;
-                each(*conn, &[], end);
+                link.drain(&mut buffer, quick, |bytes, end| each(conn, bytes, end));
+                if link.ended {
+                    // Reported for ever otherwise.
+                    let _ = epoll::delete(&self.epoll, &link.stream);
+                }
+            }
+            if came.len() < MOST_CAME {
+                break;
             }
         }
         // To clients that have gone nothing goes any more.
         for link in &mut self.leaving {
-            while link.is_live() {
-                match link.stream.read(&mut buffer) {
-                    Ok(0) => link.ended = true,
-                    Ok(_) => {}
-                    Err(why) if why.kind() == ErrorKind::WouldBlock => break,
-                    Err(why) if why.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => link.ended = true,
-                }
-            }
+            link.drain(&mut buffer, quick, |_, _| ());
         }
     }
 
     /// Descriptors to poll, and whether for room to write.
     pub fn descriptors(&self) -> impl Iterator<Item = (RawFd, bool)> {
-        let all = self.links.values().chain(&self.leaving);
-        let polled = all.filter(|link| !link.ended && link.stage != Stage::Waits);
-        let wants = |link: &Link| !link.out.is_empty() || link.stage == Stage::Begun;
-        polled.map(move |link| (link.stream.as_raw_fd(), wants(link)))
+        let wants = |link: &&Link| {
+            !link.ended && (link.stage == Stage::Begun || (link.is_live() && !link.out.is_empty()))
+        };
+        let writes = self.links.values().filter(wants).map(|link| (link.stream.as_raw_fd(), true));
+        let leaves = self.leaving.iter().filter(|link| !link.ended && link.stage != Stage::Waits);
+        let leaves = leaves.map(move |link| (link.stream.as_raw_fd(), wants(&link)));
+        std::iter::once((self.epoll.as_raw_fd(), false)).chain(writes).chain(leaves)
     }
 
     /// Work that it is doing, for a report.
     pub fn says(&self, with: Busy) -> String {
-        let (Busy::Accept(conn) | Busy::Bytes(conn) | Busy::End(conn)) = with;
         let threads = self.page.busy();
-        let Some(link) = self.links.get(&conn) else { return format!("{threads} threads work") };
-        let taken = self.page.taken(link.port);
+        let late = self.late(with);
+        let Some((conn, link)) = late.first().and_then(|conn| Some((conn, self.links.get(conn)?)))
+        else {
+            return format!("{threads} of its threads work, or were killed at it");
+        };
         match with {
-            Busy::Accept(_) if !taken.accepted => {
-                format!("it has not accepted connection {conn}")
-            }
-            Busy::Bytes(_) if taken.bytes < link.sent => {
-                let bytes = taken.bytes;
+            Busy::Accept(_) => format!("it has not accepted connection {conn}"),
+            Busy::Requests => {
+                let bytes = self.page.taken(link.port).bytes;
                 format!("it has read {bytes} of {} bytes on connection {conn}", link.sent)
             }
-            Busy::End(_) if !taken.ended && !taken.closed => {
-                format!("it has not read the end of connection {conn}")
-            }
-            _ => format!("{threads} of its threads work, or were killed at it"),
+            Busy::End(_) => format!("it has not read the end of connection {conn}"),
         }
     }
+}
+
+/// The connection's word in the epoll instance.
+fn data(conn: Conn) -> epoll::EventData {
+    epoll::EventData::new_u64((u64::from(conn.member.0) << 32) | u64::from(conn.number))
+}
+
+/// And back.
+fn conn(data: epoll::EventData) -> Conn {
+    let word = data.u64();
+    Conn { member: Member((word >> 32) as u32), number: word as u32 }
 }
 
 impl Link {
@@ -414,6 +525,33 @@ impl Link {
         let taken = page.taken(self.port);
         let all = taken.accepted && self.out.is_empty() && taken.bytes >= self.sent;
         self.ended || taken.closed || (all && (!self.finished || taken.ended))
+    }
+
+    /// Takes what has come, and says so to the program's side at once if that is to be `quick`.
+    fn drain(&mut self, buffer: &mut [u8], quick: bool, mut each: impl FnMut(&[u8], End)) {
+        let room = buffer.len();
+        while self.is_live() {
+            let end = match self.stream.read(buffer) {
+                Ok(0) => End::Finished,
+                Ok(length) => {
+                    if quick {
+                        // A program that writes in pieces (head, body) and has turned Nagle's algorithm on again sends
+                        // the next one when this one is acknowledged, which may wait for 40 ms.
+                        let _ = sockopt::set_tcp_quickack(&self.stream, true);
+                    }
+                    each(buffer.get(..length).unwrap_or(&[]), End::Open);
+                    if length < room {
+                        break;
+                    }
+                    continue;
+                }
+                Err(why) if why.kind() == ErrorKind::WouldBlock => break,
+                Err(why) if why.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => End::Cut,
+            };
+            self.ended = true;
+            each(&[], end);
+        }
     }
 
     /// True while something may come of it.
@@ -470,16 +608,21 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Stdio;
     use truechimer_group::Member;
+    use truechimer_group_client::delivery;
 
     /// A page's file, the program's side of it, where that listens, and the front's side.
     fn stage(name: &str, asked: bool) -> (PathBuf, Page, TcpListener, Program) {
+        stage_with(name, asked, delivery::CLOCK)
+    }
+
+    fn stage_with(name: &str, asked: bool, flags: u64) -> (PathBuf, Page, TcpListener, Program) {
         let name = format!("truechimer-front-{name}-{}", std::process::id());
         let file = std::env::temp_dir().join(name);
         let path = CString::new(file.to_str().unwrap()).unwrap();
-        let page = Page::create(&path, 1).unwrap();
+        let page = Page::create(&path, flags).unwrap();
         let theirs = Page::open(&path).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let program = Program::new(listener.local_addr().unwrap(), page, asked);
+        let program = Program::new(listener.local_addr().unwrap(), page, asked).unwrap();
         (file, theirs, listener, program)
     }
 
@@ -519,7 +662,7 @@ mod tests {
         assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
         assert!(program.troubles().is_some_and(|why| why.contains("for later")));
         let begun = Instant::now();
-        let busy = program.give(conn, b"request".into());
+        let busy = program.give([(conn, b"request".into())]);
         assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
         // Its client goes; the program has yet to take all of it.
         let busy = program.end(conn);
@@ -532,7 +675,7 @@ mod tests {
         assert!(program.is_done(busy) && program.leaving.is_empty());
         assert_eq!(program.troubles(), None);
         // What is being worked on is not left, however long it takes.
-        let busy = program.give(conn, b"late".into());
+        let busy = program.give([(conn, b"late".into())]);
         theirs.busy_up();
         std::thread::sleep(TAKES + RESTS);
         assert!(!program.is_done(busy) && !program.is_done(busy));
@@ -552,7 +695,7 @@ mod tests {
         }
         assert!(program.links.values().any(|link| link.stage != Stage::Connected));
         // One that waits can be written to, and ended.
-        program.give(conns[3], b"later".into());
+        program.give([(conns[3], b"later".into())]);
         program.end(conns[3]);
         program.drain(|conn, _, end| panic!("{conn}: {end:?}"));
         listener.set_nonblocking(true).unwrap();
@@ -575,6 +718,130 @@ mod tests {
         fs::remove_file(file).unwrap();
     }
 
+    /// More connections than are looked at in one go, of which the program accepts none: it rests, and so does the front.
+    #[test]
+    fn connections_that_wait_are_not_looked_at() {
+        let (file, _theirs, listener, mut program) = stage("waiting", false);
+        rustix::net::listen(&listener, 0).unwrap();
+        for number in 1..=MOST_CAME as u32 + 44 {
+            program.open(Conn { member: Member(1), number }).unwrap();
+        }
+        let waits = program.links.values().filter(|link| link.stage == Stage::Waits).count();
+        assert!(waits > MOST_CAME, "{waits}");
+        let mut poll = sys::Poll::default();
+        let at = poll.add(program.epoll.as_raw_fd(), true, false);
+        poll.wait(Duration::ZERO);
+        assert!(!poll.came(at), "one that waits is reported");
+        program.drain(|conn, _, end| panic!("{conn}: {end:?}"));
+        fs::remove_file(file).unwrap();
+    }
+
+    /// The program's side has Nagle's algorithm, as one that has turned it on again.
+    #[test]
+    fn what_a_program_writes_is_acknowledged_at_once() {
+        let (file, _theirs, listener, mut program) = stage("quick", false);
+        let conn = Conn { member: Member(1), number: 1 };
+        program.open(conn).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        for _ in 0..10 {
+            program.give([(conn, b"request".into())]);
+            stream.read_exact(&mut [0; 7]).unwrap();
+            stream.write_all(b"reply").unwrap();
+            let mut length = 0;
+            while length < 5 {
+                program.drain(|_, bytes, _| length += bytes.len());
+            }
+            assert!(sockopt::tcp_quickack(&program.links[&conn].stream).unwrap());
+        }
+        fs::remove_file(file).unwrap();
+    }
+
+    /// Requests of these connections, of so many bytes.
+    fn requests(of: &[(u32, usize)]) -> VecDeque<Request> {
+        let request = |(number, length): &(u32, usize)| {
+            let conn = Conn { member: Member(1), number: *number };
+            Request { conn, number: 1, bytes: vec![b'x'; *length] }
+        };
+        of.iter().map(request).collect()
+    }
+
+    #[test]
+    fn many_are_given_at_once_to_a_loop_only() {
+        for (flags, most) in [(delivery::CLOCK, 1), (delivery::CLOCK | delivery::LOOP, 4)] {
+            let (file, theirs, listener, mut program) = stage_with("takes", false, flags);
+            // Something sleeps beside it: it is done as soon as nobody works, unless a thread has woken another.
+            let mut streams = Vec::new();
+            for number in 1..=5 {
+                program.open(Conn { member: Member(1), number }).unwrap();
+                program.push();
+                let (stream, peer) = listener.accept().unwrap();
+                theirs.took_accept(peer.port());
+                // The last one is edge-triggered, say.
+                theirs.set_looped(peer.port(), number < 5);
+                streams.push((stream, peer.port()));
+            }
+            let takes = |of: &[(u32, usize)]| program.takes(&requests(of));
+            assert_eq!(takes(&[(1, 1), (2, 1), (4, 1), (3, 1), (1, 1)]), most, "one of each");
+            assert_eq!(takes(&[(5, 1), (1, 1)]), 1);
+            assert_eq!(takes(&[(1, 1), (5, 1)]), 1);
+            assert_eq!(takes(&[(1, MOST_TOGETHER + 1), (2, 1)]), 1);
+            assert_eq!(takes(&[(9, 1), (1, 1)]), 1, "there is no such connection");
+            if most > 1 {
+                assert_eq!(takes(&[(1, MOST_TOGETHER), (2, MOST_TOGETHER), (5, 1)]), 2);
+                assert!(theirs.loops(7));
+                assert_eq!(takes(&[(1, 1), (2, 1)]), 2);
+                theirs.came_partly();
+                assert_eq!(takes(&[(1, 1), (2, 1)]), 1);
+                assert!(program.troubles().unwrap().contains("SO_RCVBUF"));
+                theirs.loops(8);
+                program.page.forget_program();
+                assert!(theirs.loops(7) && !theirs.loops(8), "several take input");
+                assert_eq!(program.takes(&requests(&[(1, 1), (2, 1)])), 1);
+            }
+            fs::remove_file(file).unwrap();
+        }
+    }
+
+    /// The program is stopped while it looks: it gets all of it when it goes on, and others' after that.
+    #[test]
+    fn what_is_given_at_once_is_given_whole() {
+        let flags = delivery::CLOCK | delivery::LOOP;
+        let (file, theirs, listener, mut program) = stage_with("whole", false, flags);
+        theirs.attached(std::process::id());
+        let conns = [1, 2].map(|number| Conn { member: Member(1), number });
+        let mut streams = Vec::new();
+        for conn in conns {
+            program.open(conn).unwrap();
+            program.push();
+            let (stream, peer) = listener.accept().unwrap();
+            stream.set_nonblocking(true).unwrap();
+            theirs.took_accept(peer.port());
+            theirs.set_looped(peer.port(), true);
+            streams.push((stream, peer.port()));
+        }
+        let busy = theirs.look(|| {
+            let busy = program.give(conns.map(|conn| (conn, b"ask".into())));
+            program.push();
+            let came = streams.iter_mut().any(|(stream, _)| stream.read(&mut [0; 9]).is_ok());
+            assert!(!came && !program.is_done(busy));
+            busy
+        });
+        program.push();
+        let ports: Vec<(u16, u64)> = streams.iter().map(|(_, port)| (*port, 3)).collect();
+        assert!(theirs.at_once().eq(ports));
+        for (stream, port) in &mut streams {
+            stream.set_nonblocking(false).unwrap();
+            stream.read_exact(&mut [0; 3]).unwrap();
+            theirs.took(*port, 3);
+        }
+        // A thread has woken another, which is of no matter for a loop's requests, but for others'.
+        theirs.hand_on();
+        assert!(program.is_done(busy));
+        theirs.set_looped(streams[0].1, false);
+        assert!(!program.is_done(busy), "this test does not sleep");
+        fs::remove_file(file).unwrap();
+    }
+
     #[test]
     fn a_program_that_came_first_is_known() {
         let file =
@@ -583,7 +850,7 @@ mod tests {
         let page = Page::create(&path, 1).unwrap();
         Page::open(&path).unwrap().attached(std::process::id());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let program = Program::new(listener.local_addr().unwrap(), page, false);
+        let program = Program::new(listener.local_addr().unwrap(), page, false).unwrap();
         assert_eq!(program.page().processes(), Some(vec![std::process::id()]));
         fs::remove_file(file).unwrap();
     }
@@ -613,7 +880,7 @@ mod tests {
         theirs.busy_down();
         assert!(program.is_done(busy));
 
-        let busy = program.give(conn, b"request".into());
+        let busy = program.give([(conn, b"request".into())]);
         assert!(!program.is_done(busy));
         let mut buffer = [0; 7];
         stream.read_exact(&mut buffer).unwrap();
@@ -642,7 +909,7 @@ mod tests {
         }
         assert_eq!(ended, End::Finished);
         // To a connection that the program has closed nothing needs to come.
-        let busy = program.give(conn, b"late".into());
+        let busy = program.give([(conn, b"late".into())]);
         assert!(program.is_done(busy));
         fs::remove_file(file).unwrap();
     }

@@ -1,7 +1,6 @@
 //! Ring: needs of a front from the group.
 
 use std::os::fd::RawFd;
-use std::sync::Arc;
 use std::time::Duration;
 
 use truechimer_group_client::{Event, Member, NextError, Phase, Point, Replica};
@@ -30,8 +29,8 @@ pub enum RingEvent {
     Other,
 }
 
-/// Waits until a majority has the stream up to there: whether it has.
-pub type Committer = Box<dyn FnMut(Point) -> Result<(), String> + Send>;
+/// The answer to whether a majority has the stream up to some place, once it has come; as an error, why it never will.
+pub type Committing = Box<dyn Fn() -> Option<Result<(), String>> + Send>;
 
 /// The group, as a front sees it.
 pub trait Ring: Send {
@@ -51,19 +50,19 @@ pub trait Ring: Send {
     /// # Errors
     /// If nothing can be sent any more.
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String>;
-    /// Committer that waits for majorities, on a thread of its own.
-    fn committer(&self) -> Committer;
+    /// Asks whether a majority has the stream up to there. The answer comes with [`Ring::next`].
+    fn commit(&mut self, point: Point) -> Committing;
 }
 
 /// The group by its agent on this node.
 pub struct AgentRing {
-    replica: Arc<Replica>,
+    replica: Replica,
 }
 
 impl AgentRing {
     /// By this attachment.
     pub fn new(replica: Replica) -> AgentRing {
-        AgentRing { replica: Arc::new(replica) }
+        AgentRing { replica }
     }
 }
 
@@ -107,8 +106,10 @@ impl Ring for AgentRing {
         self.replica.multicast(payload).map_err(|why| why.to_string())
     }
 
-    fn committer(&self) -> Committer {
-        let replica = Arc::clone(&self.replica);
-        Box::new(move |point| replica.commit(point, None).map_err(|why| why.to_string()))
+    fn commit(&mut self, point: Point) -> Committing {
+        match self.replica.committing(point) {
+            Ok(asked) => Box::new(move || Some(asked.answer()?.map_err(|why| why.to_string()))),
+            Err(why) => Box::new(move || Some(Err(why.to_string()))),
+        }
     }
 }

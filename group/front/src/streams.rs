@@ -29,6 +29,8 @@ const MOST_KEPT: usize = 8 << 20;
 /// and what each has at least.
 const MOST_OF_ALL: usize = 64 << 20;
 const LEAST_KEPT: usize = 16 << 10;
+/// After so much agreed time it is looked who leaves out replies, ns; more often where patience is less than a second.
+const LOOK_NS: i64 = 10_000_000;
 /// Connections that are remembered after their end.
 const MOST_ENDED: usize = 16 << 10;
 
@@ -81,6 +83,8 @@ pub struct Streams {
     untold: BTreeSet<Conn>,
     /// Those of which somebody has not confirmed all.
     open: BTreeSet<Conn>,
+    /// Agreed time since it was looked last who leaves out replies, ns.
+    passed_ns: i64,
     /// Those whose word counts, but for ourselves, and how much they have dealt with.
     counted: BTreeMap<Member, u64>,
     /// Words that were confirmed.
@@ -351,10 +355,16 @@ impl Streams {
     fn least(&self, done: u64) -> u64 {
         self.counted.values().copied().chain([done]).min().unwrap_or(done)
     }
+
     /// So much agreed time has passed: who has left out a reply for longer than `patience_ns`.
     #[must_use]
     pub fn pass(&mut self, ns: i64, patience_ns: i64) -> Vec<Difference> {
         let mut differences = Vec::new();
+        self.passed_ns = self.passed_ns.saturating_add(ns);
+        if self.passed_ns < LOOK_NS.min(patience_ns / 100) {
+            return differences;
+        }
+        let ns = std::mem::take(&mut self.passed_ns);
         for conn in &self.open {
             let Some(stream) = self.all.get_mut(conn).filter(|stream| stream.closed.is_none())
             else {

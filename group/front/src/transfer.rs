@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
-use crate::commit::Waker;
 use crate::order::LARGEST_CHECKPOINT;
+use crate::waker::Waker;
 
 /// How the commands are started.
 #[derive(Clone, Debug)]
@@ -93,13 +93,13 @@ fn give(shell: &mut Command, data: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commit;
+    use crate::waker::waker;
 
     #[test]
     fn a_state_goes_out_and_in() {
         let connect = "127.0.0.1:6379".parse().unwrap();
         let shell = Shell { connect, page: "/nowhere/1.front".into() };
-        let (waker, _woken) = commit::waker().unwrap();
+        let (waker, _woken) = waker().unwrap();
         let command = "printf '%s %s' \"$TRUECHIMER_FRONT_CONNECT\" \"$TRUECHIMER_GROUP_FRONT\"";
         let data = shell.take(command, &waker).unwrap().recv().unwrap().unwrap();
         assert_eq!(data, b"127.0.0.1:6379 /nowhere/1.front");

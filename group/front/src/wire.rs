@@ -7,11 +7,13 @@ use truechimer_group::Member;
 
 use crate::order::{Conn, End, FrontId, Peer, Position, Replied, State};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
-/// The most bytes of a client or of a checkpoint that go into one message.
+/// The most bytes of clients or of a checkpoint that go into one message.
 pub const LARGEST_PIECE: usize = 64 << 10;
 
+/// The most requests in one message.
+pub const MOST_REQUESTS: usize = truechimer_group_client::delivery::MOST_AT_ONCE;
 /// More members than a group has.
 const MOST_PEERS: usize = 1024;
 /// The most connections that a front tells the replies of at once.
@@ -44,8 +46,8 @@ pub enum Message {
     Leave,
     /// A client has connected to me.
     Open { conn: u32 },
-    /// Bytes sent.
-    Bytes { conn: u32, bytes: Vec<u8> },
+    /// Requests of my clients, in this order: who sent it, and its bytes.
+    Requests(Vec<(u32, Vec<u8>)>),
     /// End of the connection.
     Close { conn: u32 },
     /// Time passes.
@@ -101,9 +103,12 @@ impl Message {
                 out.extend(why.bytes().take(1024));
             }
             Message::Open { conn } | Message::Close { conn } => out.extend(conn.to_le_bytes()),
-            Message::Bytes { conn, bytes } => {
-                out.extend(conn.to_le_bytes());
-                out.extend(bytes);
+            Message::Requests(requests) => {
+                for (conn, bytes) in requests {
+                    out.extend(conn.to_le_bytes());
+                    out.extend((bytes.len() as u32).to_le_bytes());
+                    out.extend(bytes);
+                }
             }
             Message::Done { count, replied } => {
                 put(&mut out, *count);
@@ -166,7 +171,7 @@ impl Message {
             7 => Message::Ready,
             8 => Message::Leave,
             9 => Message::Open { conn: from.u32()? },
-            10 => Message::Bytes { conn: from.u32()?, bytes: from.piece()? },
+            10 => Message::Requests(from.requests()?),
             11 => Message::Close { conn: from.u32()? },
             12 => Message::Tick,
             13 => {
@@ -196,7 +201,7 @@ impl Message {
             Message::Ready => 7,
             Message::Leave => 8,
             Message::Open { .. } => 9,
-            Message::Bytes { .. } => 10,
+            Message::Requests(_) => 10,
             Message::Close { .. } => 11,
             Message::Tick => 12,
             Message::Done { .. } => 13,
@@ -223,6 +228,7 @@ fn put_conn(out: &mut Vec<u8>, conn: Conn) {
 fn put_position(out: &mut Vec<u8>, position: &Position) {
     put(out, position.count);
     put(out, position.chain);
+    out.push(u8::from(position.event_loop));
 }
 
 fn put_state(out: &mut Vec<u8>, state: &State) {
@@ -290,7 +296,13 @@ impl Reader<'_> {
     }
 
     fn position(&mut self) -> Option<Position> {
-        Some(Position { count: self.u64()?, chain: self.u64()? })
+        let (count, chain) = (self.u64()?, self.u64()?);
+        let event_loop = match self.array()? {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        };
+        Some(Position { count, chain, event_loop })
     }
 
     fn state(&mut self) -> Option<State> {
@@ -315,6 +327,19 @@ impl Reader<'_> {
         Some(state)
     }
 
+    /// Requests, of at most [`LARGEST_PIECE`] bytes together.
+    fn requests(&mut self) -> Option<Vec<(u32, Vec<u8>)>> {
+        let (mut requests, mut length) = (Vec::new(), 0_usize);
+        while !self.0.is_empty() && requests.len() < MOST_REQUESTS {
+            let (conn, own) = (self.u32()?, self.u32()? as usize);
+            let (bytes, rest) = self.0.split_at_checked(own)?;
+            length += own;
+            requests.push((conn, bytes.to_vec()));
+            self.0 = rest;
+        }
+        (length <= LARGEST_PIECE).then_some(requests)
+    }
+
     /// The rest.
     fn piece(&mut self) -> Option<Vec<u8>> {
         let rest = std::mem::take(&mut self.0);
@@ -328,7 +353,7 @@ mod tests {
 
     fn all() -> Vec<Message> {
         let front = FrontId { member: Member(3), incarnation: u64::MAX };
-        let position = Position { count: 5, chain: 6 };
+        let position = Position { count: 5, chain: 6, event_loop: true };
         let mut state = State { position, requests: 4, time: -1, ..State::default() };
         let peer = Peer { incarnation: 9, ready: true, quiet_ns: 7, done: 3, stuck_ns: 1 };
         state.peers.insert(Member(2), peer);
@@ -354,7 +379,8 @@ mod tests {
             Message::Ready,
             Message::Leave,
             Message::Open { conn: 1 },
-            Message::Bytes { conn: 1, bytes: b"GET".to_vec() },
+            Message::Requests(Vec::new()),
+            Message::Requests(vec![(1, b"GET".to_vec()), (7, Vec::new()), (1, b"SET".to_vec())]),
             Message::Close { conn: 1 },
             Message::Tick,
             Message::Done {
@@ -390,14 +416,16 @@ mod tests {
             }
             let mut longer = bytes.clone();
             longer.push(0);
-            let open_end = matches!(
-                message,
-                Message::Part { .. } | Message::Failed { .. } | Message::Bytes { .. }
-            );
+            let open_end = matches!(message, Message::Part { .. } | Message::Failed { .. });
             assert_eq!(Message::decode(&longer).is_some(), open_end, "{message:?}");
         }
         assert_eq!(Message::decode(b""), None);
-        let huge = Message::Bytes { conn: 1, bytes: vec![0; LARGEST_PIECE + 1] };
+        let half = vec![0; LARGEST_PIECE / 2];
+        let most = Message::Requests(vec![(1, half.clone()), (2, half.clone())]);
+        assert_eq!(Message::decode(&most.encode(1)), Some((1, most)));
+        let huge = Message::Requests(vec![(1, half.clone()), (2, [&half[..], &[0]].concat())]);
         assert_eq!(Message::decode(&huge.encode(1)), None);
+        let many = Message::Requests(vec![(1, vec![0]); MOST_REQUESTS + 1]);
+        assert_eq!(Message::decode(&many.encode(1)), None);
     }
 }

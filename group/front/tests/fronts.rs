@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use truechimer_group::{Member, Phase, Point};
 use truechimer_group_client::delivery::Page;
 use truechimer_group_front::{
-    Committer, Ended, Front, FrontReport, MOST_KEPT, Protocol, Ring, RingEvent, Settings, State,
+    Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, Ring, RingEvent, Settings, State,
 };
 
 /// The group: everybody gets everything, in one order.
@@ -113,14 +113,9 @@ impl Ring for MemoryRing {
         Ok(self.token)
     }
 
-    fn committer(&self) -> Committer {
+    fn commit(&mut self, point: Point) -> Committing {
         let committed = Arc::clone(&self.committed);
-        Box::new(move |point| {
-            while committed.load(Ordering::Acquire) < point.index {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Ok(())
-        })
+        Box::new(move || (committed.load(Ordering::Acquire) >= point.index).then_some(Ok(())))
     }
 }
 
@@ -284,6 +279,7 @@ impl World {
             ready_command: None,
             patience: Duration::from_secs(5),
             most_kept: MOST_KEPT,
+            event_loop: false,
         };
         change(&mut settings);
         let phase = Arc::default();
@@ -407,6 +403,46 @@ fn replicas_give_the_same_answers_at_the_same_times() {
     assert!(logs.iter().all(|log| *log == logs[0] && log.matches("kept").count() == 0));
     assert_eq!(logs[0].matches(';').count(), 150);
     let records = records(&world, &[1, 2, 3], 3 * 104 + 3);
+    assert!(records.iter().all(|record| *record == records[0]));
+    let said = world.stop(fronts);
+    assert!(said.iter().flatten().all(|line| !line.contains("differ from")), "{said:?}");
+}
+
+/// The service stands for a loop: its connections are marked as the library marks a loop's. What fronts write of
+/// requests' numbers, times and replies is the same at all, and so is the time of all that came in one write.
+#[test]
+fn a_loop_is_given_many_at_once() {
+    let world = World::new("loop");
+    let start = |member: u32| {
+        let _ = fs::remove_file(world.state(member));
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| settings.event_loop = true);
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let pages: Vec<Page> = (1..=3)
+        .map(|member| {
+            let path = CString::new(world.page(member).to_str().unwrap()).unwrap();
+            Page::open(&path).unwrap()
+        })
+        .collect();
+    let mut clients: Vec<Client> = (0..8).map(|_| Client::of(&fronts[0])).collect();
+    clients.iter_mut().for_each(|client| drop(client.ask("TIME")));
+    for page in &pages {
+        (1..=u16::MAX)
+            .filter(|port| page.taken(*port).accepted)
+            .for_each(|port| page.set_looped(port, true));
+    }
+    for _ in 0..20 {
+        clients.iter_mut().for_each(|client| client.stream.write_all(b"TIME\n").unwrap());
+        clients.iter_mut().for_each(|client| assert!(client.line().len() > 2));
+    }
+    // Of one connection, so one after the other, but at one time.
+    clients[0].stream.write_all(b"TIME\nTIME\nTIME\n").unwrap();
+    let times = [(); 3].map(|()| clients[0].line());
+    assert!(times.iter().all(|time| *time == times[0]), "{times:?}");
+    let records = records(&world, &[1, 2, 3], 8 * 21 + 3);
     assert!(records.iter().all(|record| *record == records[0]));
     let said = world.stop(fronts);
     assert!(said.iter().flatten().all(|line| !line.contains("differ from")), "{said:?}");
@@ -546,6 +582,36 @@ fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool)
             return report;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The program of one replica hangs: what its front's clients ask goes into the order all the same.
+#[test]
+fn who_lags_still_asks() {
+    for event_loop in [false, true] {
+        let world = World::new(&format!("lags-{event_loop}"));
+        let start = |member: u32| {
+            let _ = fs::remove_file(world.state(member));
+            let service = service(world.page(member), world.state(member), 0);
+            let change = |settings: &mut Settings| settings.event_loop = event_loop;
+            let front = world.start(member, service.address, change);
+            service.started.store(true, Ordering::Release);
+            (front, service.gate)
+        };
+        let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
+        let mut lags = Client::of(&fronts[2]);
+        assert_eq!(lags.ask("ADD first"), "kept\n");
+        let gate = gates[2].lock().unwrap();
+        let mut client = Client::of(&fronts[0]);
+        assert_eq!(client.ask("ADD second"), "kept\n");
+        for text in ["one", "two"] {
+            lags.stream.write_all(format!("ADD {text}\n").as_bytes()).unwrap();
+            let there = (0..5000).any(|_| client.ask("LOG").contains(text));
+            assert!(there, "{text} with {event_loop}");
+        }
+        drop(gate);
+        assert_eq!((lags.line(), lags.line()), ("kept\n".into(), "kept\n".into()));
+        world.stop(fronts);
     }
 }
 

@@ -3,9 +3,10 @@
 //! connections of the front is kept up to date.
 
 use core::ffi::{c_int, c_long, c_uint};
-use core::sync::atomic::{AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::kernel::set_errno;
+use crate::loops;
 use crate::process::{is_ours, ours, process};
 use crate::real::{self, Real};
 
@@ -14,6 +15,15 @@ const MOST: usize = 1 << 16;
 
 /// The front's port at the other end of each descriptor's connection; 0 = no such connection.
 static PORTS: [AtomicU16; MOST] = [const { AtomicU16::new(0) }; MOST];
+
+/// The descriptor of the connection from each of the front's ports, + 1; 0 = none.
+static DESCRIPTORS: [AtomicU32; MOST] = [const { AtomicU32::new(0) }; MOST];
+
+/// The descriptor of the connection from that port.
+pub fn descriptor_of(port: u16) -> Option<c_int> {
+    let at = DESCRIPTORS.get(usize::from(port))?.load(Ordering::Relaxed);
+    at.checked_sub(1).and_then(|fd| c_int::try_from(fd).ok())
+}
 
 /// The front's port of that descriptor's connection.
 pub fn port_of(fd: c_int) -> Option<u16> {
@@ -26,15 +36,27 @@ pub fn set_port(fd: c_int, port: u16) {
     if let Some(at) = usize::try_from(fd).ok().and_then(|fd| PORTS.get(fd)) {
         at.store(port, Ordering::Relaxed);
     }
+    loops::forget(fd);
+    if port != 0 {
+        point(port, Some(fd));
+    }
+}
+
+fn point(port: u16, fd: Option<c_int>) {
+    if let Some(at) = DESCRIPTORS.get(usize::from(port)) {
+        let fd = fd.and_then(|fd| u32::try_from(fd).ok());
+        at.store(fd.map_or(0, |fd| fd + 1), Ordering::Relaxed);
+    }
 }
 
 /// The descriptor is closed.
 fn closed(fd: c_int) {
     let Some(port) = port_of(fd) else { return };
     set_port(fd, 0);
-    let other = || PORTS.iter().any(|at| at.load(Ordering::Relaxed) == port);
+    let other = PORTS.iter().position(|at| at.load(Ordering::Relaxed) == port);
+    point(port, other.and_then(|fd| c_int::try_from(fd).ok()));
     if let Some(page) = process().and_then(|process| process.page.as_ref())
-        && !other()
+        && other.is_none()
     {
         page.took_close(port);
     }
@@ -46,6 +68,8 @@ fn doubled(fd: c_int, twin: c_int) {
         closed(twin);
         if let Some(port) = port_of(fd) {
             set_port(twin, port);
+            loops::leave(fd);
+            loops::leave(twin);
         }
     }
 }

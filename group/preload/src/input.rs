@@ -18,12 +18,13 @@ use truechimer_group_client::delivery::Page;
 
 use crate::descriptors::{port_of, set_port};
 use crate::kernel::{self, Errno, set_errno};
+use crate::loops;
 use crate::process::{Part, part, process};
 use crate::real::{self, Real};
 use crate::thread::here;
 
 /// The front's page, if there is one.
-fn page() -> Option<&'static Page> {
+pub fn page() -> Option<&'static Page> {
     match part() {
         Part::Delivery | Part::Counting => process()?.page.as_ref(),
         Part::None | Part::Round => None,
@@ -31,7 +32,7 @@ fn page() -> Option<&'static Page> {
 }
 
 /// The calling thread begins to wait, or ends.
-fn waits() {
+pub fn waits() {
     if let Some(page) = page()
         && here(|here| here.busy.replace(false))
     {
@@ -130,14 +131,17 @@ fn take(
         works(page);
         match result {
             0 => page.took_end(port),
-            bytes => page.took(port, bytes as u64),
+            bytes => {
+                loops::took(page, fd, port);
+                page.took(port, bytes as u64);
+            }
         }
         errno.restore();
     }
     result
 }
 
-fn is_blocking(fd: c_int) -> bool {
+pub fn is_blocking(fd: c_int) -> bool {
     let arguments = [i64::from(fd), i64::from(libc::F_GETFL), 0, 0, 0, 0];
     // SAFETY: takes numbers only.
     let flags = unsafe { kernel::call(libc::SYS_fcntl, arguments) };
@@ -150,9 +154,20 @@ fn accepted(fd: c_int) {
     set_port(fd, 0);
     if let Some(port) = loopback_port(fd) {
         works(page);
+        send_at_once(fd);
         set_port(fd, port);
         page.took_accept(port);
     }
+}
+
+/// A program that writes in pieces (head, body) sends the next one at once, not when the front has acknowledged this
+/// one, which may take 40 ms: what it has written must be there when it is done.
+fn send_at_once(fd: c_int) {
+    let yes: c_int = 1;
+    let (at, length) = ((&raw const yes) as i64, size_of::<c_int>() as i64);
+    let (level, option) = (i64::from(libc::IPPROTO_TCP), i64::from(libc::TCP_NODELAY));
+    // SAFETY: a number of that length.
+    unsafe { kernel::call(libc::SYS_setsockopt, [i64::from(fd), level, option, at, length, 0]) };
 }
 
 /// The other end's port, if it is on this host.
@@ -429,6 +444,11 @@ unsafe extern "C-unwind" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
+    let patience = loops::Patience::of_ms(timeout);
+    // SAFETY: the caller's own arguments.
+    if let Some(came) = unsafe { loops::wait(fd, events, most, patience, core::ptr::null()) } {
+        return came;
+    }
     waits_unless(timeout == 0);
     call!(real::EPOLL_WAIT, (fd, events, most, timeout))
 }
@@ -443,6 +463,11 @@ unsafe extern "C-unwind" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
+    let patience = loops::Patience::of_ms(timeout);
+    // SAFETY: the caller's own arguments.
+    if let Some(came) = unsafe { loops::wait(fd, events, most, patience, mask) } {
+        return came;
+    }
     waits_unless(timeout == 0);
     call!(real::EPOLL_PWAIT, (fd, events, most, timeout, mask))
 }
@@ -457,6 +482,12 @@ unsafe extern "C-unwind" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
+    // SAFETY: null or the caller's own timeout.
+    let patience = loops::Patience::of(unsafe { timeout.as_ref() });
+    // SAFETY: the caller's own arguments.
+    if let Some(came) = unsafe { loops::wait(fd, events, most, patience, mask) } {
+        return came;
+    }
     // SAFETY: the caller's own timeout.
     waits_unless(unsafe { is_zero(timeout) });
     call!(real::EPOLL_PWAIT2, (fd, events, most, timeout, mask))

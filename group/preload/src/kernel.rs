@@ -81,7 +81,12 @@ pub fn clock(clock: libc::clockid_t) -> i64 {
 
 /// Lets others run for so long (or less, if a signal comes).
 pub fn sleep_ms(ms: i64) {
-    let pause = libc::timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+    sleep_ns(ms.saturating_mul(1_000_000));
+}
+
+/// Lets others run for so long (or less, if a signal comes).
+pub fn sleep_ns(ns: i64) {
+    let pause = libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
     let at = (&raw const pause) as c_long;
     // SAFETY: a timespec that outlives the call, and no place for the rest.
     unsafe { call(libc::SYS_nanosleep, [at, 0, 0, 0, 0, 0]) };

@@ -9,7 +9,7 @@
 //! * [`process`]: the set-up, before anything else of the process runs.
 //! * [`thread`], [`births`], [`kin`]: the logical numbers of threads and processes.
 //! * [`clocks`], [`waits`], [`timers`], [`gate`]: what it stands in for.
-//! * [`descriptors`], [`input`]: what it watches.
+//! * [`descriptors`], [`input`]: what it watches; [`loops`]: how an event loop finds what it is given at once.
 //!
 //! What is called from signal handlers or before the program's memory is set up allocates nothing
 //! and takes no lock; all of it keeps `errno`.
@@ -29,6 +29,7 @@ mod gate;
 mod input;
 mod kernel;
 mod kin;
+mod loops;
 mod process;
 mod reads;
 mod real;

@@ -184,6 +184,8 @@ functions! {
         c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int;
     PSELECT c"pselect": unsafe extern "C-unwind" fn(
         c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int;
+    EPOLL_CTL c"epoll_ctl":
+        unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int;
     EPOLL_WAIT c"epoll_wait":
         unsafe extern "C-unwind" fn(c_int, *mut epoll_event, c_int, c_int) -> c_int;
     EPOLL_PWAIT c"epoll_pwait": unsafe extern "C-unwind" fn(

@@ -30,6 +30,8 @@ pub struct Here {
     forking: Cell<bool>,
     /// Whether it has taken input from the front and not waited since.
     pub busy: Cell<bool>,
+    /// The kernel's number of it; 0: not asked yet.
+    tid: Cell<u32>,
 }
 
 thread_local! {
@@ -43,6 +45,7 @@ thread_local! {
             ahead: Cell::new(None),
             forking: Cell::new(false),
             busy: Cell::new(false),
+            tid: Cell::new(0),
         }
     };
 }
@@ -77,6 +80,14 @@ impl Here {
             self.number.set(own.0);
         }
         Thread(self.number.get())
+    }
+
+    /// The kernel's number of it.
+    pub fn tid(&self) -> u32 {
+        if self.tid.get() == 0 {
+            self.tid.set(kernel::tid());
+        }
+        self.tid.get()
     }
 
     /// Value hashed into the number of reads that are that deep inside others (from 1).
@@ -130,6 +141,7 @@ impl Here {
         self.processes.set(0);
         self.depth.set(0);
         self.busy.set(false);
+        self.tid.set(0);
         own
     }
 
@@ -197,6 +209,7 @@ mod tests {
             ahead: Cell::new(None),
             forking: Cell::new(false),
             busy: Cell::new(false),
+            tid: Cell::new(0),
         };
         here.born(Thread(number));
         here

@@ -77,6 +77,17 @@ impl State {
         }
     }
 
+    /// As an error, why nothing more comes of that attachment.
+    fn goes_on(&self, link: &Arc<Link>) -> Result<(), NextError> {
+        let current = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, link));
+        match self.ended {
+            _ if !current => Err(NextError::Gone(link.closed())),
+            None => Ok(()),
+            Some("") => Err(NextError::Gone(link.closed())),
+            Some(what) => Err(NextError::Malformed(what)),
+        }
+    }
+
     fn put(&mut self, size: usize, notice: Notice) {
         self.waiting += size;
         self.queue.push_back((size, notice));
@@ -145,16 +156,7 @@ impl Inbox {
             if let Some(picked) = pick(&mut state) {
                 return Ok(picked);
             }
-            let current = state.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, link));
-            if !current {
-                return Err(Ended::Gone(NextError::Gone(link.closed())));
-            }
-            if let Some(what) = state.ended {
-                return Err(Ended::Gone(match what {
-                    "" => NextError::Gone(link.closed()),
-                    what => NextError::Malformed(what),
-                }));
-            }
+            state.goes_on(link).map_err(Ended::Gone)?;
             if state.waiting > MOST_WAITING {
                 return Err(Ended::Full);
             }
@@ -174,6 +176,19 @@ impl Inbox {
             if left.is_zero() && !came {
                 return pick(&mut state).ok_or(Ended::Late);
             }
+        }
+    }
+
+    /// Returns what `pick` finds in what has come; none while it may yet come.
+    pub fn look<T>(
+        &self,
+        link: &Arc<Link>,
+        pick: impl FnOnce(&State) -> Option<T>,
+    ) -> Result<Option<T>, NextError> {
+        let state = self.lock();
+        match pick(&state) {
+            Some(picked) => Ok(Some(picked)),
+            None => state.goes_on(link).map(|()| None),
         }
     }
 

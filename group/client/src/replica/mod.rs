@@ -29,7 +29,7 @@ use crate::sys;
 use crate::{LARGEST_CHECKPOINT, Where};
 pub use clock::{Delivered, ThreadClock};
 pub use error::{AttachError, CommitError, NextError, ReplyError, SendError};
-use inbox::{Commit, Ended, Inbox};
+use inbox::{Commit, Ended, Inbox, State};
 use rounds::Rounds;
 
 /// How often it is looked whether there is an agent (again).
@@ -129,6 +129,49 @@ pub enum Event {
     /// The agent has gone and there is another: part of the stream is missing
     /// ([`Gone::WaitForNext`] only).
     NewAgent,
+}
+
+/// A question whether a majority has the group's stream up to a place.
+pub struct Committing {
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    token: u64,
+}
+
+impl fmt::Debug for Committing {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Committing({})", self.token)
+    }
+}
+
+impl Committing {
+    /// The answer, if it has come with what [`Replica::next`] has read; as an error, that the place is lost: a reply that
+    /// depends on it must not be sent.
+    pub fn answer(&self) -> Option<Result<(), CommitError>> {
+        let answer = self.shared.inbox.look(&self.link, |state| self.became(state));
+        match answer {
+            Ok(commit) => commit.map(became),
+            Err(why) => Some(Err(CommitError::Gone(why))),
+        }
+    }
+
+    fn became(&self, state: &State) -> Option<Commit> {
+        state.commits.get(&self.token).copied().flatten()
+    }
+}
+
+impl Drop for Committing {
+    fn drop(&mut self) {
+        self.shared.inbox.lock().commits.remove(&self.token);
+    }
+}
+
+fn became(commit: Commit) -> Result<(), CommitError> {
+    match commit {
+        Commit::Done => Ok(()),
+        Commit::Lost => Err(CommitError::Lost),
+        Commit::Missed => Err(CommitError::Missed),
+    }
 }
 
 /// Things that wait to become an [`Event`].
@@ -514,25 +557,26 @@ impl Replica {
     /// If that place is lost or patience at an end: a reply that depends on it must not be sent.
     pub fn commit(&self, point: Point, patience: Option<Duration>) -> Result<(), CommitError> {
         let until = patience.and_then(after);
-        let (token, inbox, link) = (self.token(), &self.shared.inbox, self.shared.link());
-        inbox.lock().commits.insert(token, None);
-        let told = self.shared.tell(&ToAgent::Commit { token, point });
-        let waited = match told {
-            Ok(()) => inbox
-                .wait(&link, until, |state| state.commits.get(&token).copied().flatten())
-                .map_err(|ended| match ended {
-                    Ended::Late => CommitError::Late,
-                    Ended::Full => CommitError::Unread,
-                    Ended::Gone(why) => CommitError::Gone(why),
-                }),
-            Err(error) => Err(CommitError::Send(error)),
-        };
-        inbox.lock().commits.remove(&token);
-        match waited? {
-            Commit::Done => Ok(()),
-            Commit::Lost => Err(CommitError::Lost),
-            Commit::Missed => Err(CommitError::Missed),
-        }
+        let asked = self.committing(point).map_err(CommitError::Send)?;
+        let inbox = &self.shared.inbox;
+        let waited = inbox.wait(&asked.link, until, |state| asked.became(state));
+        became(waited.map_err(|ended| match ended {
+            Ended::Late => CommitError::Late,
+            Ended::Full => CommitError::Unread,
+            Ended::Gone(why) => CommitError::Gone(why),
+        })?)
+    }
+
+    /// Asks whether a majority has the group's stream up to `point`, and does not wait for the answer: [`Committing::answer`].
+    ///
+    /// # Errors
+    /// If the agent is gone.
+    pub fn committing(&self, point: Point) -> Result<Committing, SendError> {
+        let (token, link) = (self.token(), self.shared.link());
+        self.shared.inbox.lock().commits.insert(token, None);
+        let asked = Committing { shared: self.shared.clone(), link, token };
+        self.shared.tell(&ToAgent::Commit { token, point })?;
+        Ok(asked)
     }
 
     /// Waits until a majority has all that the reply to `to` depends on, then sends it by `send`:

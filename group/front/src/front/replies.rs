@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use truechimer_group::{Member, Point};
 
-use crate::commit::Commits;
-
 use crate::order::Conn;
+use crate::ring::Committing;
 
 use super::Front;
 
@@ -23,18 +22,20 @@ struct Reply {
 }
 
 /// All of them, in order.
-#[derive(Debug)]
 pub struct Replies {
     waiting: VecDeque<Reply>,
-    commits: Option<Commits>,
+    /// They wait for a majority.
+    waits: bool,
+    /// The question that is open, about that place.
+    asked: Option<(Point, Committing)>,
     /// A majority has the stream up to there.
     committed: Point,
 }
 
 impl Replies {
-    /// None yet. Without `commits` they do not wait.
-    pub fn new(commits: Option<Commits>) -> Replies {
-        Replies { waiting: VecDeque::new(), commits, committed: Point::default() }
+    /// None yet, and whether they wait.
+    pub fn new(waits: bool) -> Replies {
+        Replies { waiting: VecDeque::new(), waits, asked: None, committed: Point::default() }
     }
 
     /// This depends on the stream up to `point`, and ends after so much on its connection.
@@ -53,7 +54,7 @@ impl Replies {
 
     /// Whether they wait.
     pub fn waits(&self) -> bool {
-        self.commits.is_some()
+        self.waits
     }
 
     /// The connections that they are for, of this member's front.
@@ -69,28 +70,30 @@ impl Replies {
 
 impl Front {
     /// Sends the replies that may go.
-    pub(super) fn release(&mut self) -> Result<(), String> {
-        if let Some(commits) = &mut self.replies.commits {
-            match commits.answer() {
-                Some((point, Ok(()))) => {
-                    self.replies.committed = self.replies.committed.max(point);
-                }
-                Some((point, Err(why))) => self.lose(point, &why)?,
-                None => {}
+    pub(super) fn release(&mut self) {
+        if let Some((point, committing)) = &self.replies.asked
+            && let Some(answer) = committing()
+        {
+            let point = *point;
+            self.replies.asked = None;
+            match answer {
+                Ok(()) => self.replies.committed = self.replies.committed.max(point),
+                Err(why) => self.lose(point, &why),
             }
         }
-        let (waits, votes) = (self.replies.commits.is_some(), self.votes());
+        let (waits, votes) = (self.replies.waits, self.votes());
         let committed = self.replies.committed;
         let (me, majority) = (self.order.me().member, self.order.majority());
         let may_answer = self.order.may_answer();
         for reply in std::mem::take(&mut self.replies.waiting) {
             let conn = Conn { member: me, number: reply.client };
-            let agreed = if votes {
+            let waits = waits && reply.point > committed;
+            let agreed = if votes && !waits {
                 self.streams.may_go(conn, reply.until, majority, self.work.done())
             } else {
                 Some(true)
             };
-            if (waits && reply.point > committed) || agreed == Some(false) {
+            if waits || agreed == Some(false) {
                 self.replies.waiting.push_back(reply);
                 continue;
             }
@@ -98,7 +101,7 @@ impl Front {
                 // Too few replicas have the state, and whoever asked may have lost its request; or
                 // no majority has given this answer.
                 self.clients.remove(reply.client);
-                self.close(reply.client)?;
+                self.close(reply.client);
                 continue;
             }
             self.clients.reply(reply.client, &reply.bytes);
@@ -106,20 +109,22 @@ impl Front {
                 self.clients.go(reply.client);
             }
         }
-        if let (Some(commits), Some(reply)) =
-            (&mut self.replies.commits, self.replies.waiting.back())
+        if let Some(reply) = self.replies.waiting.back()
+            && waits
+            && self.replies.asked.is_none()
             && reply.point > committed
         {
-            commits.ask(reply.point);
+            self.replies.asked = Some((reply.point, self.ring.commit(reply.point)));
         }
         for client in self.clients.unserved() {
-            self.serve(client)?;
+            // What it has sent is read when it is its turn.
+            self.serve(client, false);
         }
-        self.shed()
+        self.shed();
     }
 
     /// Gives up what was up to there: it must not be answered.
-    fn lose(&mut self, point: Point, why: &str) -> Result<(), String> {
+    fn lose(&mut self, point: Point, why: &str) {
         let all = std::mem::take(&mut self.replies.waiting);
         let (lost, rest) = all.into_iter().partition(|reply: &Reply| reply.point <= point);
         self.replies.waiting = rest;
@@ -127,8 +132,7 @@ impl Front {
         self.says.push(format!("{} replies are withheld: {why}", lost.len()));
         for reply in lost {
             self.clients.remove(reply.client);
-            self.close(reply.client)?;
+            self.close(reply.client);
         }
-        Ok(())
     }
 }

@@ -64,7 +64,7 @@ impl Front {
                     ));
                 }
             } else if let Some(from) = self.order.front_of(with) {
-                self.send(&Message::Differs { from, conn, length }, None)?;
+                self.send(&Message::Differs { from, conn, length })?;
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Front {
         let count = if self.streams.has_news() { before } else { self.work.done() };
         let now = Instant::now();
         (self.spoke, self.votes.told) = (now, Some((count, now)));
-        self.send(&Message::Done { count, replied }, None)
+        self.send(&Message::Done { count, replied })
     }
 
     /// Stops answering where no majority of the programs follows, and begins again.
@@ -143,7 +143,7 @@ impl Front {
         self.clients.clear();
         self.replies.clear();
         for client in clients {
-            self.close(client)?;
+            self.close(client);
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Work given to the program, one thing at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
-use truechimer_group::Point;
+use truechimer_group::{Member, Point};
 
-use crate::order::{Conn, End, FrontId, Op, State};
+use crate::order::{Conn, End, FrontId, Op, Request, State};
 use crate::program::{Busy, Program};
 use crate::transfer::Gave;
 use crate::wire::{LARGEST_PIECE, Message};
@@ -40,9 +40,10 @@ pub struct Work {
     doing: Option<Doing>,
     since: Option<Instant>,
     reported: Option<Instant>,
-    /// The request that is being worked on: its number, connection, time, and the replies so far.
-    request: Option<(u64, Conn, i64)>,
-    output: Vec<(Conn, Vec<u8>)>,
+    /// The requests that are being worked on, by number and connection, their time, and the replies so far.
+    requests: Vec<(u64, Conn)>,
+    time: i64,
+    output: BTreeMap<Conn, Vec<u8>>,
     point: Point,
     started: bool,
     /// Words that were said of it as it is hard to follow.
@@ -66,6 +67,12 @@ impl Work {
     /// Nothing waits or is being done.
     pub fn is_idle(&self) -> bool {
         self.doing.is_none() && self.waiting.is_empty()
+    }
+
+    /// True if the program has worked on requests of that member's front for less than `most`.
+    pub fn answers(&self, member: Member, most: Duration) -> bool {
+        let own = self.requests.iter().any(|(_, conn)| conn.member == member);
+        own && self.since.is_none_or(|since| since.elapsed() < most)
     }
 
     /// The program has been there.
@@ -107,9 +114,9 @@ impl Work {
 impl Front {
     /// Goes on with the work as far as that is possible now.
     pub(super) fn work(&mut self) -> Result<(), String> {
+        self.drain()?;
         loop {
             self.program.push();
-            self.drain()?;
             if let Some(doing) = self.work.doing.take() {
                 let (doing, done) = self.go_on(doing)?;
                 if !done {
@@ -143,10 +150,22 @@ impl Front {
                     None
                 }
             },
-            Op::Bytes { conn, number, bytes } => {
-                self.work.request = Some((number, conn, time));
-                self.streams.asked(conn, &bytes);
-                Some(Doing::Program(self.program.give(conn, bytes)))
+            Op::Requests(mut requests) => {
+                let now = self.program.takes(&requests);
+                let later = requests.split_off(now);
+                if !later.is_empty() {
+                    // Of a loop all have one, as it is given several at once at one replica and maybe not at another.
+                    let own = if self.settings.event_loop { 0 } else { now as i64 };
+                    let next = time.saturating_add(own);
+                    self.work.waiting.push_front((Op::Requests(later), next, self.work.point));
+                }
+                self.work.time = time;
+                for Request { conn, number, bytes } in &requests {
+                    self.work.requests.push((*number, *conn));
+                    self.streams.asked(*conn, bytes);
+                }
+                let requests = requests.into_iter().map(|request| (request.conn, request.bytes));
+                Some(Doing::Program(self.program.give(requests)))
             }
             Op::Close(conn) => {
                 self.streams.closed(conn, self.work.done + 1);
@@ -160,7 +179,7 @@ impl Front {
                 }
                 None => {
                     let why = "its front has no --checkpoint-command".into();
-                    self.send(&Message::Failed { to, serial, why }, None)?;
+                    self.send(&Message::Failed { to, serial, why })?;
                     None
                 }
             },
@@ -236,7 +255,7 @@ impl Front {
         why: String,
     ) -> Result<(Option<Doing>, bool), String> {
         self.says.push(format!("no checkpoint for member {}: {why}", to.member));
-        self.send(&Message::Failed { to, serial, why }, None)?;
+        self.send(&Message::Failed { to, serial, why })?;
         Ok((None, true))
     }
 
@@ -253,7 +272,7 @@ impl Front {
             let bytes = data.get(at..end).unwrap_or(&[]).to_vec();
             let (total, first) = (data.len() as u64, (at == 0).then(|| state.clone()));
             let part = Message::Part { to, serial, total, at: at as u64, state: first, bytes };
-            self.send(&part, None)?;
+            self.send(&part)?;
             at = end;
             if at == data.len() {
                 return Ok((None, true));
@@ -282,7 +301,7 @@ impl Front {
         let me = self.order.me().member;
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
         let (streams, place) = (&mut self.streams, self.work.done + 1);
-        let request = self.work.request.is_some();
+        let request = !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
             differences.extend(streams.wrote(conn, bytes, place));
@@ -295,15 +314,12 @@ impl Front {
                 ended.push(conn);
             }
             if request && !bytes.is_empty() {
-                match output.iter_mut().find(|(known, _)| *known == conn) {
-                    Some((_, known)) => known.extend(bytes),
-                    None => output.push((conn, bytes.into())),
-                }
+                output.entry(conn).or_default().extend(bytes);
             }
         });
         for conn in ended {
             if conn.member == me && self.order.has(conn) {
-                self.close(conn.number)?;
+                self.close(conn.number);
             }
         }
         self.differ(differences)
@@ -319,13 +335,20 @@ impl Front {
                 self.said.retain(|said| *said != conn);
             }
         }
-        self.work.done += 1;
-        let Some((number, conn, time)) = self.work.request.take() else { return Ok(()) };
+        let requests = std::mem::take(&mut self.work.requests);
+        self.work.done += requests.len().max(1) as u64;
         let mut output = std::mem::take(&mut self.work.output);
-        output.sort();
-        if let Some(record) = &mut self.record {
-            let all: Vec<u8> = output.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
-            record.line(number, time, conn, &all).map_err(|why| self.unwritten(&why))?;
+        let Some(record) = &mut self.record else { return Ok(()) };
+        // What went to others stands with the last one.
+        let last = requests.len().saturating_sub(1);
+        for (at, (number, conn)) in requests.into_iter().enumerate() {
+            let mut reply = output.remove(&conn).unwrap_or_default();
+            if at == last {
+                reply.extend(std::mem::take(&mut output).into_values().flatten());
+            }
+            if let Err(why) = record.line(number, self.work.time, conn, &reply) {
+                return Err(self.unwritten(&why));
+            }
         }
         Ok(())
     }

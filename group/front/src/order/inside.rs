@@ -1,10 +1,12 @@
 //! Effects of a message at a front that is in: the same at all of them.
 
+use std::collections::VecDeque;
+
 use truechimer_group::{Digest, Member};
 
-use crate::wire::{LARGEST_PIECE, Message};
+use crate::wire::Message;
 
-use super::{Conn, FrontId, GAP_NS, Op, Order, Peer, QUIET_NS, Standing, Step};
+use super::{Conn, FrontId, GAP_NS, Op, Order, Peer, QUIET_NS, Request, Standing, Step};
 
 impl Order {
     /// A message at a front that is in: the same at all of them.
@@ -16,6 +18,8 @@ impl Order {
         message: Message,
         steps: &mut Vec<Step>,
     ) {
+        // A message's requests may have been given times beyond the next message's.
+        let first = time.max(self.state.time.saturating_add(1));
         self.pass_time(from, time, incarnation, steps);
         if self.standing != Standing::In {
             return;
@@ -73,13 +77,20 @@ impl Order {
                     steps.push(Step::Run(Op::Open(conn), time));
                 }
             }
-            Message::Bytes { conn, bytes } => {
-                let conn = Conn { member: from, number: conn };
-                if self.has(conn) && !bytes.is_empty() && bytes.len() <= LARGEST_PIECE {
-                    self.count(2, conn, &bytes);
-                    self.state.requests += 1;
-                    let number = self.state.requests;
-                    steps.push(Step::Run(Op::Bytes { conn, number, bytes }, time));
+            Message::Requests(requests) => {
+                let mut all = VecDeque::new();
+                for (conn, bytes) in requests {
+                    let conn = Conn { member: from, number: conn };
+                    if self.has(conn) && !bytes.is_empty() {
+                        self.count(2, conn, &bytes);
+                        self.state.requests += 1;
+                        all.push_back(Request { conn, number: self.state.requests, bytes });
+                    }
+                }
+                if !all.is_empty() {
+                    // Each may have a time of its own, 1 ns after the last one's, as a lease's readings have.
+                    self.state.time = first.saturating_add(all.len() as i64 - 1);
+                    steps.push(Step::Run(Op::Requests(all), first));
                 }
             }
             Message::Close { conn } => {

@@ -1,6 +1,6 @@
 //! The words of what fronts agree on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use truechimer_group::Member;
@@ -34,10 +34,12 @@ impl fmt::Display for Conn {
 /// How much a program has been given: equal if it was the same.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Position {
-    /// How many openings, requests and ends.
+    /// Number of openings, requests and ends.
     pub count: u64,
     /// A hash of all of them.
     pub chain: u64,
+    /// True if many requests have one time, as the program answers from one event loop.
+    pub event_loop: bool,
 }
 
 /// A front that is in.
@@ -101,6 +103,17 @@ pub struct State {
     pub pairs: BTreeSet<(Member, Member)>,
 }
 
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// On which connection.
+    pub conn: Conn,
+    /// Number of all requests up to it, from 1.
+    pub number: u64,
+    /// Bytes that the client sent.
+    pub bytes: Vec<u8>,
+}
+
 /// Something for the program, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Op {
@@ -108,15 +121,9 @@ pub enum Op {
     Start(u64),
     /// A connection.
     Open(Conn),
-    /// The request of this number, on a connection.
-    Bytes {
-        /// Which.
-        conn: Conn,
-        /// Its number, from 1.
-        number: u64,
-        /// Bytes that the client sent.
-        bytes: Vec<u8>,
-    },
+    /// Requests of one message, in their order: that time is the first one's, and each has one of its own, 1 ns after
+    /// the one before; or all have it, where the program answers from one event loop.
+    Requests(VecDeque<Request>),
     /// The end of a connection.
     Close(Conn),
     /// Nothing but the time.

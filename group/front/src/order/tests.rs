@@ -116,7 +116,7 @@ impl World {
 
 fn traffic(world: &mut World, front: usize, conn: u32) {
     world.send(front, &Message::Open { conn });
-    world.send(front, &Message::Bytes { conn, bytes: vec![front as u8; 3] });
+    world.send(front, &Message::Requests(vec![(conn, vec![front as u8; 3])]));
     world.send(front, &Message::Tick);
 }
 
@@ -146,6 +146,59 @@ fn a_group_begins_when_all_are_there() {
         let ops = world.fronts[0].2.ops.clone();
         assert!(world.fronts.iter().all(|(_, _, log)| log.ops == ops));
     }
+}
+
+/// A message close behind one with many requests: each has a time of its own all the same.
+#[test]
+fn requests_have_times_of_their_own() {
+    let mut world = World::new(1, 1);
+    world.ask(0);
+    world.settle();
+    world.send(0, &Message::Open { conn: 1 });
+    for many in [100, 1, 2] {
+        world.send(0, &Message::Requests(vec![(1, vec![1]); many]));
+        let length = world.stream.len();
+        // 10 ns after the one before, less than that one has requests.
+        world.stream[length - 1].1 = 2_000_000_000 + length as i64 * 10;
+    }
+    world.settle();
+    let times: Vec<i64> = world.fronts[0]
+        .2
+        .ops
+        .iter()
+        .flat_map(|(op, time)| match op {
+            Op::Requests(requests) => (*time..).take(requests.len()).collect(),
+            _ => Vec::new(),
+        })
+        .collect();
+    assert_eq!(times.len(), 103);
+    assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+}
+
+#[test]
+fn fronts_that_are_not_alike_do_not_begin_and_do_not_join() {
+    let loops = |world: &mut World, front: usize| {
+        let (order, at, _) = world.fronts.remove(front);
+        world.fronts.insert(front, (order.with_event_loop(true), at, Log::default()));
+    };
+    let refused = |log: &Log| log.unfit.first().is_some_and(|why| why.contains("--event-loop"));
+    let mut world = World::new(3, 1);
+    loops(&mut world, 1);
+    (0..3).for_each(|front| world.ask(front));
+    world.settle();
+    assert!(world.fronts.iter().all(|(order, _, log)| !order.is_in() && refused(log)));
+
+    let mut world = World::new(3, 1);
+    (0..3).for_each(|front| world.ask(front));
+    world.settle();
+    let me = world.fronts[1].0.me();
+    let me = FrontId { incarnation: me.incarnation + 10, ..me };
+    let order = Order::new(me, 3, true, PATIENCE).with_event_loop(true);
+    world.fronts[1] = (order, world.stream.len(), Log::default());
+    world.ask(1);
+    world.settle();
+    assert!(!world.fronts[1].0.is_in() && refused(&world.fronts[1].2));
+    assert!([0, 2].iter().all(|front| world.fronts[*front].0.ready() == 2), "the others go on");
 }
 
 #[test]
@@ -291,7 +344,7 @@ fn what_outsiders_say_changes_nothing() {
     let before = world.fronts[0].0.state.position;
     for message in [
         Message::Open { conn: 9 },
-        Message::Bytes { conn: 9, bytes: vec![1] },
+        Message::Requests(vec![(9, vec![1])]),
         Message::Close { conn: 9 },
         Message::Leave,
         Message::Ready,

@@ -13,22 +13,27 @@ use crate::stage::{Stage, run, said, until, wait};
 /// 2030-01-01, and some ns.
 const TIME: i64 = 1_893_456_000_123_456_789;
 
-struct Front {
-    stage: Stage,
-    page: Page,
+pub struct Front {
+    pub stage: Stage,
+    pub page: Page,
     path: std::path::PathBuf,
 }
 
 impl Front {
     fn new() -> Front {
+        Front::with(CLOCK)
+    }
+
+    /// With these flags in its page.
+    pub fn with(flags: u64) -> Front {
         let stage = Stage::new(0);
         let path = stage.folder.join("1.front");
         let name = CString::new(path.to_str().expect("text")).expect("no zeros");
-        let page = Page::create(&name, CLOCK).expect("a page");
+        let page = Page::create(&name, flags).expect("a page");
         Front { stage, page, path }
     }
 
-    fn command(&self, program: impl AsRef<std::path::Path>) -> Command {
+    pub fn command(&self, program: impl AsRef<std::path::Path>) -> Command {
         let mut command = self.stage.plain(program);
         command.env("TRUECHIMER_GROUP_READS", "delivery");
         command.env("TRUECHIMER_GROUP_FRONT", &self.path);
@@ -36,14 +41,14 @@ impl Front {
     }
 
     /// A connection, as a front makes it.
-    fn connect(&self, to: SocketAddr) -> (TcpStream, u16) {
+    pub fn connect(&self, to: SocketAddr) -> (TcpStream, u16) {
         // The port is known before the program can accept.
         let port = free_port();
         self.page.begin(port);
         (connect_from(port, to), port)
     }
 
-    fn is_done(&self, port: u16, bytes: u64) -> bool {
+    pub fn is_done(&self, port: u16, bytes: u64) -> bool {
         let taken = self.page.taken(port);
         taken.accepted && taken.bytes == bytes && self.page.busy() == 0
     }
@@ -75,14 +80,14 @@ fn connect_from(port: u16, to: SocketAddr) -> TcpStream {
 }
 
 /// A server that says its port on its first line.
-fn port_of(child: &mut Child) -> SocketAddr {
+pub fn port_of(child: &mut Child) -> SocketAddr {
     let mut line = String::new();
     let output = child.stdout.as_mut().expect("asked for");
     BufReader::with_capacity(1, output).read_line(&mut line).expect("a line");
     (Ipv4Addr::LOCALHOST, line.trim().parse().expect("a port")).into()
 }
 
-fn end(mut child: Child) {
+pub fn end(mut child: Child) {
     let _ = child.kill();
     let _ = child.wait();
 }
@@ -224,7 +229,7 @@ int main(void) {
         stream.read_exact(&mut answer).expect("an answer");
         assert_eq!(String::from_utf8(answer).expect("text"), expected);
         stream.shutdown(std::net::Shutdown::Write).expect("open");
-        let all = Taken { bytes: 1, accepted: true, ended: true, closed: true };
+        let all = Taken { bytes: 1, accepted: true, ended: true, closed: true, looped: false };
         // The end that is only looked at is told by the closing.
         until("it closes", || Taken { ended: true, ..front.page.taken(*port) } == all);
         until("it is done", || front.page.busy() == 0);

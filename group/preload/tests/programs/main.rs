@@ -5,6 +5,7 @@ mod births;
 mod calls;
 mod commands;
 mod front;
+mod loops;
 mod replicas;
 mod signals;
 mod stage;

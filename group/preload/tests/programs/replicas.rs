@@ -9,8 +9,7 @@ import threading, time, datetime, random
 answers = {}
 def serve(request):
     begun = time.time()
-    random.seed(time.time_ns())
-    token = random.getrandbits(64)
+    token = random.Random(time.time_ns()).getrandbits(64)
     answers[request] = (begun, token, datetime.datetime.now().isoformat(), time.time() - begun)
 for request in range(40):
     threads = [threading.Thread(target=serve, args=(request * 4 + i,)) for i in range(4)]
