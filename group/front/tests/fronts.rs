@@ -121,7 +121,8 @@ impl Ring for MemoryRing {
 
 /// A service: `ADD text` keeps it, `LOG` shows what was kept with the times, `TIME` the time, by
 /// `odd` ns off. Its own state lies in a file too, for checkpoints. `LATER text` is kept when
-/// `RELEASE` comes, in an order that is the replica's own.
+/// `RELEASE` comes, in an order that is the replica's own. `ONLY number` is answered by that replica, by a thread that
+/// the front knows nothing of, once there is a file `release`.
 struct Service {
     address: SocketAddr,
     started: Arc<AtomicBool>,
@@ -200,6 +201,18 @@ fn serve(
                     kept.push_str(&format!("({text})"));
                     "later\n".to_string()
                 }
+                Some(("ONLY", number)) => {
+                    if state.file_stem().unwrap() == number {
+                        let (mut late, file) = (stream.try_clone().unwrap(), release(state));
+                        std::thread::spawn(move || {
+                            while !file.exists() {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            late.write_all(b"mine\n").unwrap();
+                        });
+                    }
+                    String::new()
+                }
                 _ if line.trim() == "RELEASE" => {
                     // By the page's name: another order at each replica.
                     let at = state.file_stem().unwrap().to_str().unwrap().parse().unwrap();
@@ -223,6 +236,11 @@ fn serve(
         }
         page.busy_down();
     }
+}
+
+/// The file for which answers wait, beside a service's own.
+fn release(state: &Path) -> PathBuf {
+    state.with_file_name("release")
 }
 
 struct Running {
@@ -637,6 +655,43 @@ fn answers_that_depend_on_the_interleaving_stop_the_group() {
     let answer = clients[0].ask("LOG");
     assert_eq!(answer, "", "no two replicas have the same log");
     fronts.into_iter().for_each(|front| drop(unfit(front)));
+    fs::remove_dir_all(&world.dir).unwrap();
+}
+
+/// Two of three replicas are left, and each goes on with another client's request when all of them have been dealt with:
+/// nothing more comes, and no answer is a majority's.
+#[test]
+fn answers_that_one_gives_late_and_another_never_leave_nobody_to_hang() {
+    let world = World::new("late");
+    world.hub.lock().unwrap().step = 20_000_000;
+    let start = |member: u32| {
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| {
+            settings.patience = Duration::from_secs(1);
+        });
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let mut fronts: Vec<Running> = (1..=3).map(start).collect();
+    fronts.iter().for_each(|front| until_said(front, "answering: 3 of 3"));
+    let second = fronts.remove(1);
+    second.stop.store(true, Ordering::Relaxed);
+    assert_eq!(second.thread.join().unwrap(), Ok(Ended::Stopped));
+    let mut clients: Vec<Client> = fronts.iter().map(Client::of).collect();
+    for (client, number) in clients.iter_mut().zip([1, 3]) {
+        client.stream.write_all(format!("ONLY {number}\n").as_bytes()).unwrap();
+    }
+    for member in [1, 3] {
+        until_report(&world, member, |report| (report.count, report.done) == (4, 4));
+    }
+    fs::write(release(&world.state(1)), "").unwrap();
+    for client in clients {
+        client.closed();
+    }
+    let all = "no majority of the 3 replicas' programs gives the same replies";
+    for why in fronts.into_iter().map(unfit) {
+        assert!(why.contains(all), "{why}");
+    }
     fs::remove_dir_all(&world.dir).unwrap();
 }
 
