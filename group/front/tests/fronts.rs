@@ -3,11 +3,11 @@
 // What panics in a test fails it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -28,11 +28,24 @@ struct Hub {
     wakers: Vec<UnixStream>,
     /// How far the agreed time goes on with each message, ns.
     step: i64,
+    /// True for a message that is refused, of that front.
+    refuses: Box<dyn FnMut(Member, &[u8]) -> bool + Send>,
+    /// Refusals are not told yet.
+    holds: bool,
+    /// How often the first front has found nothing more.
+    turns: u64,
 }
 
 impl Default for Hub {
     fn default() -> Hub {
-        Hub { log: Vec::new(), wakers: Vec::new(), step: 1_000_003 }
+        Hub {
+            log: Vec::new(),
+            wakers: Vec::new(),
+            step: 1_000_003,
+            refuses: Box::new(|_, _| false),
+            holds: false,
+            turns: 0,
+        }
     }
 }
 
@@ -42,6 +55,7 @@ struct MemoryRing {
     at: usize,
     token: u64,
     woken: UnixStream,
+    refused: VecDeque<u64>,
     /// Majorities have been heard of up to here.
     committed: Arc<AtomicU64>,
     /// Set from outside: what happens to the phase.
@@ -63,6 +77,7 @@ impl MemoryRing {
             at,
             token: 0,
             woken,
+            refused: VecDeque::new(),
             committed: Arc::default(),
             phase: Arc::clone(phase),
         }
@@ -88,9 +103,15 @@ impl Ring for MemoryRing {
         }
         let mut buffer = [0; 64];
         while self.woken.read(&mut buffer).is_ok_and(|length| length == 64) {}
-        let hub = self.hub.lock().unwrap();
+        let mut hub = self.hub.lock().unwrap();
+        if !hub.holds
+            && let Some(token) = self.refused.pop_front()
+        {
+            return Ok(Some(RingEvent::Refused(token)));
+        }
         let event = hub.log.get(self.at).cloned();
         self.at += usize::from(event.is_some());
+        hub.turns += u64::from(event.is_none() && self.member == Member(1));
         self.committed.store(self.at as u64, Ordering::Release);
         Ok(event)
     }
@@ -98,6 +119,10 @@ impl Ring for MemoryRing {
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String> {
         self.token += 1;
         let mut hub = self.hub.lock().unwrap();
+        if (hub.refuses)(self.member, payload) {
+            self.refused.push_back(self.token);
+            return Ok(self.token);
+        }
         let index = hub.log.len() as u64 + 1;
         let time = 1_700_000_000_000_000_000 + index as i64 * hub.step;
         hub.log.push(RingEvent::Delivered {
@@ -601,6 +626,45 @@ fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool)
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// A client asks and ends its side; its request and then the word of its end are refused. The connection is closed at
+/// every replica all the same.
+#[test]
+fn a_refused_end_is_said_again() {
+    /// Kind of a message, in its fourth byte: the end of a connection.
+    const CLOSE: u8 = 11;
+    let world = World::new("refused");
+    let fronts: Vec<Running> = (1..=3).map(|member| world.with_service(member, false)).collect();
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD kept"), "kept\n");
+    // Refused are one request, and the first end after it.
+    let mut refused = 0;
+    let mut hub = world.hub.lock().unwrap();
+    hub.refuses = Box::new(move |_, payload| {
+        let asks = payload.windows(7).any(|part| part == b"refused");
+        let refuses = asks || (refused == 1 && payload.get(3) == Some(&CLOSE));
+        refused += usize::from(refuses);
+        refuses
+    });
+    hub.holds = true;
+    drop(hub);
+    client.stream.write_all(b"ADD refused\n").unwrap();
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    // The front is to see the end while the request is under way.
+    let turns = || world.hub.lock().unwrap().turns;
+    let enough = turns() + 4;
+    while turns() < enough {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    world.hub.lock().unwrap().holds = false;
+    assert_eq!(client.line(), "", "cut off without an answer");
+    // An opening, a request and an end.
+    for member in 1..=3 {
+        until_report(&world, member, |report| (report.count, report.done) == (3, 3));
+    }
+    assert_eq!(Client::of(&fronts[1]).ask("LOG").matches(';').count(), 1);
+    world.stop(fronts);
 }
 
 /// The program of one replica hangs: what its front's clients ask goes into the order all the same.
