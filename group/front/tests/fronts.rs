@@ -28,8 +28,8 @@ struct Hub {
     wakers: Vec<UnixStream>,
     /// How far the agreed time goes on with each message, ns.
     step: i64,
-    /// True for a message that is refused, of that front.
-    refuses: Box<dyn FnMut(Member, &[u8]) -> bool + Send>,
+    /// True for a message that is refused.
+    refuses: Box<dyn FnMut(&[u8]) -> bool + Send>,
     /// Refusals are not told yet.
     holds: bool,
     /// How often the first front has found nothing more.
@@ -42,7 +42,7 @@ impl Default for Hub {
             log: Vec::new(),
             wakers: Vec::new(),
             step: 1_000_003,
-            refuses: Box::new(|_, _| false),
+            refuses: Box::new(|_| false),
             holds: false,
             turns: 0,
         }
@@ -119,7 +119,7 @@ impl Ring for MemoryRing {
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String> {
         self.token += 1;
         let mut hub = self.hub.lock().unwrap();
-        if (hub.refuses)(self.member, payload) {
+        if (hub.refuses)(payload) {
             self.refused.push_back(self.token);
             return Ok(self.token);
         }
@@ -641,7 +641,7 @@ fn a_refused_end_is_said_again() {
     // Refused are one request, and the first end after it.
     let mut refused = 0;
     let mut hub = world.hub.lock().unwrap();
-    hub.refuses = Box::new(move |_, payload| {
+    hub.refuses = Box::new(move |payload| {
         let asks = payload.windows(7).any(|part| part == b"refused");
         let refuses = asks || (refused == 1 && payload.get(3) == Some(&CLOSE));
         refused += usize::from(refuses);
