@@ -22,14 +22,17 @@ use truechimer_group_front::{
     Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, Ring, RingEvent, Settings, State,
 };
 
+/// True for a message that is refused.
+type Refuses = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
 /// The group: everybody gets everything, in one order.
 struct Hub {
     log: Vec<RingEvent>,
     wakers: Vec<UnixStream>,
     /// How far the agreed time goes on with each message, ns.
     step: i64,
-    /// True for a message that is refused.
-    refuses: Box<dyn FnMut(&[u8]) -> bool + Send>,
+    /// Messages that are refused.
+    refuses: Refuses,
     /// Refusals are not told yet.
     holds: bool,
     /// How often the first front has found nothing more.

@@ -171,7 +171,7 @@ unsafe extern "C" fn epoll_ctl(
     let errno = Errno::keep();
     let adds = matches!(operation, libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD);
     // SAFETY: null or the caller's event, which the kernel reads as well for these two.
-    let waits = adds.then(|| unsafe { event.as_ref() }).flatten();
+    let waits = if adds { unsafe { event.as_ref() } } else { None };
     about_to_wait(waits);
     errno.restore();
     // SAFETY: the caller's own arguments.
