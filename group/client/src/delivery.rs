@@ -73,7 +73,7 @@ const SERIAL: usize = 124;
 const AT_ONCE: usize = PROCESSES + MOST_PROCESSES * 8;
 /// More than one thread takes input.
 const SEVERAL: u32 = u32::MAX;
-/// What was given at once did not come whole.
+/// Mark of input given at once that came in part.
 const PARTLY: u32 = u32::MAX - 1;
 /// For so long the front waits for the end of a look, before it does other things and tries again: a look takes µs.
 const STEP: Duration = Duration::from_millis(20);

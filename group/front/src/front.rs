@@ -89,6 +89,17 @@ pub enum Ended {
     Unfit(String),
 }
 
+/// Message of ours that is under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Sent {
+    /// For clients: of each what it asks, or its opening.
+    Asks(Vec<u32>),
+    /// The end of a client's connection.
+    Ends(u32),
+    /// Word of the front's own.
+    Own,
+}
+
 /// A front.
 pub struct Front {
     settings: Settings,
@@ -111,8 +122,8 @@ pub struct Front {
     woken: Woken,
     poll: Poll,
     phase: Option<Phase>,
-    /// Messages of ours that are under way, by token, and for which clients.
-    under_way: BTreeMap<u64, Vec<u32>>,
+    /// Messages of ours that are under way, by token.
+    under_way: BTreeMap<u64, Sent>,
     /// Requests for the next message.
     requests: Requests,
     /// The client that was read last.
@@ -263,8 +274,9 @@ impl Front {
                 self.point = point;
                 if from == self.order.me().member {
                     self.spoke = self.last;
-                    let clients = self.under_way.remove(&token).unwrap_or_default();
-                    clients.into_iter().for_each(|client| self.clients.delivered(client));
+                    if let Some(Sent::Asks(clients)) = self.under_way.remove(&token) {
+                        clients.into_iter().for_each(|client| self.clients.delivered(client));
+                    }
                 }
                 let before = self.order.time();
                 let steps = self.order.delivered(from, time, &payload);
@@ -275,17 +287,7 @@ impl Front {
                 }
                 self.steps(steps)?;
             }
-            RingEvent::Refused(token) => {
-                let clients = self.under_way.remove(&token).unwrap_or_default();
-                if clients.is_empty() {
-                    self.tell_again();
-                }
-                for client in clients {
-                    self.clients.remove(client);
-                    self.requests.forget(client);
-                    self.close(client);
-                }
-            }
+            RingEvent::Refused(token) => self.refused(token),
             RingEvent::Phase(phase) => {
                 self.phase = Some(phase);
                 if phase != Phase::Live {
@@ -296,6 +298,21 @@ impl Front {
             RingEvent::Other => {}
         }
         Ok(())
+    }
+
+    /// Cuts off clients whose requests nobody gets; all else is said again.
+    fn refused(&mut self, token: u64) {
+        match self.under_way.remove(&token) {
+            Some(Sent::Asks(clients)) => {
+                for client in clients {
+                    self.clients.remove(client);
+                    self.requests.forget(client);
+                    self.close(client);
+                }
+            }
+            Some(Sent::Ends(client)) => self.requests.close(client),
+            Some(Sent::Own) | None => self.tell_again(),
+        }
     }
 
     fn steps(&mut self, steps: Vec<Step>) -> Result<(), String> {
@@ -337,14 +354,14 @@ impl Front {
     }
 
     fn send(&mut self, message: &Message) -> Result<(), String> {
-        self.send_for(message, Vec::new()).map(drop)
+        self.send_for(message, Sent::Own).map(drop)
     }
 
-    /// Sends what clients have asked for.
-    fn send_for(&mut self, message: &Message, clients: Vec<u32>) -> Result<u64, String> {
+    /// Sends it, and notes for whom.
+    fn send_for(&mut self, message: &Message, sent: Sent) -> Result<u64, String> {
         let incarnation = self.order.me().incarnation;
         let token = self.ring.multicast(&message.encode(incarnation))?;
-        self.under_way.insert(token, clients);
+        self.under_way.insert(token, sent);
         Ok(token)
     }
 
@@ -505,7 +522,7 @@ impl Front {
 
     fn add(&mut self, stream: TcpStream) -> Result<(), String> {
         let Some(number) = self.clients.add(stream) else { return Ok(()) };
-        self.send_for(&Message::Open { conn: number }, vec![number]).map(drop)
+        self.send_for(&Message::Open { conn: number }, Sent::Asks(vec![number])).map(drop)
     }
 
     /// Command that starts the program.

@@ -86,8 +86,8 @@ pub struct Program {
     epoll: OwnedFd,
     /// Those of the requests that it was given last.
     given: Vec<Conn>,
-    /// Requests that it is to be given at once and has not been, as it was stopped in a look: ports, and bytes then.
-    at_once: Vec<(u16, u64)>,
+    /// True if it is to be given those at once and has not been, as it was stopped in a look.
+    at_once: bool,
     /// Connections whose input it did not take when it rested: a server of one connection at a
     /// time, or one with fewer threads than connections, takes it when another has ended.
     untaken: BTreeSet<Conn>,
@@ -120,7 +120,7 @@ impl Program {
             links: BTreeMap::new(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             given: Vec::new(),
-            at_once: Vec::new(),
+            at_once: false,
             untaken: BTreeSet::new(),
             leaving: Vec::new(),
             rest: Rest::default(),
@@ -178,7 +178,7 @@ impl Program {
     pub fn forget(&mut self) {
         self.links.clear();
         self.given.clear();
-        self.at_once.clear();
+        self.at_once = false;
         self.untaken.clear();
         self.leaving.clear();
         self.page.forget_program();
@@ -243,7 +243,9 @@ impl Program {
         let mut seen = BTreeSet::new();
         let fits = |request: &&Request| {
             let short = request.bytes.len() <= MOST_TOGETHER;
-            short && self.is_looped(request.conn) && seen.insert(request.conn)
+            // One that it has ended gets nothing any more.
+            let live = self.links.get(&request.conn).is_some_and(Link::is_live);
+            short && live && self.is_looped(request.conn) && seen.insert(request.conn)
         };
         requests.iter().take_while(fits).count().max(1)
     }
@@ -262,34 +264,32 @@ impl Program {
         // Of one that is refused now its end tells.
         let _ = self.connect();
         self.given.clear();
-        let mut ports = Vec::new();
         for (conn, bytes) in requests {
             self.given.push(conn);
             if let Some(link) = self.links.get_mut(&conn) {
                 link.sent += bytes.len() as u64;
                 link.out.extend(bytes);
-                ports.push((link.port, link.sent));
             }
         }
-        if ports.len() > 1 {
-            self.at_once = ports;
-        }
+        self.at_once = self.given.len() > 1;
         self.write();
         Busy::Requests
     }
 
     /// Writes what is for it. What it is to be given at once it gets whole, or later.
     fn write(&mut self) {
-        let links = &mut self.links;
+        let live = |conn| self.links.get(conn).filter(|link| link.is_live());
+        let ports = self.given.iter().filter_map(live).map(|link| (link.port, link.sent));
+        let ports: Vec<(u16, u64)> = ports.collect();
         let mut write = || {
             for conn in &self.given {
-                links.get_mut(conn).into_iter().for_each(Link::push);
+                self.links.get_mut(conn).into_iter().for_each(Link::push);
             }
         };
-        if self.at_once.is_empty() {
+        if !self.at_once {
             write();
-        } else if self.page.give_at_once(&self.at_once, write) {
-            self.at_once.clear();
+        } else if self.page.give_at_once(&ports, write) {
+            self.at_once = false;
         }
     }
 
@@ -330,10 +330,10 @@ impl Program {
     pub fn push(&mut self) {
         // Of one that is refused now its end tells.
         let _ = self.connect();
-        if !self.at_once.is_empty() {
+        if self.at_once {
             self.write();
         }
-        if self.at_once.is_empty() {
+        if !self.at_once {
             self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
         }
     }
@@ -786,6 +786,14 @@ mod tests {
             assert_eq!(takes(&[(1, 1), (5, 1)]), 1);
             assert_eq!(takes(&[(1, MOST_TOGETHER + 1), (2, 1)]), 1);
             assert_eq!(takes(&[(9, 1), (1, 1)]), 1, "there is no such connection");
+            // The program has shut down its side of the third one.
+            streams[2].0.shutdown(Shutdown::Write).unwrap();
+            while program.links.values().filter(|link| link.ended).count() == 0 {
+                program.drain(|_, _, _| ());
+            }
+            let takes = |of: &[(u32, usize)]| program.takes(&requests(of));
+            assert_eq!(takes(&[(3, 1), (1, 1), (2, 1)]), 1, "it gets nothing any more");
+            assert_eq!(takes(&[(1, 1), (2, 1), (3, 1)]), most.min(2));
             if most > 1 {
                 assert_eq!(takes(&[(1, MOST_TOGETHER), (2, MOST_TOGETHER), (5, 1)]), 2);
                 assert!(theirs.loops(7));
@@ -839,6 +847,16 @@ mod tests {
         assert!(program.is_done(busy));
         theirs.set_looped(streams[0].1, false);
         assert!(!program.is_done(busy), "this test does not sleep");
+        // It shuts down its side of one while it is stopped, which gets nothing any more.
+        theirs.look(|| {
+            program.give(conns.map(|conn| (conn, b"ask".into())));
+            streams[1].0.shutdown(Shutdown::Write).unwrap();
+            while !program.links[&conns[1]].ended {
+                program.drain(|_, _, _| ());
+            }
+        });
+        program.push();
+        assert!(theirs.at_once().eq([(streams[0].1, 6)]));
         fs::remove_file(file).unwrap();
     }
 

@@ -209,7 +209,7 @@ impl Streams {
         }
     }
 
-    /// Our program has written this, while working on what has that place.
+    /// Our program has written this, while working on what has that place or after it.
     #[must_use]
     pub fn wrote(&mut self, conn: Conn, bytes: &[u8], place: u64) -> Vec<Difference> {
         let Some(stream) = self.all.get_mut(&conn).filter(|_| !bytes.is_empty()) else {

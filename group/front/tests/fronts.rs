@@ -3,11 +3,11 @@
 // What panics in a test fails it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -22,17 +22,33 @@ use truechimer_group_front::{
     Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, Ring, RingEvent, Settings, State,
 };
 
+/// True for a message that is refused.
+type Refuses = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
 /// The group: everybody gets everything, in one order.
 struct Hub {
     log: Vec<RingEvent>,
     wakers: Vec<UnixStream>,
     /// How far the agreed time goes on with each message, ns.
     step: i64,
+    /// Messages that are refused.
+    refuses: Refuses,
+    /// Refusals are not told yet.
+    holds: bool,
+    /// How often the first front has found nothing more.
+    turns: u64,
 }
 
 impl Default for Hub {
     fn default() -> Hub {
-        Hub { log: Vec::new(), wakers: Vec::new(), step: 1_000_003 }
+        Hub {
+            log: Vec::new(),
+            wakers: Vec::new(),
+            step: 1_000_003,
+            refuses: Box::new(|_| false),
+            holds: false,
+            turns: 0,
+        }
     }
 }
 
@@ -42,6 +58,7 @@ struct MemoryRing {
     at: usize,
     token: u64,
     woken: UnixStream,
+    refused: VecDeque<u64>,
     /// Majorities have been heard of up to here.
     committed: Arc<AtomicU64>,
     /// Set from outside: what happens to the phase.
@@ -63,6 +80,7 @@ impl MemoryRing {
             at,
             token: 0,
             woken,
+            refused: VecDeque::new(),
             committed: Arc::default(),
             phase: Arc::clone(phase),
         }
@@ -88,9 +106,15 @@ impl Ring for MemoryRing {
         }
         let mut buffer = [0; 64];
         while self.woken.read(&mut buffer).is_ok_and(|length| length == 64) {}
-        let hub = self.hub.lock().unwrap();
+        let mut hub = self.hub.lock().unwrap();
+        if !hub.holds
+            && let Some(token) = self.refused.pop_front()
+        {
+            return Ok(Some(RingEvent::Refused(token)));
+        }
         let event = hub.log.get(self.at).cloned();
         self.at += usize::from(event.is_some());
+        hub.turns += u64::from(event.is_none() && self.member == Member(1));
         self.committed.store(self.at as u64, Ordering::Release);
         Ok(event)
     }
@@ -98,6 +122,10 @@ impl Ring for MemoryRing {
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String> {
         self.token += 1;
         let mut hub = self.hub.lock().unwrap();
+        if (hub.refuses)(payload) {
+            self.refused.push_back(self.token);
+            return Ok(self.token);
+        }
         let index = hub.log.len() as u64 + 1;
         let time = 1_700_000_000_000_000_000 + index as i64 * hub.step;
         hub.log.push(RingEvent::Delivered {
@@ -121,7 +149,8 @@ impl Ring for MemoryRing {
 
 /// A service: `ADD text` keeps it, `LOG` shows what was kept with the times, `TIME` the time, by
 /// `odd` ns off. Its own state lies in a file too, for checkpoints. `LATER text` is kept when
-/// `RELEASE` comes, in an order that is the replica's own.
+/// `RELEASE` comes, in an order that is the replica's own. `ONLY number` is answered by that replica, by a thread that
+/// the front knows nothing of, once there is a file `release`.
 struct Service {
     address: SocketAddr,
     started: Arc<AtomicBool>,
@@ -200,6 +229,18 @@ fn serve(
                     kept.push_str(&format!("({text})"));
                     "later\n".to_string()
                 }
+                Some(("ONLY", number)) => {
+                    if state.file_stem().unwrap() == number {
+                        let (mut late, file) = (stream.try_clone().unwrap(), release(state));
+                        std::thread::spawn(move || {
+                            while !file.exists() {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            late.write_all(b"mine\n").unwrap();
+                        });
+                    }
+                    String::new()
+                }
                 _ if line.trim() == "RELEASE" => {
                     // By the page's name: another order at each replica.
                     let at = state.file_stem().unwrap().to_str().unwrap().parse().unwrap();
@@ -223,6 +264,11 @@ fn serve(
         }
         page.busy_down();
     }
+}
+
+/// The file for which answers wait, beside a service's own.
+fn release(state: &Path) -> PathBuf {
+    state.with_file_name("release")
 }
 
 struct Running {
@@ -585,6 +631,45 @@ fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool)
     }
 }
 
+/// A client asks and ends its side; its request and then the word of its end are refused. The connection is closed at
+/// every replica all the same.
+#[test]
+fn a_refused_end_is_said_again() {
+    /// Kind of a message, in its fourth byte: the end of a connection.
+    const CLOSE: u8 = 11;
+    let world = World::new("refused");
+    let fronts: Vec<Running> = (1..=3).map(|member| world.with_service(member, false)).collect();
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD kept"), "kept\n");
+    // Refused are one request, and the first end after it.
+    let mut refused = 0;
+    let mut hub = world.hub.lock().unwrap();
+    hub.refuses = Box::new(move |payload| {
+        let asks = payload.windows(7).any(|part| part == b"refused");
+        let refuses = asks || (refused == 1 && payload.get(3) == Some(&CLOSE));
+        refused += usize::from(refuses);
+        refuses
+    });
+    hub.holds = true;
+    drop(hub);
+    client.stream.write_all(b"ADD refused\n").unwrap();
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    // The front is to see the end while the request is under way.
+    let turns = || world.hub.lock().unwrap().turns;
+    let enough = turns() + 4;
+    while turns() < enough {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    world.hub.lock().unwrap().holds = false;
+    assert_eq!(client.line(), "", "cut off without an answer");
+    // An opening, a request and an end.
+    for member in 1..=3 {
+        until_report(&world, member, |report| (report.count, report.done) == (3, 3));
+    }
+    assert_eq!(Client::of(&fronts[1]).ask("LOG").matches(';').count(), 1);
+    world.stop(fronts);
+}
+
 /// The program of one replica hangs: what its front's clients ask goes into the order all the same.
 #[test]
 fn who_lags_still_asks() {
@@ -637,6 +722,43 @@ fn answers_that_depend_on_the_interleaving_stop_the_group() {
     let answer = clients[0].ask("LOG");
     assert_eq!(answer, "", "no two replicas have the same log");
     fronts.into_iter().for_each(|front| drop(unfit(front)));
+    fs::remove_dir_all(&world.dir).unwrap();
+}
+
+/// Two of three replicas are left, and each goes on with another client's request when all of them have been dealt with:
+/// nothing more comes, and no answer is a majority's.
+#[test]
+fn answers_that_one_gives_late_and_another_never_leave_nobody_to_hang() {
+    let world = World::new("late");
+    world.hub.lock().unwrap().step = 20_000_000;
+    let start = |member: u32| {
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| {
+            settings.patience = Duration::from_secs(1);
+        });
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let mut fronts: Vec<Running> = (1..=3).map(start).collect();
+    fronts.iter().for_each(|front| until_said(front, "answering: 3 of 3"));
+    let second = fronts.remove(1);
+    second.stop.store(true, Ordering::Relaxed);
+    assert_eq!(second.thread.join().unwrap(), Ok(Ended::Stopped));
+    let mut clients: Vec<Client> = fronts.iter().map(Client::of).collect();
+    for (client, number) in clients.iter_mut().zip([1, 3]) {
+        client.stream.write_all(format!("ONLY {number}\n").as_bytes()).unwrap();
+    }
+    for member in [1, 3] {
+        until_report(&world, member, |report| (report.count, report.done) == (4, 4));
+    }
+    fs::write(release(&world.state(1)), "").unwrap();
+    for client in clients {
+        client.closed();
+    }
+    let all = "no majority of the 3 replicas' programs gives the same replies";
+    for why in fronts.into_iter().map(unfit) {
+        assert!(why.contains(all), "{why}");
+    }
     fs::remove_dir_all(&world.dir).unwrap();
 }
 

@@ -66,12 +66,12 @@ pub enum Patience {
 }
 
 impl Patience {
-    /// As epoll_wait(2) has it, ms.
+    /// Patience by a time-out of epoll_wait(2), ms.
     pub fn of_ms(ms: c_int) -> Patience {
         if ms < 0 { Patience::Endless } else { Patience::Ns(i64::from(ms) * 1_000_000) }
     }
 
-    /// As epoll_pwait2(2) has it.
+    /// Patience by a time-out of epoll_pwait2(2); none is endless.
     pub fn of(span: Option<&timespec>) -> Patience {
         match span.map(from_timespec) {
             None => Patience::Endless,
@@ -119,14 +119,17 @@ pub fn leave(fd: c_int) {
     }
 }
 
-/// The program has changed how it waits for that descriptor.
-fn changed(epoll: c_int, operation: c_int, fd: c_int, event: Option<&epoll_event>) {
-    let event = event.filter(|_| operation != libc::EPOLL_CTL_DEL);
+/// Takes note of an event that the program is about to wait for: before the kernel may report it, as a look of the loop
+/// that found it would lose it.
+fn about_to_wait(event: Option<&epoll_event>) {
     let edges = (libc::EPOLLET | libc::EPOLLONESHOT) as u32;
-    if event.is_some_and(|event| event.events & edges != 0) && !EDGES.swap(true, Ordering::Relaxed)
-    {
+    if event.is_some_and(|event| event.events & edges != 0) && !EDGES.swap(true, Ordering::SeqCst) {
         (0..MOST as c_int).filter(|fd| port_of(*fd).is_some()).for_each(leave);
     }
+}
+
+/// The program has changed how it waits for that descriptor.
+fn changed(epoll: c_int, fd: c_int, event: Option<&epoll_event>) {
     let Some((page, port)) = page().filter(|page| page.is_loop()).zip(port_of(fd)) else { return };
     let (Some(state), Some(word)) = (state(fd), word(fd)) else { return };
     let first = INSTANCE.compare_exchange(0, epoll + 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -165,12 +168,17 @@ unsafe extern "C" fn epoll_ctl(
         set_errno(libc::ENOSYS);
         return -1;
     };
+    let errno = Errno::keep();
+    let adds = matches!(operation, libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD);
+    // SAFETY: null or the caller's event, which the kernel reads as well for these two.
+    let waits = if adds { unsafe { event.as_ref() } } else { None };
+    about_to_wait(waits);
+    errno.restore();
     // SAFETY: the caller's own arguments.
     let result = unsafe { real(epoll, operation, fd, event) };
     if result == 0 {
         let errno = Errno::keep();
-        // SAFETY: null or the caller's event, which the kernel has read.
-        changed(epoll, operation, fd, unsafe { event.as_ref() });
+        changed(epoll, fd, waits);
         errno.restore();
     }
     result
@@ -204,8 +212,9 @@ pub unsafe fn wait(
         let came = page.look(|| {
             wait_for_all(page);
             // All of it, since the kernel's first ones are not the first ones of the order. What is not handed out is
-            // level-triggered, and found again.
-            let arguments = [i64::from(epoll), FOUND.0.get() as i64, MOST as i64, 0, 0, 0];
+            // level-triggered, and found again; unless another thread has added an edge since the wait began.
+            let room = if EDGES.load(Ordering::Relaxed) { i64::from(most) } else { MOST as i64 };
+            let arguments = [i64::from(epoll), FOUND.0.get() as i64, room, 0, 0, 0];
             // SAFETY: room for so many; waits for nothing, and leaves signals alone.
             unsafe { kernel::call(libc::SYS_epoll_pwait, arguments) }
         });

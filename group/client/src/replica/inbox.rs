@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// As an error, why nothing more comes of that attachment.
+    /// Error if nothing more comes of that attachment: why.
     fn goes_on(&self, link: &Arc<Link>) -> Result<(), NextError> {
         let current = self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, link));
         match self.ended {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::wire::{LARGEST_PIECE, MOST_REQUESTS, Message};
 
-use super::Front;
+use super::{Front, Sent};
 
 /// While the program works on requests of this front's own the next ones gather, but for no longer than that: several
 /// times what a loop takes for a message's requests.
@@ -55,9 +55,9 @@ impl Requests {
         self.waiting.push_back((client, word));
     }
 
-    /// Drops what waits of this client.
+    /// Drops this client's requests; its end is still to be said.
     pub(super) fn forget(&mut self, client: u32) {
-        self.waiting.retain(|(other, _)| *other != client);
+        self.waiting.retain(|(other, word)| *other != client || matches!(word, Word::Close));
         self.size = self.waiting.iter().map(|(_, word)| word.size()).sum();
     }
 
@@ -71,12 +71,12 @@ impl Requests {
         *self = Requests::default();
     }
 
-    /// As many as one message takes, and whose they are; none if there are none.
-    fn take(&mut self) -> Option<(Message, Vec<u32>)> {
+    /// Takes what goes into one message, and for whom; none if nothing waits.
+    fn take(&mut self) -> Option<(Message, Sent)> {
         if let Some((client, Word::Close)) = self.waiting.front() {
             let client = *client;
             self.pop();
-            return Some((Message::Close { conn: client }, Vec::new()));
+            return Some((Message::Close { conn: client }, Sent::Ends(client)));
         }
         let (mut requests, mut room) = (Vec::new(), LARGEST_PIECE);
         while let Some((client, Word::Request(bytes))) = self.waiting.front()
@@ -90,7 +90,7 @@ impl Requests {
             }
         }
         let clients = requests.iter().map(|(client, _)| *client).collect();
-        (!requests.is_empty()).then_some((Message::Requests(requests), clients))
+        (!requests.is_empty()).then_some((Message::Requests(requests), Sent::Asks(clients)))
     }
 
     fn pop(&mut self) -> Option<Word> {
@@ -113,9 +113,9 @@ impl Front {
             if under_way || answers {
                 return Ok(());
             }
-            let Some((message, clients)) = self.requests.take() else { return Ok(()) };
-            let asks = !clients.is_empty();
-            let token = self.send_for(&message, clients)?;
+            let Some((message, sent)) = self.requests.take() else { return Ok(()) };
+            let asks = matches!(sent, Sent::Asks(_));
+            let token = self.send_for(&message, sent)?;
             if asks {
                 self.requests.under_way = Some(token);
             }
@@ -127,9 +127,15 @@ impl Front {
 mod tests {
     use super::*;
 
-    /// All messages: of requests their clients, of an end none.
+    /// The clients of all messages, which are requests.
     fn all(requests: &mut Requests) -> Vec<Vec<u32>> {
-        std::iter::from_fn(|| requests.take()).map(|(_, clients)| clients).collect()
+        let clients =
+            |(_, sent)| if let Sent::Asks(clients) = sent { clients } else { panic!("{sent:?}") };
+        std::iter::from_fn(|| requests.take()).map(clients).collect()
+    }
+
+    fn end(client: u32) -> Option<(Message, Sent)> {
+        Some((Message::Close { conn: client }, Sent::Ends(client)))
     }
 
     #[test]
@@ -157,20 +163,20 @@ mod tests {
         requests.push(2, vec![3]);
         let first = requests.take().unwrap();
         assert_eq!(first.0, Message::Requests(vec![(1, vec![1]), (2, vec![2])]));
-        assert_eq!(requests.take(), Some((Message::Close { conn: 1 }, Vec::new())));
+        assert_eq!(requests.take(), end(1));
         assert_eq!(all(&mut requests), [[2]]);
     }
 
     #[test]
-    fn nothing_is_left_of_a_client_that_was_refused() {
+    fn of_a_client_that_was_refused_only_its_end_is_left() {
         let mut requests = Requests::default();
         for (client, byte) in [(1, 1), (2, 2), (1, 3)] {
             requests.push(client, vec![byte]);
         }
-        requests.forget(1);
         requests.close(1);
+        requests.forget(1);
         assert_eq!(requests.take().unwrap().0, Message::Requests(vec![(2, vec![2])]));
-        assert_eq!(requests.take(), Some((Message::Close { conn: 1 }, Vec::new())));
+        assert_eq!(requests.take(), end(1));
         assert_eq!((requests.take(), requests.size), (None, 0));
     }
 

@@ -114,7 +114,10 @@ impl Work {
 impl Front {
     /// Goes on with the work as far as that is possible now.
     pub(super) fn work(&mut self) -> Result<(), String> {
-        self.drain()?;
+        let works = matches!(self.work.doing, Some(Doing::Program(_)));
+        // Written while it works on nothing: what is done has brought it about. Whoever is done with all of that and
+        // leaves it out would else be waited for until something more is done, which may be never.
+        self.drain(self.work.done + u64::from(works))?;
         loop {
             self.program.push();
             if let Some(doing) = self.work.doing.take() {
@@ -201,7 +204,7 @@ impl Front {
                     return Ok((Some(Doing::Program(busy)), false));
                 }
                 // What it wrote, it wrote before it was done.
-                self.drain()?;
+                self.drain(self.work.done + 1)?;
                 self.tell_troubles();
                 self.finish(busy)?;
                 Ok((None, true))
@@ -296,11 +299,11 @@ impl Front {
         Ok(())
     }
 
-    /// Takes what the program has written.
-    fn drain(&mut self) -> Result<(), String> {
+    /// Takes what the program has written, by what has that place at the latest.
+    fn drain(&mut self, place: u64) -> Result<(), String> {
         let me = self.order.me().member;
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
-        let (streams, place) = (&mut self.streams, self.work.done + 1);
+        let streams = &mut self.streams;
         let request = !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {

@@ -14,7 +14,8 @@ use crate::stage::until;
 /// Arguments: how much it reads at a time, and how: `level`, `edge`, `oneshot`, `two` (connections alternate between two
 /// instances, one of which lies in the other), `dup` (a connection that says `d` is doubled), `beside` (something else is
 /// edge-triggered), `threads` (every second connection is another thread's), `few` (one
-/// event at a look), `closes` (a connection that says `x` ends that of whoever came first), `timer` (wakes all the time).
+/// event at a look), `late` (so, and at a `t` another thread waits for an eventfd twice, with an edge for one, and rings
+/// it; the edge is told as an answer), `closes` (a connection that says `x` ends that of whoever came first), `timer` (wakes all the time).
 const SERVER: &str = r#"
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -25,15 +26,27 @@ const SERVER: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
-static int size, edge, oneshot, few, closes, timer, dups, first = -1;
-static int looks, reads;
+static int size, edge, oneshot, few, closes, timer, dups, late, first = -1;
+static int looks, reads, main_loop, bell, twin;
 static void watch(int epoll, int operation, int fd) {
     struct epoll_event event = { .events = EPOLLIN, .data.fd = fd };
     if (edge) event.events |= EPOLLET;
     if (oneshot) event.events |= EPOLLONESHOT;
     if (epoll_ctl(epoll, operation, fd, &event)) abort();
+}
+static void *ring(void *unused) {
+    bell = eventfd(0, 0), twin = dup(bell);
+    struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.fd = twin };
+    uint64_t one = 1;
+    usleep(50000); // The loop waits by then.
+    epoll_ctl(main_loop, EPOLL_CTL_ADD, twin, &event);
+    event.events = EPOLLIN, event.data.fd = bell;
+    epoll_ctl(main_loop, EPOLL_CTL_ADD, bell, &event);
+    write(bell, &one, sizeof one);
+    return unused;
 }
 static void serve(int epoll, int fd) {
     char data[100], reply[200];
@@ -44,6 +57,10 @@ static void serve(int epoll, int fd) {
         int length = sprintf(reply, "%d %d %.*s\n", looks, ++reads, (int)got, data);
         if (write(fd, reply, length) != length) abort();
         if (memchr(data, 'd', got) && dups) dup(fd);
+        if (late && memchr(data, 't', got)) {
+            pthread_t thread;
+            pthread_create(&thread, 0, ring, 0);
+        }
         if (closes && memchr(data, 'x', got) && first >= 0) { close(first); first = -1; }
         if (!edge) break;
     }
@@ -59,7 +76,7 @@ int main(int count, char **arguments) {
     const char *how = arguments[2];
     edge = !strcmp(how, "edge"), oneshot = !strcmp(how, "oneshot"), few = !strcmp(how, "few");
     closes = !strcmp(how, "closes"), timer = !strcmp(how, "timer");
-    dups = !strcmp(how, "dup");
+    dups = !strcmp(how, "dup"), late = !strcmp(how, "late");
     int two = !strcmp(how, "two"), threads = !strcmp(how, "threads");
     struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     socklen_t length = sizeof own;
@@ -67,6 +84,7 @@ int main(int count, char **arguments) {
     if (bind(listener, (struct sockaddr *)&own, length) || listen(listener, 20)) abort();
     getsockname(listener, (struct sockaddr *)&own, &length);
     int loop = epoll_create1(0), second = epoll_create1(0), accepted = 0;
+    main_loop = loop;
     struct epoll_event events[64] = { { .events = EPOLLIN, .data.fd = listener } };
     epoll_ctl(loop, EPOLL_CTL_ADD, listener, events);
     events[0].data.fd = second;
@@ -80,11 +98,15 @@ int main(int count, char **arguments) {
     printf("%d\n", ntohs(own.sin_port));
     fflush(stdout);
     for (;;) {
-        int some = epoll_wait(loop, events, few ? 1 : 64, timer ? 1 : -1);
+        int some = epoll_wait(loop, events, few || late ? 1 : 64, timer ? 1 : -1);
         if (some > 0) looks++;
         for (int i = 0; i < some; i++) {
             int fd = events[i].data.fd;
-            if (fd == second) {
+            if (late && bell && fd == bell) {
+                epoll_ctl(loop, EPOLL_CTL_DEL, bell, 0);
+            } else if (late && twin && fd == twin) {
+                write(first, "0 0 edge\n", 9);
+            } else if (fd == second) {
                 struct epoll_event inner[64];
                 int more = epoll_wait(second, inner, 64, 0);
                 for (int k = 0; k < more; k++) serve(second, inner[k].data.fd);
@@ -321,6 +343,18 @@ fn edges_single_shots_and_threads_are_told() {
     }
     let Some(served) = Served::start(100, "threads", 2) else { return };
     assert!(served.front.page.has_several());
+    end(served.child);
+}
+
+/// An edge that another thread adds while the loop waits is handed out, though there is more than the program asks for.
+#[test]
+fn an_edge_that_comes_while_the_loop_waits_is_not_lost() {
+    let Some(mut served) = Served::start(100, "late", 1) else { return };
+    assert!(served.is_looped(0));
+    served.conns[0].stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    served.give(&[(0, "t")], &[0]);
+    assert_eq!((served.answer(0).2, served.answer(0).2), ("t".into(), "edge".into()));
+    until("it is told", || !served.is_looped(0));
     end(served.child);
 }
 

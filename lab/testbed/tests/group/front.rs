@@ -493,7 +493,7 @@ for number in range(int(sys.argv[1])):
 print('all', flush=True)
 ";
 
-/// The same with many connections and pipelines, to a Redis.
+/// Clients of a Redis with many connections and pipelines.
 const CLIENTS: &str = "
 import socket, sys, threading, time
 printing = threading.Lock()
