@@ -439,6 +439,19 @@ mod tests {
     }
 
     #[test]
+    fn voice_stands_with_its_inputs() {
+        let codec = truechimer_qos::Codec::named("g711").unwrap();
+        let voice = VoiceReport::of(codec, 34_000_000, 0.1, Some(2.0));
+        let text = voice_line(&voice);
+        let inputs = "g711, 54.0 ms mouth to ear, 10.90 % not played, burst ratio 1.80";
+        assert!(text.starts_with("MOS 1.") && text.ends_with(inputs), "{text}");
+        let page = truechimer_report::Page::new("t");
+        let rows = super::super::voices([("flow", &voice)].into_iter());
+        let page = page.section(truechimer_report::Section::new("s").table(rows)).render();
+        assert!(page.contains("mouth to ear") && page.contains("g711"), "{page}");
+    }
+
+    #[test]
     fn long_texts_are_wrapped() {
         let mut out = Vec::new();
         wrapped(&mut out, "note: ", &"word ".repeat(60)).unwrap();

@@ -94,6 +94,10 @@ fn losses_that_are_not_decided_yet_have_no_chart() {
         output(&[&a, &b, "--html", &page]);
         let page = fs::read_to_string(&page).unwrap();
         assert_eq!(page.contains("Losses over time"), drawn, "{lost:?}");
+        let title = page.split("<h1>").nth(1).unwrap().split("</h1>").next().unwrap();
+        assert!(title.starts_with("From ") && title.ends_with(", and back"), "{title}");
+        // Of files the clock during the run is not known.
+        assert!(page.contains("<dt>stamps</dt>") && !page.contains("<dt>clock</dt>"));
     }
 }
 
@@ -106,6 +110,7 @@ fn the_tile_counts_flows_that_are_not_shown_as_well() {
     let path = folder.0.join("page.html").display().to_string();
     output(&[&file, "--top", "5", "--html", &path]);
     let page = fs::read_to_string(path).unwrap();
+    assert!(page.contains("<h1>Packets at "), "{page}");
     let tile = page.split("<dt>flows</dt>").nth(1).unwrap().split("</dd>").next().unwrap();
     assert!(tile.ends_with(">30"), "{tile}");
 }
