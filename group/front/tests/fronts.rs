@@ -35,7 +35,7 @@ struct Hub {
     refuses: Refuses,
     /// Refusals are not told yet.
     holds: bool,
-    /// How often the first front has found nothing more.
+    /// Number of times that the first front has found nothing more.
     turns: u64,
 }
 

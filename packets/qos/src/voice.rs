@@ -38,7 +38,7 @@ impl Codec {
     ];
 
     /// Codec of a payload type of RTP that is fixed (RFC 3551 table 4): 0 and 8 are G.711, 18 G.729, taken for its annex A.
-    /// What 96 to 127 stand for, the two ends agree upon elsewhere.
+    /// Of 96 to 127 the two ends agree elsewhere.
     #[must_use]
     pub fn of_payload_type(payload_type: u8) -> Option<Codec> {
         match payload_type {
