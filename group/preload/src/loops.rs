@@ -156,7 +156,7 @@ fn changed(epoll: c_int, fd: c_int, event: Option<&epoll_event>) {
 }
 
 /// # Safety
-/// As `epoll_ctl(2)`.
+/// The arguments are those of `epoll_ctl(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C" fn epoll_ctl(
     epoll: c_int,
@@ -187,7 +187,7 @@ unsafe extern "C" fn epoll_ctl(
 /// Waits as `epoll_pwait(2)` does, for the thread that takes all input, in its instance; none for any other.
 ///
 /// # Safety
-/// As `epoll_pwait(2)`.
+/// The arguments are those of `epoll_pwait(2)`.
 pub unsafe fn wait(
     epoll: c_int,
     events: *mut epoll_event,
