@@ -1,26 +1,40 @@
-# Makes a root file system of the host's /usr and little else, and becomes systemd in it. Run by
-# scripts/units as the first process of namespaces of its own.
+# Makes a root file system, and becomes systemd in it: of the host's /usr and little else, or, where a package is to be
+# tried, a copy of the host's in which the package manager may write. Run by scripts/units as the first process of
+# namespaces of its own.
 # shellcheck shell=bash
 set -eu
-# From `env -i`: where to write, the repository, our programs, Corosync.
-: "${WORK:?}" "${REPO:?}" "${PROGRAMS:?}" "${COROSYNC?}" "${LIBRARIES:?}"
+# From `env -i`: where to write, the repository, our programs, Corosync, a package or nothing, a server for that.
+: "${WORK:?}" "${REPO:?}" "${PROGRAMS:?}" "${COROSYNC?}" "${LIBRARIES:?}" "${PACKAGE?}" "${CHRONYD?}"
 root=$WORK/root
 
 ip link set lo up
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
-mkdir -p "$root"/{usr,etc/systemd/system,proc,sys,dev,run,tmp,old,root,home,srv,opt/work,opt/bin} \
-    "$root"/var/{lib/corosync,log/corosync,tmp,cache}
-chmod 1777 "$root/tmp" "$root/var/tmp"
-ln -s ../run "$root/var/run"
-mount --rbind -o ro /usr "$root/usr"
-for folder in bin sbin lib lib32 lib64; do
-    [ ! -e "/$folder" ] || ln -s "usr/$folder" "$root/$folder"
-done
-mount -t tmpfs -o mode=755 tmpfs "$root/usr/local"
-# As users get it: program, units, users, configuration.
-DESTDIR=$root "$REPO/scripts/install" "$PROGRAMS"
-cp "$PROGRAMS/truechimer-testbed" "$root/usr/local/bin"
+if [ -n "$PACKAGE" ]; then
+    # What is installed, and nothing of what runs there.
+    mkdir "$root"/{upper,work,over}
+    mount -t overlay overlay -o "lowerdir=/,upperdir=$root/upper,workdir=$root/work" "$root/over"
+    root=$root/over
+    rm -rf "$root"/etc/systemd/system/* "$root"/usr/lib/systemd/system/*.wants "$root"/etc/truechimer* \
+        "$root"/var/lib/truechimer "$root"/opt
+    mkdir -p "$root"/{old,opt/work,opt/bin}
+    cp "$PACKAGE" "$root/opt"
+    mount -t tmpfs tmpfs "$root/tmp"
+else
+    mkdir -p "$root"/{usr,etc/systemd/system,proc,sys,dev,run,tmp,old,root,home,srv,opt/work,opt/bin} \
+        "$root"/var/{lib/corosync,log/corosync,tmp,cache}
+    chmod 1777 "$root/var/tmp"
+    ln -s ../run "$root/var/run"
+    mount --rbind -o ro /usr "$root/usr"
+    for folder in bin sbin lib lib32 lib64; do
+        [ ! -e "/$folder" ] || ln -s "usr/$folder" "$root/$folder"
+    done
+    mount -t tmpfs -o mode=755 tmpfs "$root/usr/local"
+    # As users get it: program, units, users, configuration.
+    DESTDIR=$root "$REPO/scripts/install" "$PROGRAMS"
+    cp "$PROGRAMS/truechimer-testbed" "$root/usr/local/bin"
+fi
+chmod 1777 "$root/tmp"
 mount --bind "$WORK" "$root/opt/work"
 # The kernel is the host's: its settings are not for anybody in here, but for those of the network.
 mount -t proc proc "$root/proc"
@@ -46,18 +60,22 @@ ln -s /proc/self/fd "$root/dev/fd"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
 
 # The machine's users, the one whose programs the agent serves, one whom `link` admits, and the daemon's.
-for user in root:0 alice:991 bob:992 nobody:65534; do
-    echo "${user%:*}:x:${user#*:}:${user#*:}::/:/usr/sbin/nologin" >>"$root/etc/passwd"
-    echo "${user%:*}:x:${user#*:}:" >>"$root/etc/group"
-done
-systemd-sysusers --root="$root" "$root/usr/local/lib/sysusers.d/truechimer.conf"
-echo "passwd: files systemd
+users() {
+    for user in root:0 alice:991 bob:992 nobody:65534; do
+        echo "${user%:*}:x:${user#*:}:${user#*:}::/:/usr/sbin/nologin" >>"$root/etc/passwd"
+        echo "${user%:*}:x:${user#*:}:" >>"$root/etc/group"
+    done
+    systemd-sysusers --root="$root" "$root/usr/local/lib/sysusers.d/truechimer.conf"
+    echo "passwd: files systemd
 group: files systemd
 hosts: files" >"$root/etc/nsswitch.conf"
+}
+[ -n "$PACKAGE" ] || users
 echo "127.0.0.1 localhost" >"$root/etc/hosts"
 echo 5f5c0b6e2f0f4b4f9d5f1c1f6d3c2b1a >"$root/etc/machine-id"
 units=$root/etc/systemd/system
-cp "$REPO"/tests/vm/guest/lib.sh "$REPO"/tests/units/check.sh "$root/opt/bin"
+cp "$REPO"/tests/vm/guest/lib.sh "$root/opt/bin"
+cp "$REPO/tests/units/${PACKAGE:+package-}check.sh" "$root/opt/bin/check.sh"
 
 # What a unit prints is kept outside.
 mkdir "$units/service.d"
@@ -77,11 +95,21 @@ TimeoutStartSec=infinity
 ExecStart=/bin/sh -c '/bin/sh /opt/bin/check.sh; echo VM-END rc=$$?'
 UNIT
 # A server to follow, on this machine; and configurations that have it, and groups.
-cat >"$units/upstream.service" <<'UNIT'
+if [ -n "$PACKAGE" ]; then
+    # Not of the package, which is not there yet.
+    cp "$CHRONYD" "$root/opt/bin/chronyd"
+    printf '%s\n' 'local stratum 1' 'allow' 'cmdport 0' 'bindcmdaddress /run/upstream/socket' \
+        'pidfile /run/upstream/pid' >"$root/opt/bin/chrony.conf"
+    upstream='/opt/bin/chronyd -d -x -u root -f /opt/bin/chrony.conf'
+else
+    upstream='/usr/local/bin/truechimer serve --clock system --listen 127.0.0.1:11123'
+fi
+cat >"$units/upstream.service" <<UNIT
 [Unit]
 DefaultDependencies=no
 [Service]
-ExecStart=/usr/local/bin/truechimer serve --clock system --listen 127.0.0.1:11123
+RuntimeDirectory=upstream
+ExecStart=$upstream
 UNIT
 cat >"$root/opt/bin/truechimer.toml" <<'CONFIG'
 [[source]]
@@ -102,7 +130,7 @@ name = "open"
 local = 1
 link = { mode = "0666" }
 CONFIG
-if [ -n "$COROSYNC" ]; then
+if [ -n "$COROSYNC" ] && [ -z "$PACKAGE" ]; then
     cp "$COROSYNC" "$root/opt/bin/corosync"
     if [ -d "$LIBRARIES" ]; then
         cp -rL "$LIBRARIES" "$root/opt/lib"
@@ -140,12 +168,14 @@ UNIT
     printf '[[group]]\nname = "ledger"\n' >>"$root/opt/bin/truechimer-group.toml"
 fi
 
+laid=/usr/local/lib/systemd/system
+[ -z "$PACKAGE" ] || laid=/usr/lib/systemd/system
 cd "$root"
 pivot_root . old
 umount -l /old
 # What the units are tried with: the right to set the clock, which one of them must get and nobody
 # uses. What could load modules, boot or reach devices is given up here.
 exec env -i container=truechimer-units PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    SYSTEMD_UNIT_PATH=/etc/systemd/system:/usr/local/lib/systemd/system SYSTEMD_GENERATOR_PATH=/nonexistent \
+    "SYSTEMD_UNIT_PATH=/etc/systemd/system:$laid" SYSTEMD_GENERATOR_PATH=/nonexistent \
     setpriv --bounding-set -sys_module,-sys_boot,-sys_rawio,-syslog,-wake_alarm,-mac_admin \
     /lib/systemd/systemd --unit=multi-user.target --log-target=console --show-status=0
