@@ -81,7 +81,7 @@ confined() {
 for unit in truechimer.service truechimer-wait.service truechimer-serve.service truechimer-probe.service \
     truechimer-group@.service; do
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
-    ok "$unit is exposed by less than 1.5" exposure "$unit"
+    ok "$unit is exposed by 1.5 at most" exposure "$unit"
 done
 for unit in truechimer-front@.service truechimer-replica@.service; do
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
