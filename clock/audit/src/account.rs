@@ -277,16 +277,6 @@ impl Account {
         &self.events
     }
 
-    /// Number of events of each kind.
-    #[must_use]
-    pub fn occurrences(&self) -> BTreeMap<&'static str, u64> {
-        let mut counts = BTreeMap::new();
-        for event in &self.events {
-            *counts.entry(event.kind.name()).or_default() += 1;
-        }
-        counts
-    }
-
     /// The sources, each as often as what it said of its own source changed.
     #[must_use]
     pub fn sources(&self) -> Vec<Seen> {

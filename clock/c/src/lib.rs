@@ -10,6 +10,8 @@
 //!   known to be possible.
 //! * A structure or a constant, once published, stays as it is: `tests/interface.txt` holds them to
 //!   that.
+//!
+//! Not here: what the daemon does, and captures and groups; for C there is the clock alone.
 
 mod code;
 mod exports;

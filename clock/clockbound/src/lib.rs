@@ -9,6 +9,8 @@
 //!
 //! Layouts and meanings are ClockBound's: its protocol document for clients 1.x and 2.x, and the
 //! source of `clock-bound` 3.0.0-rc.0 for 3.x.
+//!
+//! Not here: the bound itself, which is the daemon's, and a reader: those are ClockBound's clients.
 #![forbid(unsafe_code)]
 
 mod layout;

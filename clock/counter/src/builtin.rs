@@ -8,11 +8,10 @@ use crate::{machine, read};
 
 /// The processor's own counter, if this architecture has one.
 #[derive(Debug)]
-pub(crate) struct Native;
-
-/// Native counter, fenced.
-#[derive(Debug)]
-pub(crate) struct NativeFenced;
+pub(crate) struct Native {
+    /// Each reading in order with the instructions around it.
+    pub(crate) fenced: bool,
+}
 
 /// `CLOCK_MONOTONIC_RAW`.
 #[derive(Debug)]
@@ -39,14 +38,16 @@ impl Hardware for Native {
     }
 
     fn description(&self) -> &'static str {
-        match native_kind() {
-            CounterKind::ArmGeneric => "Arm generic timer",
-            _ => "time stamp counter",
+        match (native_kind(), self.fenced) {
+            (CounterKind::ArmGeneric, false) => "Arm generic timer",
+            (CounterKind::ArmGeneric, true) => "Arm generic timer, fenced",
+            (_, false) => "time stamp counter",
+            (_, true) => "time stamp counter, fenced",
         }
     }
 
     fn raw(&self) -> u64 {
-        read::native()
+        if self.fenced { read::native_fenced() } else { read::native() }
     }
 
     fn raw_fenced(&self) -> u64 {
@@ -56,35 +57,6 @@ impl Hardware for Native {
     fn bits(&self) -> u32 {
         // The Arm architecture asks for 56 bits at least and for 40 years at least before a
         // roll-over: nobody need widen that either.
-        64
-    }
-
-    fn cost(&self) -> Cost {
-        Cost::Instruction
-    }
-
-    fn stated(&self) -> Option<Nominal> {
-        native_stated()
-    }
-}
-
-impl Hardware for NativeFenced {
-    fn kind(&self) -> CounterKind {
-        native_kind()
-    }
-
-    fn description(&self) -> &'static str {
-        match native_kind() {
-            CounterKind::ArmGeneric => "Arm generic timer, fenced",
-            _ => "time stamp counter, fenced",
-        }
-    }
-
-    fn raw(&self) -> u64 {
-        read::native_fenced()
-    }
-
-    fn bits(&self) -> u32 {
         64
     }
 

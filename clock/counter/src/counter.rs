@@ -5,7 +5,7 @@ use std::ptr;
 
 use truechimer_time::{Count, CounterKind};
 
-use crate::builtin::{Native, NativeFenced, Raw};
+use crate::builtin::{Native, Raw};
 use crate::choose::{self, Choice};
 use crate::error::CounterError;
 use crate::hardware::{Cost, Hardware};
@@ -214,8 +214,8 @@ impl Counter {
     #[must_use]
     pub fn hardware(self) -> &'static dyn Hardware {
         match self.0 {
-            Source::Native => &Native,
-            Source::NativeFenced => &NativeFenced,
+            Source::Native => &Native { fenced: false },
+            Source::NativeFenced => &Native { fenced: true },
             Source::Raw => &Raw,
             Source::Device(device) => device.hardware,
         }

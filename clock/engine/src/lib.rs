@@ -2,6 +2,9 @@
 //!
 //! The [`Engine`] is the one glue between packets and the published clock. The daemon feeds it
 //! from sockets, a simulator from a model, a replay from a log; none of them decides anything.
+//!
+//! Not here: sockets, files, threads, and the counter itself. Time passes only by the counts of the events; the estimator behind it is
+//! `truechimer-feedforward`'s, or any that implements its trait.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

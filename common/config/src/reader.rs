@@ -134,6 +134,16 @@ impl Reader<'_> {
         })
     }
 
+    /// A path from the root, so that it does not hang on where a program was started.
+    pub fn absolute(&mut self, key: &str, value: &Value<'_>) -> Option<PathBuf> {
+        let path = self.path(key, value)?;
+        if !path.is_absolute() {
+            self.wrong(key, value, "must begin with /");
+            return None;
+        }
+        Some(path)
+    }
+
     /// A path, or the word `none`.
     pub fn place(&mut self, key: &str, value: &Value<'_>) -> Place {
         self.path(key, value).map_or(Place::Default, Place::from)

@@ -23,6 +23,8 @@
 //!
 //! Every name begins with `truechimer_`. Names and meanings are in docs/reference/metrics.md; the
 //! tests of whoever has families hold them to that with [`examine`].
+//!
+//! Not here: TLS, compression, any path but `/metrics`, and pushing.
 #![forbid(unsafe_code)]
 
 pub mod examine;

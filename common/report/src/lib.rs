@@ -8,6 +8,8 @@
 //! them. Text is text: whatever is in it, it is shown and never becomes markup or script.
 //!
 //! The means, medians and quantiles of all crates are here too.
+//!
+//! Not here: what a figure means; who reports says that.
 #![forbid(unsafe_code)]
 
 mod assets;

@@ -25,10 +25,7 @@ mod taus;
 mod trend;
 mod whole;
 
-pub use allan::{
-    Deviation, Estimate, allan_deviation, hadamard_deviation, modified_allan_deviation,
-    time_deviation,
-};
+pub use allan::{Deviation, Estimate};
 pub use chi_squared::{chi_squared_cdf, chi_squared_quantile};
 pub use edf::{Limits, degrees_of_freedom};
 pub use fit::{Level, Minimum, NoiseFit, Observed};

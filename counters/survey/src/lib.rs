@@ -2,6 +2,8 @@
 //!
 //! For engineers on a new host, through `truechimer counters`; nothing of the clock itself depends
 //! on it.
+//!
+//! Not here: reading a counter ([`truechimer_counter`]), and changing the clocksource but for the time of a measurement.
 #![deny(unsafe_code)]
 
 pub mod advice;

@@ -644,17 +644,8 @@ pub fn request(words: &[u64; REQUEST]) -> Result<(Thread, Call, Outside), Malfor
     if thread < Thread::FIRST.0 {
         return Err(malformed("a read by a thread that is the group's own"));
     }
-    let call = match what & 0xff {
-        0 => Call::Group,
-        1 => Call::ClockGettime,
-        2 => Call::Gettimeofday,
-        3 => Call::Time,
-        4 => Call::Ftime,
-        5 => Call::TimespecGet,
-        6 => Call::Monotonic,
-        7 => Call::Deadline,
-        _ => return Err(malformed("a read by no known call")),
-    };
+    let call = Call::from_number(what.to_le_bytes()[0])
+        .ok_or_else(|| malformed("a read by no known call"))?;
     let outside = match what >> 8 {
         0 => Outside::Wait,
         1 => Outside::Fail,

@@ -6,6 +6,8 @@
 //! * [`nodes`]: the ring's nodes by its configuration.
 //!
 //! No call waits for other nodes; opening a handle waits for the local Corosync.
+//!
+//! Not here: configuration of a ring, and anything of Corosync's beside these three.
 #![deny(unsafe_code)]
 
 mod cpg;

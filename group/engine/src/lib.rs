@@ -10,6 +10,9 @@
 //! assert_ne!(engine.phase(), Phase::Live);
 //! # Ok::<(), truechimer_group::SettingsError>(())
 //! ```
+//!
+//! Not here: sending and receiving (`truechimer-group-agent`), the order of messages itself (Corosync's, or the agent's own hub), and
+//! programs (`truechimer-group-client`).
 #![forbid(unsafe_code)]
 
 mod catching;

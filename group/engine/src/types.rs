@@ -156,6 +156,24 @@ pub enum Call {
     Deadline = 7,
 }
 
+impl Call {
+    /// Call of this number, in messages of the group and on the link to a program; `None`: there is none.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Call> {
+        Some(match number {
+            0 => Call::Group,
+            1 => Call::ClockGettime,
+            2 => Call::Gettimeofday,
+            3 => Call::Time,
+            4 => Call::Ftime,
+            5 => Call::TimespecGet,
+            6 => Call::Monotonic,
+            7 => Call::Deadline,
+            _ => return None,
+        })
+    }
+}
+
 /// Name in the C library.
 impl fmt::Display for Call {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -313,17 +313,7 @@ impl Form for Call {
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Call, Broken> {
-        Ok(match u8::take(from)? {
-            0 => Call::Group,
-            1 => Call::ClockGettime,
-            2 => Call::Gettimeofday,
-            3 => Call::Time,
-            4 => Call::Ftime,
-            5 => Call::TimespecGet,
-            6 => Call::Monotonic,
-            7 => Call::Deadline,
-            _ => return Err(Broken::Wrong("a call that does not exist")),
-        })
+        Call::from_number(u8::take(from)?).ok_or(Broken::Wrong("a call that does not exist"))
     }
 
     #[cfg(test)]

@@ -13,6 +13,8 @@
 //!
 //! What is called from signal handlers or before the program's memory is set up allocates nothing
 //! and takes no lock; all of it keeps `errno`.
+//!
+//! Not here: programs linked statically, and those that ask the kernel or the counter without libc: they keep the host's time.
 
 // In its own tests none of it is exported, or the test harness would be interposed itself.
 #![cfg_attr(test, allow(dead_code))]

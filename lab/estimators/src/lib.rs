@@ -6,6 +6,8 @@
 //!
 //! An estimator of the laboratory implements [`Estimator`], which is all that the daemon's engine
 //! asks of one, and [`Compared`], which is what only a comparison asks.
+//!
+//! Not here: the daemon's own estimator, in `truechimer-feedforward`, and the packets, in `truechimer-sim`.
 #![forbid(unsafe_code)]
 
 mod chrony;

@@ -1,6 +1,8 @@
 //! Outcome of a measurement: goals, tables and plots, for people, documents and programs.
 //!
 //! All benchmarks share it, and with it what "met", "NOT MET" and "cannot judge" mean.
+//!
+//! Not here: measuring itself.
 #![forbid(unsafe_code)]
 
 pub mod files;

@@ -1,4 +1,13 @@
 //! Oscillators, paths, servers and faults, all seeded, around the very engine that the daemon runs.
+//!
+//! * A [`Scenario`] is a world: an [`oscillator`], a [`host`], [`server`]s and a [`path`] to each. The [`catalogue`] has those by name,
+//!   files have others, and [`drawn`] draws path-days from ranges.
+//! * [`world`] lets it run and shows every clock the same packets; [`figures`] and [`coverage`](Coverage) sum up what came out.
+//! * [`wrong`] has lone servers that lie, [`attack`] attackers of many kinds.
+//! * [`stamps`] writes and [`replay`] repeats files of exchanges.
+//!
+//! The same seed gives the same run, to the last bit. Not here: real packets and real time (`truechimer-testbed`), and the commands
+//! (`truechimer-lab`).
 #![forbid(unsafe_code)]
 
 pub mod attack;

@@ -14,6 +14,8 @@
 //! * [`process`], [`udp`], [`temp`], [`binary`], [`lacking`]: what these stand on.
 //!
 //! A step that fails is a failed test, so this crate panics where it cannot go on.
+//!
+//! Not here: simulation (`truechimer-sim`). Programs and packets are real, and so is the time that passes.
 #![forbid(unsafe_code)]
 
 pub mod binary;

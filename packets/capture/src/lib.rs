@@ -5,6 +5,9 @@
 //! * A [`Converter`](convert) turns raw stamps into counts and counts into time.
 //! * A [`sink`] writes what comes of it.
 //! * The [`pipeline`] runs the first on one thread and the other two on another.
+//!
+//! Not here: what packets mean (`truechimer-qos`), the format of files (`truechimer-pcapng`), and the clock (`truechimer`). Nothing
+//! drops silently: what found no room is counted.
 #![deny(unsafe_code)]
 
 mod ask;

@@ -46,11 +46,7 @@ impl Proof {
 pub(super) fn nts(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Settings) {
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "ca" => match reader.path("ca", value) {
-                Some(path) if path.is_absolute() => settings.nts_ca = Some(path),
-                Some(_) => reader.wrong("ca", value, "must begin with /"),
-                None => {}
-            },
+            "ca" => settings.nts_ca = reader.absolute("ca", value),
             "unset-clock" => {
                 settings.nts_unset_clock = reader.boolean("unset-clock", value).unwrap_or(false);
             }

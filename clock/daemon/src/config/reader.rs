@@ -132,21 +132,9 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
             "control" => settings.control = reader.place("control", value),
             "replay-log" => settings.replay_log = reader.path("replay-log", value),
             "state" => settings.state = reader.place("state", value),
-            "sock-out" => match reader.path("sock-out", value) {
-                Some(path) if path.is_absolute() => settings.sock_out = Some(path),
-                Some(_) => reader.wrong("sock-out", value, "must begin with /"),
-                None => {}
-            },
-            "key-file" => match reader.path("key-file", value) {
-                Some(path) if path.is_absolute() => settings.key_file = Some(path),
-                Some(_) => reader.wrong("key-file", value, "must begin with /"),
-                None => {}
-            },
-            "source-dir" => match reader.path("source-dir", value) {
-                Some(path) if path.is_absolute() => settings.source_dir = Some(path),
-                Some(_) => reader.wrong("source-dir", value, "must begin with /"),
-                None => {}
-            },
+            "sock-out" => settings.sock_out = reader.absolute("sock-out", value),
+            "key-file" => settings.key_file = reader.absolute("key-file", value),
+            "source-dir" => settings.source_dir = reader.absolute("source-dir", value),
             "leap-file" => settings.leap_file = reader.place("leap-file", value),
             "max-wander-ppm" => {
                 if let Some(rate) = max_wander(reader, value) {
@@ -269,11 +257,11 @@ fn clockbound(
     for (key, value) in table {
         match key.get_ref().as_ref() {
             "pages" => wanted.pages = pages(reader, value, settings.engine.discipline),
-            "directory" => match reader.path("directory", value) {
-                Some(path) if path.is_absolute() => wanted.directory = path,
-                Some(_) => reader.wrong("directory", value, "must begin with /"),
-                None => {}
-            },
+            "directory" => {
+                if let Some(path) = reader.absolute("directory", value) {
+                    wanted.directory = path;
+                }
+            }
             "vmclock" => {
                 wanted.vmclock = reader.boolean("vmclock", value).unwrap_or_default();
             }
@@ -336,11 +324,7 @@ fn audit(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<audi
     let (mut interval, mut max_mb) = (Wanted::INTERVAL, Wanted::MAX_MB);
     for (key, value) in table {
         match key.get_ref().as_ref() {
-            "directory" => match reader.path("directory", value) {
-                Some(path) if path.is_absolute() => directory = Some(path),
-                Some(_) => reader.wrong("directory", value, "must begin with /"),
-                None => {}
-            },
+            "directory" => directory = reader.absolute("directory", value),
             "interval" => match duration_of(reader, "interval", value, "1min") {
                 Some(span) if (Span::from_secs(1)..=Span::from_secs(3600)).contains(&span) => {
                     interval = span;

@@ -66,36 +66,6 @@ impl Deviation {
     }
 }
 
-/// The overlapping Allan deviation at τ = `m` · `interval`, from phase samples (s) that are
-/// `interval` seconds apart. Nothing if there are fewer than 2`m` + 1 samples, or `m` is 0, or if
-/// gaps (samples that are no finite numbers) leave no difference.
-#[must_use]
-pub fn allan_deviation(phase: &[f64], interval: f64, m: usize) -> Option<f64> {
-    Deviation::Allan.of(phase, interval, m).map(|estimate| estimate.value)
-}
-
-/// The modified Allan deviation at τ = `m` · `interval`: the second differences are averaged over
-/// `m` samples first, which tells white from flicker phase noise. Nothing if there are fewer than
-/// 3`m` samples, or `m` is 0, or if gaps leave no average.
-#[must_use]
-pub fn modified_allan_deviation(phase: &[f64], interval: f64, m: usize) -> Option<f64> {
-    Deviation::Modified.of(phase, interval, m).map(|estimate| estimate.value)
-}
-
-/// The time deviation in seconds at τ = `m` · `interval`; nothing where there is no
-/// [`modified_allan_deviation`].
-#[must_use]
-pub fn time_deviation(phase: &[f64], interval: f64, m: usize) -> Option<f64> {
-    Deviation::Time.of(phase, interval, m).map(|estimate| estimate.value)
-}
-
-/// The overlapping Hadamard deviation at τ = `m` · `interval`. Nothing if there are fewer than
-/// 3`m` + 1 samples, or `m` is 0, or if gaps leave no difference.
-#[must_use]
-pub fn hadamard_deviation(phase: &[f64], interval: f64, m: usize) -> Option<f64> {
-    Deviation::Hadamard.of(phase, interval, m).map(|estimate| estimate.value)
-}
-
 /// Differences of the order `POINTS` − 1 over `m` samples, for all places in turn: not finite where
 /// a gap is in the way. Nothing where there is no room for even one.
 pub(crate) fn differences<const POINTS: usize>(
@@ -151,40 +121,44 @@ fn squares(values: impl Iterator<Item = f64>, window: usize) -> Option<(f64, usi
 mod tests {
     use super::*;
 
+    fn value(deviation: Deviation, phase: &[f64], interval: f64, m: usize) -> Option<f64> {
+        deviation.of(phase, interval, m).map(|estimate| estimate.value)
+    }
+
     #[test]
     fn by_hand() {
         // Second differences of 0, 1, 4, 9, 16 are 2 each (m = 1), and 8 (m = 2).
         let phase = [0.0, 1.0, 4.0, 9.0, 16.0];
-        assert_eq!(allan_deviation(&phase, 1.0, 1), Some(libm::sqrt(2.0)));
-        assert_eq!(allan_deviation(&phase, 10.0, 1), Some(libm::sqrt(2.0) / 10.0));
-        assert_eq!(allan_deviation(&phase, 1.0, 2), Some(libm::sqrt(32.0) / 2.0));
-        assert_eq!(modified_allan_deviation(&phase, 1.0, 1), Some(libm::sqrt(2.0)));
+        assert_eq!(value(Deviation::Allan, &phase, 1.0, 1), Some(libm::sqrt(2.0)));
+        assert_eq!(value(Deviation::Allan, &phase, 10.0, 1), Some(libm::sqrt(2.0) / 10.0));
+        assert_eq!(value(Deviation::Allan, &phase, 1.0, 2), Some(libm::sqrt(32.0) / 2.0));
+        assert_eq!(value(Deviation::Modified, &phase, 1.0, 1), Some(libm::sqrt(2.0)));
         // With six samples there are two second differences of 8, whose mean is 8.
         let phase = [0.0, 1.0, 4.0, 9.0, 16.0, 25.0];
-        assert_eq!(modified_allan_deviation(&phase, 1.0, 2), Some(libm::sqrt(32.0) / 2.0));
+        assert_eq!(value(Deviation::Modified, &phase, 1.0, 2), Some(libm::sqrt(32.0) / 2.0));
         // Third differences of the cubes are 6 each.
         let phase = [0.0, 1.0, 8.0, 27.0, 64.0];
-        assert_eq!(hadamard_deviation(&phase, 1.0, 1), Some(libm::sqrt(6.0)));
+        assert_eq!(value(Deviation::Hadamard, &phase, 1.0, 1), Some(libm::sqrt(6.0)));
     }
 
     #[test]
     fn a_constant_rate_does_not_count() {
         let phase: Vec<f64> = (0..100).map(|i| 3.0 + 0.5 * f64::from(i)).collect();
-        assert_eq!(allan_deviation(&phase, 1.0, 7), Some(0.0));
+        assert_eq!(value(Deviation::Allan, &phase, 1.0, 7), Some(0.0));
         let drifting: Vec<f64> = (0..100).map(|i| 0.5 * f64::from(i * i)).collect();
-        assert_eq!(hadamard_deviation(&drifting, 1.0, 7), Some(0.0));
+        assert_eq!(value(Deviation::Hadamard, &drifting, 1.0, 7), Some(0.0));
     }
 
     #[test]
     fn too_few_samples() {
         for m in [0, 3, 50, usize::MAX] {
-            assert_eq!(allan_deviation(&[1.0; 6], 1.0, m), None, "{m}");
-            assert_eq!(hadamard_deviation(&[1.0; 9], 1.0, m), None, "{m}");
+            assert_eq!(value(Deviation::Allan, &[1.0; 6], 1.0, m), None, "{m}");
+            assert_eq!(value(Deviation::Hadamard, &[1.0; 9], 1.0, m), None, "{m}");
         }
-        assert!(allan_deviation(&[1.0; 7], 1.0, 3).is_some());
-        assert_eq!(modified_allan_deviation(&[1.0; 8], 1.0, 3), None);
-        assert!(modified_allan_deviation(&[1.0; 9], 1.0, 3).is_some());
-        assert_eq!(allan_deviation(&[], 1.0, 1), None);
+        assert!(value(Deviation::Allan, &[1.0; 7], 1.0, 3).is_some());
+        assert_eq!(value(Deviation::Modified, &[1.0; 8], 1.0, 3), None);
+        assert!(value(Deviation::Modified, &[1.0; 9], 1.0, 3).is_some());
+        assert_eq!(value(Deviation::Allan, &[], 1.0, 1), None);
     }
 
     #[test]
@@ -201,7 +175,7 @@ mod tests {
             let few = kind.of(&gap, 1.0, 2);
             assert!(few.is_none_or(|few| few.value == all.value && few.terms < some.terms));
         }
-        assert_eq!(allan_deviation(&[f64::NAN; 100], 1.0, 3), None);
-        assert_eq!(time_deviation(&[f64::NAN; 100], 1.0, 3), None);
+        assert_eq!(value(Deviation::Allan, &[f64::NAN; 100], 1.0, 3), None);
+        assert_eq!(value(Deviation::Time, &[f64::NAN; 100], 1.0, 3), None);
     }
 }

@@ -3,22 +3,18 @@
 use super::*;
 use crate::random::tests::checksum;
 use crate::scenario::parse;
-use truechimer_survey::analysis::{allan_deviation, modified_allan_deviation};
+use truechimer_survey::analysis::Deviation;
 
 /// Seconds of each realisation, and how many of them.
 const LENGTH: usize = 20_000;
 const SEEDS: u64 = 8;
 
-/// The Allan deviation at `m` s: the root of the mean variance over the seeds.
-fn pooled(
-    spec: &OscillatorSpec,
-    m: usize,
-    deviation: impl Fn(&[f64], f64, usize) -> Option<f64>,
-) -> f64 {
+/// A deviation at `m` s: the root of the mean variance over the seeds.
+fn pooled(spec: &OscillatorSpec, m: usize, deviation: Deviation) -> f64 {
     let variances = (0..SEEDS).map(|seed| {
         let mut oscillator = Oscillator::new(spec, seed);
         let phase: Vec<f64> = (0..LENGTH).map(|t| oscillator.phase_at(t as f64)).collect();
-        let deviation = deviation(&phase, 1.0, m).unwrap();
+        let deviation = deviation.of(&phase, 1.0, m).unwrap().value;
         deviation * deviation
     });
     (variances.sum::<f64>() / SEEDS as f64).sqrt()
@@ -28,7 +24,7 @@ fn pooled(
 /// differences a seed or so; the margin is four standard deviations of that.
 fn assert_law(spec: &OscillatorSpec, law: impl Fn(f64) -> f64) {
     for m in [1, 3, 10, 30, 100, 300] {
-        let ratio = pooled(spec, m, allan_deviation) / law(m as f64);
+        let ratio = pooled(spec, m, Deviation::Allan) / law(m as f64);
         let margin = 4.0 / (2.0 * SEEDS as f64 * (LENGTH / m) as f64).sqrt();
         assert!((ratio - 1.0).abs() < margin, "at {m} s: {ratio} of what it should be");
     }
@@ -46,7 +42,7 @@ fn white_frequency() {
     let spec = OscillatorSpec { white_frequency_at_1s: 2e-10, ..OscillatorSpec::default() };
     assert_law(&spec, |tau| 2e-10 / tau.sqrt());
     // Averaging the phase lowers it by half, NIST SP 1065, table 2 ("Mod" ratios for large m).
-    let modified = pooled(&spec, 64, modified_allan_deviation);
+    let modified = pooled(&spec, 64, Deviation::Modified);
     assert!((modified / (2e-10 / 8.0) - 0.5f64.sqrt()).abs() < 0.03, "{modified}");
 }
 
@@ -54,7 +50,7 @@ fn white_frequency() {
 fn white_phase() {
     let spec = OscillatorSpec { white_phase_at_1s: 5e-9, ..OscillatorSpec::default() };
     assert_law(&spec, |tau| 5e-9 / tau);
-    let modified = pooled(&spec, 100, modified_allan_deviation);
+    let modified = pooled(&spec, 100, Deviation::Modified);
     assert!((modified / (5e-9 / 1000.0) - 1.0).abs() < 0.1, "{modified}");
 }
 
@@ -74,7 +70,7 @@ fn a_sine_has_its_closed_form() {
         let phase: Vec<f64> = (0..400 + 2 * m).map(|t| oscillator.phase_at(t as f64)).collect();
         let x = PI * m as f64 / 200.0;
         let expected = 1e-7 * x.sin().powi(2) / x;
-        let deviation = allan_deviation(&phase, 1.0, m).unwrap();
+        let deviation = Deviation::Allan.of(&phase, 1.0, m).unwrap().value;
         assert!((deviation / expected - 1.0).abs() < 1e-6, "{m}: {deviation} {expected}");
     }
 }

@@ -10,11 +10,8 @@ const HASH: u32 = 1;
 const ARRAY: u32 = 2;
 const PROGRAM_ARRAY: u32 = 3;
 const PERF_EVENT_ARRAY: u32 = 4;
-const PER_CPU_HASH: u32 = 5;
 const LRU_HASH: u32 = 9;
 const PER_CPU_ARRAY: u32 = 6;
-const DEV_MAP: u32 = 14;
-const CPU_MAP: u32 = 16;
 const XSK_MAP: u32 = 17;
 pub(crate) const RING_BUFFER: u32 = 27;
 
@@ -40,7 +37,7 @@ impl Map {
         entries: u32,
     ) -> Result<Map, BpfError> {
         let doing = || format!("making a map ({what} of {entries})");
-        let per_cpu = matches!(kind, PER_CPU_ARRAY | PER_CPU_HASH);
+        let per_cpu = kind == PER_CPU_ARRAY;
         let each = usize::try_from(value).unwrap_or(usize::MAX).checked_next_multiple_of(8);
         let (each, whole) = if per_cpu {
             let cpus = possible_cpus().map_err(|why| BpfError::ours(doing(), why))?;
@@ -82,11 +79,6 @@ impl Map {
         Map::make("LRU hash", LRU_HASH, key, value, entries)
     }
 
-    /// A hash table whose values each CPU has for itself.
-    pub fn per_cpu_hash(key: u32, value: u32, entries: u32) -> Result<Map, BpfError> {
-        Map::make("per-CPU hash", PER_CPU_HASH, key, value, entries)
-    }
-
     /// Programs by index, for [`super::Helper::TailCall`].
     ///
     /// # Errors
@@ -100,16 +92,6 @@ impl Map {
         Map::make("xskmap", XSK_MAP, 4, 4, entries)
     }
 
-    /// Interfaces by index, for [`super::Helper::RedirectMap`].
-    pub fn dev_map(entries: u32) -> Result<Map, BpfError> {
-        Map::make("devmap", DEV_MAP, 4, 4, entries)
-    }
-
-    /// CPUs by number (value: length of the queue), for [`super::Helper::RedirectMap`].
-    pub fn cpu_map(entries: u32) -> Result<Map, BpfError> {
-        Map::make("cpumap", CPU_MAP, 4, 4, entries)
-    }
-
     /// Perf events by CPU.
     pub fn perf_event_array(entries: u32) -> Result<Map, BpfError> {
         Map::make("perf event array", PERF_EVENT_ARRAY, 4, 4, entries)
@@ -117,12 +99,6 @@ impl Map {
 
     pub(crate) fn shared(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.fd)
-    }
-
-    /// The bytes of a value as [`Map::get`] gives them: those of all CPUs for a per-CPU map.
-    #[must_use]
-    pub fn value_size(&self) -> usize {
-        self.sizes.value
     }
 
     fn failed(doing: &str) -> impl Fn(std::io::Error) -> BpfError + '_ {
@@ -153,11 +129,6 @@ impl Map {
     pub fn set_fd(&self, index: u32, fd: BorrowedFd<'_>) -> Result<(), BpfError> {
         use std::os::fd::AsRawFd;
         self.set(&index.to_ne_bytes(), &fd.as_raw_fd().to_ne_bytes())
-    }
-
-    /// Sets the value at an index to a number: of an interface, say.
-    pub fn set_u32(&self, index: u32, value: u32) -> Result<(), BpfError> {
-        self.set(&index.to_ne_bytes(), &value.to_ne_bytes())
     }
 
     /// Deletes a key; says whether it was there.
