@@ -27,7 +27,7 @@ use core::fmt;
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
-pub use likely::{LIKELY_DOUBT, Spread, doubt_of_each};
+pub use likely::{LIKELY_DOUBT, Spread};
 pub use ours::Ours;
 
 /// One exchange with a server: a request left, the server received and answered it, the reply

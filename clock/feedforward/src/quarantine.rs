@@ -11,11 +11,12 @@
 //! does an honest one if the counter is another one now.
 
 use truechimer_model::Known;
-use truechimer_time::Count;
+use truechimer_time::{Count, Period};
 
 use crate::ACCEPT_STEP_AFTER;
-use crate::corridor::Corridor;
-use crate::number::seconds;
+use crate::causal_rate::UNKNOWN_RATE;
+use crate::corridor::{BoundedRate, Corridor};
+use crate::number::{between, fraction, seconds};
 use crate::ours::{Measured, Memory};
 
 /// However short the time is that the user wants, so many in a row must agree: by the known rate, if
@@ -43,8 +44,8 @@ impl Run {
     }
 
     /// The run with one more, if that agrees.
-    fn with(&self, own: &Corridor, dt: f64, rate: f64, slack: f64) -> Option<Run> {
-        let corridor = self.corridor.later(dt, rate, slack).intersection(own)?;
+    fn with(&self, own: &Corridor, dt: f64, rate: BoundedRate) -> Option<Run> {
+        let corridor = self.corridor.later(dt, rate).intersection(own)?;
         Some(Run { corridor, count: self.count.saturating_add(1), ..*self })
     }
 }
@@ -54,14 +55,6 @@ impl Run {
 pub(crate) fn enough(count: u32, lasted: f64, wanted: f64) -> bool {
     let long = seconds(ACCEPT_STEP_AFTER);
     lasted >= wanted && (count >= LEAST || count >= FEW && lasted >= long)
-}
-
-/// The rate of θ, how far it may be off, and how far the rate of any counter may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rates {
-    pub(crate) rate: f64,
-    pub(crate) slack: f64,
-    pub(crate) unknown: f64,
 }
 
 /// Newcomers, and what they contradict.
@@ -79,6 +72,8 @@ pub(crate) struct Quarantine {
     pub(crate) step: f64,
     /// Memory from before whatever they contradict may have gone wrong.
     pub(crate) earlier: Option<Memory>,
+    /// It is no more than a suspicion.
+    pub(crate) suspected: bool,
     /// How many could be of either opinion since the newest of the newcomers.
     between: u32,
 }
@@ -92,11 +87,9 @@ pub(crate) enum Whose {
     Either,
 }
 
-/// How much evidence there is.
+/// What there is enough evidence of.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Evidence {
-    /// Not enough.
-    Wanting,
     /// The server's time moved.
     Step,
     /// And the counter's rate is another one.
@@ -113,8 +106,17 @@ impl Quarantine {
         step: f64,
     ) -> Quarantine {
         let run = Run::new(newest.received, own);
-        let known = Corridor { low: known.low - theta, high: known.high - theta };
-        Quarantine { newest, own, steady: run, loose: run, known, step, earlier: None, between: 0 }
+        Quarantine {
+            newest,
+            own,
+            steady: run,
+            loose: run,
+            known: known.shifted(-theta),
+            step,
+            earlier: None,
+            suspected: true,
+            between: 0,
+        }
     }
 
     /// All that is kept is `by` higher on the scale of θ, s.
@@ -138,13 +140,13 @@ impl Quarantine {
         newest: Measured,
         own: Corridor,
         dt: f64,
-        rates: Rates,
+        rate: BoundedRate,
         step: f64,
     ) {
-        let Rates { rate, slack, unknown } = rates;
         let anew = Run::new(newest.received, own);
-        let steady = self.steady.with(&own, dt, rate, slack);
-        let loose = self.loose.with(&own, dt, rate, unknown);
+        let steady = self.steady.with(&own, dt, rate);
+        let loose =
+            self.loose.with(&own, dt, BoundedRate { error: fraction(UNKNOWN_RATE), ..rate });
         (self.newest, self.own, self.step) = (newest, own, step);
         match loose {
             Some(loose) => {
@@ -164,17 +166,16 @@ impl Quarantine {
         middle: f64,
         queued: f64,
         dt: f64,
-        rates: Rates,
+        rate: BoundedRate,
         likely: Known,
     ) -> Whose {
-        let run = self.steady.corridor.later(dt, rates.rate, rates.slack);
+        let run = self.steady.corridor.later(dt, rate);
         let (theta, room) = (likely.mean, LIKELY_SIGMAS * likely.deviation);
         let from_theirs = (middle - run.middle()).abs();
         if run.intersection(own).is_none() || from_theirs > queued + room {
             return Whose::Known;
         }
-        let known =
-            Corridor { low: theta + self.known.low - room, high: theta + self.known.high + room };
+        let known = self.known.shifted(theta).widened(room);
         if known.intersection(own).is_none() || from_theirs < (middle - theta).abs() {
             self.between = 0;
             return Whose::Newcomers;
@@ -206,22 +207,20 @@ impl Quarantine {
     /// Where they put θ, `dt` seconds after the newest. As long as nobody knows whether they agree
     /// because the known rate is theirs, or only nearly, what the newest says by itself counts as
     /// well.
-    pub(crate) fn corridor(&self, dt: f64, rates: Rates) -> Corridor {
-        let slack = if self.restless() { rates.slack.max(rates.unknown) } else { rates.slack };
-        self.steady.corridor.hull(&self.own).later(dt, rates.rate, slack)
+    pub(crate) fn corridor(&self, dt: f64, rate: BoundedRate) -> Corridor {
+        let unknown = BoundedRate { error: rate.error.max(fraction(UNKNOWN_RATE)), ..rate };
+        let rate = if self.restless() { unknown } else { rate };
+        self.steady.corridor.hull(&self.own).later(dt, rate)
     }
 
-    /// Whether they have lasted for `wanted` seconds. `seconds` is how long ago a count was, by the
-    /// newest.
-    pub(crate) fn evidence(&self, wanted: f64, seconds: impl Fn(Count) -> f64) -> Evidence {
-        let enough = |run: &Run, lasted: f64| enough(run.count, lasted, wanted);
-        let (steady, loose) = (seconds(self.steady.since), seconds(self.loose.since));
-        if enough(&self.steady, steady) {
-            Evidence::Step
-        } else if enough(&self.loose, loose) && steady < loose / 2.0 {
-            Evidence::OtherRate
-        } else {
-            Evidence::Wanting
+    /// Evidence of those that have lasted for `wanted` seconds; a count lasts `nominal`.
+    pub(crate) fn evidence(&self, wanted: f64, nominal: Period) -> Option<Evidence> {
+        let lasted = |run: &Run| between(nominal, run.since, self.newest.received);
+        let enough = |run: &Run| enough(run.count, lasted(run), wanted);
+        if enough(&self.steady) {
+            return Some(Evidence::Step);
         }
+        let other = enough(&self.loose) && lasted(&self.steady) < lasted(&self.loose) / 2.0;
+        other.then_some(Evidence::OtherRate)
     }
 }

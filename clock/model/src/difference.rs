@@ -20,7 +20,6 @@ const COPIES: usize = (INTERVAL / APART) as usize + 2;
 struct Copy {
     age: f64,
     theta: f64,
-    variance: f64,
     /// Covariance with offset and rate of now.
     with: [f64; 2],
 }
@@ -39,7 +38,7 @@ impl Past {
             self.copies.rotate_right(1);
             self.count = (self.count + 1).min(COPIES);
             let with = [now.p[OFFSET][OFFSET], now.p[OFFSET][RATE]];
-            self.copies[0] = Copy { age: 0.0, theta: now.x[OFFSET], variance: with[0], with };
+            self.copies[0] = Copy { age: 0.0, theta: now.x[OFFSET], with };
         }
         for copy in &mut self.copies[..self.count] {
             copy.age += dt;
@@ -62,9 +61,6 @@ impl Past {
             let gain = [(u * c - v * b) / determinant, (v * a - u * b) / determinant];
             copy.theta += gain[0] * by[0] + gain[1] * by[1];
             copy.with = [gain[0] * x + gain[1] * y, gain[0] * y + gain[1] * z];
-            let (p, q) = (gain[0], gain[1]);
-            let less = p * p * (a - x) + 2.0 * p * q * (b - y) + q * q * (c - z);
-            copy.variance = (copy.variance - less).max(0.0);
         }
     }
 
@@ -72,25 +68,18 @@ impl Past {
     pub fn shift(&mut self, by: f64, variance: f64) {
         for copy in &mut self.copies[..self.count] {
             copy.theta += by;
-            copy.variance += variance;
             copy.with[0] += variance;
         }
     }
 
-    /// Mean rate over the [`INTERVAL`] that ends `ahead` seconds from `now`, and its variance; the
-    /// rate gains the variance `walk` per second.
+    /// Mean rate over the [`INTERVAL`] that ends `ahead` seconds from `now`.
     #[must_use]
-    pub fn mean_rate(&self, now: &Gaussian, walk: f64, ahead: f64) -> (f64, f64) {
+    pub fn mean_rate(&self, now: &Gaussian, ahead: f64) -> f64 {
         let copies = &self.copies[..self.count];
-        let rate_var = now.p[RATE][RATE];
         let before = INTERVAL - ahead;
         let older = copies.iter().position(|copy| copy.age >= before);
-        let Some(end) = older.map_or(copies.last(), |k| copies.get(k)) else {
-            return (now.x[RATE], rate_var + walk * apart_by_walk(1.0));
-        };
-        if before <= 0.0 {
-            return (now.x[RATE], rate_var + walk * ahead);
-        }
+        let end = older.map_or(copies.last(), |k| copies.get(k)).filter(|_| before > 0.0);
+        let Some(end) = end else { return now.x[RATE] };
         // On the line to the one after it, or to the present.
         let (age, theta) = match older {
             None => (end.age, end.theta),
@@ -103,27 +92,8 @@ impl Past {
                 (before, there + share * (end.theta - there))
             }
         };
-        let baseline = (age + ahead).max(1.0);
-        let rate = (now.x[OFFSET] + now.x[RATE] * ahead - theta) / baseline;
-        let ends =
-            now.p[OFFSET][OFFSET] + 2.0 * ahead * now.p[OFFSET][RATE] + ahead * ahead * rate_var
-                - 2.0 * (end.with[0] + ahead * end.with[1])
-                + end.variance
-                + walk * ahead * ahead * ahead / 3.0;
-        let short = if older.is_some() { 0.0 } else { apart_by_walk(baseline) };
-        (rate, ends.max(0.0) / (baseline * baseline) + walk * short)
+        (now.x[OFFSET] + now.x[RATE] * ahead - theta) / (age + ahead).max(1.0)
     }
-}
-
-/// Variance of the difference of two means of a random walk that gains 1 per second: over the last
-/// `old` seconds, and over the last [`INTERVAL`].
-fn apart_by_walk(old: f64) -> f64 {
-    let shared = if old < INTERVAL {
-        old * old / 2.0 - old * old * old / (6.0 * INTERVAL)
-    } else {
-        INTERVAL * INTERVAL / 3.0 + (old - INTERVAL) * INTERVAL / 2.0
-    };
-    (INTERVAL / 3.0 + old / 3.0 - 2.0 * shared / old).max(0.0)
 }
 
 #[cfg(test)]
@@ -160,14 +130,6 @@ mod tests {
         let copy = past.copies[0];
         assert!((copy.age - 112.0).abs() < 1e-9);
         assert!((copy.theta / whole.x[4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.x);
-        assert!((copy.variance / whole.p[4][4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.p);
         assert!((copy.with[0] / whole.p[0][4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.p);
-    }
-
-    #[test]
-    fn two_means_of_a_walk_are_apart_by_what_lies_between() {
-        assert!(apart_by_walk(INTERVAL) < 1e-9);
-        // The mean of the last moment, and of the interval: a third of it.
-        assert!((apart_by_walk(1e-6) / (INTERVAL / 3.0) - 1.0).abs() < 1e-6);
     }
 }

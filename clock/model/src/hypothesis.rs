@@ -34,14 +34,14 @@ pub struct Hypothesis {
     pub laws: [Law; 2],
     /// Logarithm of how likely it is.
     pub log: f64,
-    /// Its newest event, and exchanges since.
+    /// Its newest event.
     pub event: Event,
-    /// Exchanges since the event.
-    pub age: u32,
+    /// Exchanges since then.
+    pub age: usize,
     /// Variance of the server's time while that wanders, s².
     pub wander: f64,
-    /// Floors before the event, s.
-    pub before: [f64; 2],
+    /// Sum of the floors before the event, s.
+    pub before: f64,
     /// How late the newest exchanges were in either direction, s.
     pub late: [[f64; 2]; WINDOW],
 }
@@ -63,18 +63,17 @@ impl Hypothesis {
     /// Nothing has happened yet.
     #[must_use]
     pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
-        let before = FLOORS.map(|i| law.x[i]);
-        let filter = Oscillator::new(law, c);
-        Hypothesis {
-            filter,
-            laws,
-            log: 0.0,
-            event: Event::None,
-            age: 0,
-            wander: 0.0,
-            before,
-            late: [[0.0; 2]; WINDOW],
-        }
+        let (filter, event, late) = (Oscillator::new(law, c), Event::None, [[0.0; 2]; WINDOW]);
+        let mut new =
+            Hypothesis { filter, laws, log: 0.0, event, age: 0, wander: 0.0, before: 0.0, late };
+        new.before = new.floors();
+        new
+    }
+
+    /// Sum of both floors, s.
+    #[must_use]
+    pub fn floors(&self) -> f64 {
+        FLOORS.iter().map(|i| self.filter.now().x[*i]).sum()
     }
 
     /// Whether it is the server whose time is another one.
@@ -138,7 +137,7 @@ impl Hypothesis {
         if self.event == Event::Wander {
             let known = self.filter.now().project(&unit(SERVER));
             let square = known.mean * known.mean + known.variance;
-            let gain = (1.0 / f64::from(self.age.saturating_add(1))).max(1.0 / c.law_memory);
+            let gain = (1.0 / (self.age as f64 + 1.0)).max(1.0 / c.law_memory);
             self.wander += gain * (square - self.wander);
         }
     }

@@ -54,8 +54,6 @@ pub struct Oscillator {
     pub modes: [Gaussian; MODES],
     /// Probability of each mode.
     pub weights: [f64; MODES],
-    /// Time between the newest two exchanges, s.
-    pub gap: f64,
     /// All modes together.
     now: Gaussian,
 }
@@ -94,7 +92,7 @@ impl Oscillator {
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
         let weights = core::array::from_fn(|m| PRIOR[m] * kinds[usize::from(MODE[m].blurred)]);
-        Oscillator { modes: [law; MODES], weights, gap: 0.0, now: law }
+        Oscillator { modes: [law; MODES], weights, now: law }
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
@@ -113,7 +111,6 @@ impl Oscillator {
             }
             law.predict(dt, &walks(mode, idle, c));
         }
-        self.gap = dt;
         self.sum_up();
     }
 

@@ -9,8 +9,8 @@
 
 use crate::Sample;
 use crate::constants::Constants;
-use crate::delay::{Law, fitted};
-use crate::gaussian::{Gaussian, OFFSET, RATE, Vector, Walks};
+use crate::delay::{Expected, Law, fitted};
+use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
 /// Rounds for each new exchange: the sites are nearly right from the exchange before.
@@ -32,6 +32,32 @@ impl Site {
     fn less(self, by: f64) -> Site {
         Site { precision: by * self.precision, information: by * self.information }
     }
+
+    /// Tells `law` of it.
+    fn tell(self, law: &mut Gaussian, sum: &Vector) {
+        let known = law.project(sum);
+        let left = 1.0 + self.precision * known.variance;
+        if left > LEAST && known.variance > 0.0 {
+            let by = known.variance * (self.information - self.precision * known.mean) / left;
+            law.absorb(&known, by, known.variance / left, OFFSET);
+        }
+    }
+
+    /// Step towards what the others, without which the stamp's projection is not `known`, make of
+    /// that stamp.
+    fn step(&self, known: &Projection, above: f64, law: &Law, e: &Expected) -> Option<Site> {
+        let left = 1.0 - self.precision * known.variance;
+        if left < LEAST || known.variance <= 0.0 {
+            return None;
+        }
+        let variance = known.variance / left;
+        let mean = (known.mean - self.information * known.variance) / left;
+        let reading = law.read(e, above - mean, variance, 0.0);
+        let after = reading.variance.min(variance).max(LEAST * variance);
+        let precision = 1.0 / after - 1.0 / variance - self.precision;
+        let information = (mean + reading.shift) / after - mean / variance - self.information;
+        Some(Site { precision, information }.less(STEP))
+    }
 }
 
 /// Exchanges since the beginning of a path, and what was known before.
@@ -46,17 +72,9 @@ pub struct Start {
     sites: [[Site; 2]; PATIENCE],
 }
 
-fn tell(law: &mut Gaussian, sum: &Vector, site: Site) {
-    let known = law.project(sum);
-    let left = 1.0 + site.precision * known.variance;
-    if left > LEAST && known.variance > 0.0 {
-        let by = known.variance * (site.information - site.precision * known.mean) / left;
-        law.absorb(&known, by, known.variance / left, OFFSET);
-    }
-}
-
-fn still(dt: f64, walk: f64) -> impl Fn(&mut Gaussian) {
-    move |law| law.predict(dt, &Walks { rate: walk * walk, alike: 0.0 })
+/// Moves on where the rate walks so far only, 1/√s.
+fn go_on(law: &mut Gaussian, dt: f64, walk: f64) {
+    law.predict(dt, &Walks { rate: walk * walk, alike: 0.0 });
 }
 
 impl Start {
@@ -75,7 +93,7 @@ impl Start {
 
     /// Whether enough is known.
     pub fn is_over(&self, c: &Constants) -> bool {
-        let time: f64 = self.gaps[..self.count].iter().skip(1).sum();
+        let time: f64 = self.gaps[..self.count].iter().sum();
         self.count >= PATIENCE || (self.count >= WINDOW && time > c.stretch)
     }
 
@@ -96,7 +114,8 @@ impl Start {
     /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.
     pub fn take(&mut self, gap: f64, sample: Sample, rate: f64, c: &Constants) -> Hypothesis {
         if self.count < PATIENCE {
-            (self.gaps[self.count], self.samples[self.count]) = (gap, sample);
+            self.gaps[self.count] = if self.count > 0 { gap } else { 0.0 };
+            self.samples[self.count] = sample;
             self.count += 1;
         }
         if let Some(slow) = self.filtered(rate, c) {
@@ -106,11 +125,9 @@ impl Start {
         let stretch = self.revisit(&laws, c);
         let mut law = self.before;
         for k in 0..stretch {
-            if k > 0 {
-                still(self.gaps[k], c.walk)(&mut law);
-            }
+            go_on(&mut law, self.gaps[k], c.walk);
             for (sum, site) in sums(self.samples[k].duration).iter().zip(self.sites[k]) {
-                tell(&mut law, sum, site.less(c.start_worth));
+                site.less(c.start_worth).tell(&mut law, sum);
             }
         }
         let mut all = Hypothesis::new(law, laws, c);
@@ -157,55 +174,38 @@ impl Start {
     /// Works the sites of the first stretch out again; returns how many exchanges are in it.
     fn revisit(&mut self, laws: &[Law; 2], c: &Constants) -> usize {
         let mut times = [0.0; PATIENCE];
-        let (mut at, mut n) = (0.0, 0_usize);
+        let (mut end, mut n) = (0.0, 0);
         for (time, gap) in times.iter_mut().zip(&self.gaps[..self.count]) {
-            at += if n > 0 { *gap } else { 0.0 };
-            if at > c.stretch {
+            *time = end + gap;
+            if *time > c.stretch {
                 break;
             }
-            (*time, n) = (at, n + 1);
+            (end, n) = (*time, n + 1);
         }
-        let end = times[n.saturating_sub(1)];
-        let expected = [laws[0].never_below(c), laws[1].never_below(c)];
         let mut law = self.before;
-        still(end, 0.0)(&mut law);
-        let sum = |k: usize, d: usize, samples: &[Sample; PATIENCE]| {
-            let mut sum = sums(samples[k].duration)[d];
-            sum[RATE] += sum[OFFSET] * (times[k] - end);
-            sum
+        go_on(&mut law, end, 0.0);
+        // Projections of the states at the end, in the order of the stamps.
+        let stamps = |k: usize, sample: &Sample| {
+            sums(sample.duration).map(|mut sum| {
+                sum[RATE] += sum[OFFSET] * (times[k] - end);
+                sum
+            })
         };
-        for k in 0..n {
-            for d in 0..2 {
-                tell(&mut law, &sum(k, d, &self.samples), self.sites[k][d]);
-            }
+        for (k, sites) in self.sites[..n].iter().enumerate() {
+            let sums = stamps(k, &self.samples[k]);
+            sums.iter().zip(sites).for_each(|(sum, site)| site.tell(&mut law, sum));
         }
+        let expected = [laws[0].never_below(c), laws[1].never_below(c)];
         for _ in 0..ROUNDS {
-            for k in 0..n {
-                for d in 0..2 {
-                    let sum = sum(k, d, &self.samples);
-                    let known = law.project(&sum);
-                    let old = self.sites[k][d];
-                    let left = 1.0 - old.precision * known.variance;
-                    if left < LEAST || known.variance <= 0.0 {
-                        continue;
-                    }
-                    // By the others alone.
-                    let variance = known.variance / left;
-                    let mean = (known.mean - old.information * known.variance) / left;
-                    let above = self.samples[k].above[d] - mean;
-                    let reading = laws[d].read(&expected[d], above, variance, 0.0);
-                    let after = reading.variance.min(variance).max(LEAST * variance);
-                    let precision = 1.0 / after - 1.0 / variance;
-                    let information = (mean + reading.shift) / after - mean / variance;
-                    let step = Site {
-                        precision: STEP * (precision - old.precision),
-                        information: STEP * (information - old.information),
-                    };
-                    tell(&mut law, &sum, step);
-                    self.sites[k][d] = Site {
-                        precision: old.precision + step.precision,
-                        information: old.information + step.information,
-                    };
+            for (k, sites) in self.sites[..n].iter_mut().enumerate() {
+                let sample = &self.samples[k];
+                for (d, (sum, site)) in stamps(k, sample).iter().zip(sites).enumerate() {
+                    let known = law.project(sum);
+                    let step = site.step(&known, sample.above[d], &laws[d], &expected[d]);
+                    let Some(step) = step else { continue };
+                    step.tell(&mut law, sum);
+                    site.precision += step.precision;
+                    site.information += step.information;
                 }
             }
         }

@@ -8,6 +8,7 @@
 //! asks of one, and [`Compared`], which is what only a comparison asks.
 #![forbid(unsafe_code)]
 
+mod ablation;
 mod chrony;
 mod comparison;
 mod kind;
@@ -23,6 +24,7 @@ use truechimer_engine::RENEW_AFTER;
 use truechimer_feedforward::{Estimator, Ours};
 use truechimer_time::{Count, Span};
 
+pub use ablation::Ablation;
 pub use chrony::{ChronyModel, Measured};
 pub use kind::{Kind, Row};
 pub use ntp_pll::NtpPll;

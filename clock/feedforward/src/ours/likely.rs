@@ -95,7 +95,7 @@ impl Ours {
         at: Count,
     ) -> Spread {
         let is_doubted =
-            state.quarantine.is_some() || state.promise.broken().is_some() || state.unproven;
+            state.quarantine.is_some() || state.promise.broken.is_some() || state.unproven;
         let is_stale = self.seconds(state.last_used, at) > STALE;
         let Some(uneven) = state.waits.uneven.filter(|_| !is_doubted && !is_stale) else {
             return Spread::default();
