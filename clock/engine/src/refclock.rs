@@ -435,23 +435,18 @@ impl RefClock {
         }
         self.stamp_error = self.nominal().span(stamp.error);
         let exchange = self.exchange(*stamp, time, shown);
+        let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
         match self.peer.filter.exchange(&exchange) {
             Ok(accepted) => {
-                let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
-                self.peer.filter.keep(sample, true);
+                self.peer.used(sample);
                 if shown.pulse {
                     self.second = Some((time - self.config.offset).secs());
                 }
-                self.peer.tally.accept();
-                self.peer.tally.reach |= 1;
-                self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
                 if self.votes() && refusal == ServerStep {
-                    let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
-                    self.peer.filter.keep(sample, false);
-                    self.peer.tally.reach |= 1;
+                    self.peer.heard(sample);
                 }
                 match self.refuse((refusal.name(), refusal.to_string())) {
                     Heard::Refused(trouble) => Heard::Rejected(trouble),

@@ -10,7 +10,6 @@
 //! some rate that a counter may have. A server that drifts away agrees with itself only loosely; so
 //! does an honest one if the counter is another one now.
 
-use truechimer_model::Known;
 use truechimer_time::{Count, Period};
 
 use crate::ACCEPT_STEP_AFTER;
@@ -21,28 +20,24 @@ use crate::ours::{Measured, Memory};
 
 /// However short the time is that the user wants, so many in a row must agree: by the known rate, if
 /// the newcomers were restless ...
-const LEAST: u32 = 8;
+pub(crate) const LEAST: u32 = 8;
 /// ... or, at polls so slow that they take longer than anybody wants, so many.
 const FEW: u32 = 3;
 /// Where newcomers and what is known meet at last, because the latter's bound has grown, an
 /// exchange is a newcomer if it is so many standard deviations from where the clock is likely to
 /// have gone, or nearer to the others of them.
-const LIKELY_SIGMAS: f64 = 6.0;
+pub(crate) const LIKELY_SIGMAS: f64 = 6.0;
 
 /// Exchanges in a row that agree with one another.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    since: Count,
-    count: u32,
+pub(crate) struct Run {
+    pub(crate) since: Count,
+    pub(crate) count: u32,
     /// Where they put θ, at the newest.
-    corridor: Corridor,
+    pub(crate) corridor: Corridor,
 }
 
 impl Run {
-    fn new(at: Count, own: Corridor) -> Run {
-        Run { since: at, count: 1, corridor: own }
-    }
-
     /// The run with one more, if that agrees.
     fn with(&self, own: &Corridor, dt: f64, rate: BoundedRate) -> Option<Run> {
         let corridor = self.corridor.later(dt, rate).intersection(own)?;
@@ -64,27 +59,20 @@ pub(crate) struct Quarantine {
     pub(crate) newest: Measured,
     /// Where that puts θ by itself.
     own: Corridor,
-    steady: Run,
-    loose: Run,
-    /// Corridor of the estimate when they began: lower and upper end, s.
-    known: Corridor,
-    /// How far the newest is from the estimate, s; positive: the server is ahead of it.
+    /// How far it is from the estimate, s; positive: the server is ahead of it.
     pub(crate) step: f64,
+    /// Those that agree by the known rate, ...
+    pub(crate) steady: Run,
+    /// ... and by some rate.
+    pub(crate) loose: Run,
+    /// What they contradict: the corridor when they began, from the estimate on, s.
+    pub(crate) known: Corridor,
     /// Memory from before whatever they contradict may have gone wrong.
     pub(crate) earlier: Option<Memory>,
     /// It is no more than a suspicion.
     pub(crate) suspected: bool,
     /// How many could be of either opinion since the newest of the newcomers.
-    between: u32,
-}
-
-/// Whose opinion an exchange is.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Whose {
-    Known,
-    Newcomers,
-    /// Late enough to agree with both, and rather with what is known.
-    Either,
+    pub(crate) between: u32,
 }
 
 /// What there is enough evidence of.
@@ -97,26 +85,21 @@ pub(crate) enum Evidence {
 }
 
 impl Quarantine {
-    /// The first of them; `known` is what it contradicts, `theta` the estimate now.
-    pub(crate) fn begin(
-        newest: Measured,
-        own: Corridor,
-        known: Corridor,
-        theta: f64,
-        step: f64,
-    ) -> Quarantine {
-        let run = Run::new(newest.received, own);
-        Quarantine {
-            newest,
-            own,
-            steady: run,
-            loose: run,
-            known: known.shifted(-theta),
-            step,
-            earlier: None,
-            suspected: true,
-            between: 0,
-        }
+    /// The first of them, and what it contradicts; see the fields.
+    pub(crate) fn new(newest: Measured, own: Corridor, known: Corridor, step: f64) -> Quarantine {
+        let run = Run { since: newest.received, count: 1, corridor: own };
+        let (steady, loose, earlier) = (run, run, None);
+        Quarantine { newest, own, step, steady, loose, known, earlier, suspected: true, between: 0 }
+    }
+
+    /// These and one more, `dt` seconds after the newest. If it agrees with none of the others, the
+    /// evidence begins anew.
+    pub(crate) fn with(self, one: Quarantine, dt: f64, rate: BoundedRate) -> Quarantine {
+        let Quarantine { newest, own, step, .. } = one;
+        let unknown = BoundedRate { error: fraction(UNKNOWN_RATE), ..rate };
+        let loose = self.loose.with(&own, dt, unknown);
+        let steady = loose.and(self.steady.with(&own, dt, rate)).unwrap_or(one.steady);
+        Quarantine { newest, own, step, steady, loose: loose.unwrap_or(one.loose), ..self }
     }
 
     /// All that is kept is `by` higher on the scale of θ, s.
@@ -126,72 +109,6 @@ impl Quarantine {
             *corridor = corridor.shifted(by);
         }
         self.earlier = self.earlier.map(|earlier| earlier.shifted(by));
-    }
-
-    /// They have said so since then, to somebody else.
-    pub(crate) fn goes_on(&mut self, since: Count) {
-        (self.steady.since, self.loose.since) = (since, since);
-    }
-
-    /// One more, `dt` seconds after the newest. If it agrees with none of the others, the evidence
-    /// begins anew.
-    pub(crate) fn take(
-        &mut self,
-        newest: Measured,
-        own: Corridor,
-        dt: f64,
-        rate: BoundedRate,
-        step: f64,
-    ) {
-        let anew = Run::new(newest.received, own);
-        let steady = self.steady.with(&own, dt, rate);
-        let loose =
-            self.loose.with(&own, dt, BoundedRate { error: fraction(UNKNOWN_RATE), ..rate });
-        (self.newest, self.own, self.step) = (newest, own, step);
-        match loose {
-            Some(loose) => {
-                self.loose = loose;
-                self.steady = steady.unwrap_or(anew);
-            }
-            None => (self.steady, self.loose) = (anew, anew),
-        }
-    }
-
-    /// Whose an exchange is that agrees with what is known: that may have grown so vague meanwhile
-    /// that it agrees with everything. `middle` is the middle of both directions, which queues may
-    /// have moved by `queued`; `likely` is where the clock is likely to be, and its deviation.
-    pub(crate) fn whose(
-        &mut self,
-        own: &Corridor,
-        middle: f64,
-        queued: f64,
-        dt: f64,
-        rate: BoundedRate,
-        likely: Known,
-    ) -> Whose {
-        let run = self.steady.corridor.later(dt, rate);
-        let (theta, room) = (likely.mean, LIKELY_SIGMAS * likely.deviation);
-        let from_theirs = (middle - run.middle()).abs();
-        if run.intersection(own).is_none() || from_theirs > queued + room {
-            return Whose::Known;
-        }
-        let known = self.known.shifted(theta).widened(room);
-        if known.intersection(own).is_none() || from_theirs < (middle - theta).abs() {
-            self.between = 0;
-            return Whose::Newcomers;
-        }
-        self.between += 1;
-        if self.between < LEAST { Whose::Either } else { Whose::Known }
-    }
-
-    /// When they began to contradict what is known.
-    pub(crate) fn since(&self) -> Count {
-        self.loose.since
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> u32 {
-        self.loose.count
     }
 
     /// They agree only by another rate than the known one: they may go anywhere.

@@ -6,8 +6,6 @@
 //! several queues in a row let hardly any packet find all of them empty; which of the two is a
 //! property of the path.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-
 use crate::constants::Constants;
 use crate::tail::{LEAST_LEFT, Tail};
 

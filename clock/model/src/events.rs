@@ -7,8 +7,6 @@
 //! (multiple-hypothesis tracking, Reid 1979). How likely each event is beforehand is a matter of its
 //! rate ([`Constants`]).
 
-#![allow(clippy::indexing_slicing)] // Directions are 0 and 1; there is always one hypothesis.
-
 use arrayvec::ArrayVec;
 
 use crate::Sample;
@@ -203,7 +201,8 @@ impl Proposal<'_> {
     fn server(&mut self, by: f64, again: bool) {
         let cost = if again { libm::log(self.c.law_change) } else { self.rare(self.c.server) };
         // Floors that are blurred, or that grow, are no witnesses.
-        let cost = cost + libm::log(self.parent.filter.sharp().max(f64::MIN_POSITIVE));
+        let still = self.parent.filter.share(|mode| !mode.blurred && mode.tide == 0);
+        let cost = cost + libm::log(still.max(f64::MIN_POSITIVE));
         self.add(Event::Server, cost, |law| law.inflate(&unit(SERVER), by * by));
     }
 

@@ -1,12 +1,10 @@
 //! One account of what has happened, and how it foretells exchanges.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-
 use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, PARTS};
 use crate::gaussian::{FLOORS, Gaussian, OFFSET, SERVER, Vector, unit};
-use crate::oscillator::{MODES, Oscillator};
+use crate::oscillator::{MODE, MODES, Oscillator};
 
 /// Event by which a hypothesis differs from the one that it came of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,11 +111,11 @@ impl Hypothesis {
             let law = &self.laws[d];
             let expected = law.expected(c);
             let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
-            let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&mut logs);
-            for (m, ((state, w), log)) in modes.enumerate() {
+            let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&MODE);
+            for (((state, w), mode), log) in modes.zip(&mut logs) {
                 let known = state.project(sum);
                 let above = sample.above[d] - known.mean;
-                let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
+                let blur = if mode.blurred { blur } else { 0.0 };
                 let reading = law.read(&expected, above, known.variance, blur);
                 state.absorb(&known, reading.shift, reading.variance, first);
                 *log += reading.log_density;

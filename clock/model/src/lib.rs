@@ -27,7 +27,8 @@
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+// Indices run over arrays of a fixed length; there is always one hypothesis, and one exchange in a start.
+#![allow(clippy::indexing_slicing)]
 
 mod constants;
 mod delay;
@@ -41,7 +42,7 @@ mod tail;
 
 pub use crate::constants::{Constant, Constants};
 pub use crate::difference::INTERVAL;
-use crate::difference::Past;
+use crate::difference::Smoother;
 use crate::events::Events;
 use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
 use crate::hypothesis::Hypothesis;
@@ -95,7 +96,7 @@ pub struct Model {
     now: States,
     start: Option<Start>,
     events: Events,
-    past: Past,
+    smoother: Smoother,
     noise: [f64; 2],
     gap: f64,
     /// Whether moves of the server are told.
@@ -153,8 +154,9 @@ impl Model {
         let x = [theta.mean, rate.mean, floor.mean, floor.mean, 0.0];
         let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
-        let (now, events, past) = (States::default(), Events::default(), Past::default());
-        let mut model = Model { now, start: None, events, past, noise, gap: 0.0, server: false, c };
+        let (now, events, smoother) = (States::default(), Events::default(), Smoother::default());
+        let mut model =
+            Model { now, start: None, events, smoother, noise, gap: 0.0, server: false, c };
         model.begin(law, rate.mean, 2.0 * floor.mean);
         model
     }
@@ -170,7 +172,7 @@ impl Model {
     /// Moves on by `dt` seconds.
     pub fn predict(&mut self, dt: f64) {
         self.gap = dt;
-        self.past.predict(&self.events.now(), dt);
+        self.smoother.predict(&self.events.now(), dt);
         self.events.predict(dt, &self.c);
         self.sum_up();
     }
@@ -188,10 +190,10 @@ impl Model {
                 self.start = None;
             }
             self.events.begin(first);
-            self.past = Past::default();
+            self.smoother = Smoother::default();
         } else {
             changed = self.events.take(&sample, self.gap, strays, server, &self.c);
-            self.past.learn(&before, &self.events.now());
+            self.smoother.learn(&before, &self.events.now());
         }
         self.sum_up();
         changed
@@ -213,7 +215,7 @@ impl Model {
             covariance: law.p[OFFSET][RATE],
             rate_variance: law.p[RATE][RATE],
             walk: self.events.best().filter.walk(&self.c),
-            mean_rate: self.past.mean_rate(&law, ahead),
+            mean_rate: self.smoother.mean_rate(&law, ahead),
             ahead,
         };
     }
@@ -238,7 +240,7 @@ impl Model {
 
     /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.
     pub fn refute(&mut self, by: f64, slack: f64) {
-        self.past.shift(-by, by * by);
+        self.smoother.shift(-by, by * by);
         self.each(|law| {
             law.shift(&unit(OFFSET), -by);
             law.inflate(&unit(OFFSET), by * by);
@@ -248,7 +250,7 @@ impl Model {
 
     /// The offset is `by` less, and the path shared otherwise.
     pub fn turn(&mut self, by: f64) {
-        self.past.shift(-by, 0.0);
+        self.smoother.shift(-by, 0.0);
         self.each(|law| {
             law.shift(&unit(OFFSET), -by);
             law.shift(&APART, by);
@@ -258,7 +260,7 @@ impl Model {
     /// The server, which is `by` ahead, is believed.
     pub fn go_ahead(&mut self, by: f64) {
         self.events.settle_moved();
-        self.past.shift(by, 0.0);
+        self.smoother.shift(by, 0.0);
         self.each(|law| {
             law.shift(&unit(OFFSET), by);
             law.replace(SERVER, 0.0, 0.0);

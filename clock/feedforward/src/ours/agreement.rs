@@ -19,26 +19,28 @@ const EXCESS_GAIN: f64 = 1.0 / 16.0;
 /// in a row are lost.
 const SILENCE: f64 = 3100.0;
 
-/// Knowledge carried forward to the arrival of an exchange, and what that says itself.
-pub(super) struct Carried {
+/// Arrival of an exchange, and knowledge carried forward to it.
+pub(super) struct Arrival {
+    pub(super) m: Measured,
     /// For how long it was, and since when none has been used, s.
     since: f64,
     stale: f64,
     /// The rate of θ.
     pub(super) rate: BoundedRate,
-    predicted: States,
+    pub(super) now: States,
+    /// Where θ is by what is known, and by the exchange alone.
     pub(super) before: Corridor,
     pub(super) own: Corridor,
 }
 
 impl Ours {
-    pub(super) fn carried(&self, state: &State, m: &Measured) -> Carried {
+    pub(super) fn arrival(&self, state: &State, m: Measured) -> Arrival {
         let stale = self.seconds(state.last_used, m.received);
         let since = self.seconds(state.at, m.received);
-        let predicted = state.model.now().later(since);
-        let rate = self.bounded_rate(&predicted, stale);
+        let now = state.model.now().later(since);
+        let rate = self.bounded_rate(&now, stale);
         let before = state.corridor.later(since, rate);
-        Carried { since, stale, rate, predicted, before, own: m.corridor(rate) }
+        Arrival { m, since, stale, rate, now, before, own: m.corridor(rate) }
     }
 
     /// An exchange that leaves `both` of what was known open. It may still be the server that has
@@ -47,15 +49,14 @@ impl Ours {
     pub(super) fn agree(
         &mut self,
         state: &mut State,
-        m: &mut Measured,
-        carried: &Carried,
+        a: &mut Arrival,
         both: Corridor,
     ) -> Result<Option<Accepted>, Refusal> {
-        let Carried { since, rate, before, own, .. } = *carried;
-        let (was_ahead, changed) = self.learn(state, m, carried, &both);
+        let (was_ahead, changed) = self.learn(state, a, &both);
         let is_ahead = state.model.ahead().is_some();
+        let Arrival { m, since, rate, before, own, .. } = *a;
         let promised = self.promised(state, m.received);
-        state.at = m.received;
+        (state.at, a.now) = (m.received, *state.model.now());
         state.corridor = match (was_ahead, is_ahead) {
             (_, true) => before,
             // The server is back, or it was the oscillator: its word is right in either case.
@@ -68,15 +69,15 @@ impl Ours {
         }
         if is_ahead {
             let held = state.model.has_moved();
-            return match self.quarantine(state, m, own, before, held) {
+            return match self.quarantine(state, a, held) {
                 Err(Refusal::ServerStep) if state.is_suspected() => Ok(None),
                 stepped => stepped.map(|by| Some(Accepted::Stepped(by))),
             };
         }
+        // Else what contradicts what is known stays in doubt: this one agrees with both.
         if was_ahead {
             state.quarantine = None;
         }
-        // What contradicts what is known stays in doubt where an exchange agrees with both.
         let confined = self.confined_rate(m.received);
         self.keep_promise(state, m.received, promised, confined, rate.rate);
         state.past.remember(Memory {
@@ -86,7 +87,7 @@ impl Ours {
             clock: *state.model.now(),
         });
         state.clamp(rate.error);
-        self.confine(state, m, rate.error);
+        self.confine(state, &m, rate.error);
         let Some(rise) = changed else { return Ok(Some(Accepted::Refined)) };
         // What is known of queues is of another path.
         state.waits = Waits::new();
@@ -96,20 +97,14 @@ impl Ours {
     /// Shows the model an exchange that leaves `both` open. What comes back is whether the server
     /// seemed to be ahead before, and the change of the round trip's floor, s, if the path is known
     /// to have changed.
-    fn learn(
-        &mut self,
-        state: &mut State,
-        m: &Measured,
-        carried: &Carried,
-        both: &Corridor,
-    ) -> (bool, Option<f64>) {
-        let Carried { since, stale, rate, predicted, .. } = carried;
+    fn learn(&mut self, state: &mut State, a: &Arrival, both: &Corridor) -> (bool, Option<f64>) {
+        let Arrival { m, since, stale, rate, now, .. } = a;
         if core::mem::take(&mut state.unproven) {
             // The model has yet to see an exchange: its first is this one.
             let known = |mean, variance| Known { mean, deviation: libm::sqrt(variance) };
             state.model = m.model(
-                known(predicted.offset, predicted.offset_variance),
-                known(predicted.rate, predicted.rate_variance),
+                known(now.offset, now.offset_variance),
+                known(now.rate, now.rate_variance),
                 self.constants,
             );
         } else {
@@ -117,11 +112,11 @@ impl Ours {
         }
         let was_ahead = state.model.ahead().is_some();
         if core::mem::take(&mut self.elsewhere) {
-            self.begin_path(state, m, carried, both);
+            self.begin_path(state, a, both);
         }
         let late = (m.round_trip(rate.rate) / 2.0 - state.one_way()).max(0.0);
         state.excess += EXCESS_GAIN * (late - state.excess);
-        let strays = self.likely_slack(predicted) + self.wander(*stale) - self.wander(0.0);
+        let strays = self.likely_slack(now) + self.wander(*stale) - self.wander(0.0);
         let holds_out = self.settings.accept_step_after > Span::ZERO && *since < SILENCE;
         let strays = if holds_out { strays.min(rate.error) } else { rate.error };
         (was_ahead, state.model.take(m.sample(), strays, holds_out))

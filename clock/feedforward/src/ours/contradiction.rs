@@ -3,6 +3,7 @@
 use truechimer_model::{Known, States};
 use truechimer_time::{Count, Span};
 
+use super::agreement::Arrival;
 use super::measured::Measured;
 use super::past::Memory;
 use super::promise::{Broken, Promise};
@@ -11,7 +12,7 @@ use super::{FLOOR_NOISE, Ours, SIGMAS};
 use crate::causal_rate::{CausalRate, UNKNOWN_RATE};
 use crate::corridor::{BoundedRate, Corridor};
 use crate::number::{fraction, seconds, span};
-use crate::quarantine::{Evidence, Quarantine, Whose};
+use crate::quarantine::{Evidence, LEAST, LIKELY_SIGMAS, Quarantine};
 use crate::{Accepted, Doubt, Refusal};
 
 /// Of a θ far from 0 so much may be lost to rounding, as a share of it: a few units in the last
@@ -26,39 +27,31 @@ impl Ours {
     pub(super) fn quarantine(
         &mut self,
         state: &mut State,
-        m: &mut Measured,
-        own: Corridor,
-        before: Corridor,
+        a: &mut Arrival,
         held: bool,
     ) -> Result<Span, Refusal> {
-        let old = state.model.now().later(self.seconds(state.at, m.received));
-        let step = own.clamp(m.middle(old.rate)) - old.offset;
+        let Arrival { m, own, before, now, .. } = *a;
+        let step = own.clamp(m.middle(now.rate)) - now.offset;
         let rate = self.newest_rate(state, m.received);
-        let mut q = match state.quarantine {
-            Some(mut q) => {
-                let dt = self.seconds(q.newest.received, m.received);
-                q.take(*m, own, dt, rate, step);
-                q
+        let mut q = Quarantine::new(m, own, before.shifted(-now.offset), step);
+        if let Some(others) = state.quarantine {
+            q = others.with(q, self.seconds(others.newest.received, m.received), rate);
+        } else {
+            q.earlier = state.past.before_drift(0.0, m.received).copied();
+            // What was followed of it since may be theirs.
+            if let Some(Memory { clock, .. }) = q.earlier {
+                let open = fraction(self.settings.max_wander);
+                state.model.confine(clock.rate - open, clock.rate + open);
             }
-            None => {
-                let mut begun = Quarantine::begin(*m, own, before, old.offset, step);
-                begun.earlier = state.past.before_drift(0.0, m.received).copied();
-                // What was followed of it since may be theirs.
-                if let Some(Memory { clock, .. }) = begun.earlier {
-                    let open = fraction(self.settings.max_wander);
-                    state.model.confine(clock.rate - open, clock.rate + open);
-                }
-                begun
-            }
-        };
+        }
         q.suspected &= !held;
         state.quarantine = Some(q);
-        if let Some(step) = self.comes_back(state, m, &own, &q) {
+        if let Some(step) = self.comes_back(state, a, &q) {
             return Ok(step);
         }
         let evidence = q.evidence(self.wanted(state), self.settings.nominal);
         let (step, newest) = self.give_in(state, &q, evidence.ok_or(Refusal::ServerStep)?);
-        *m = newest;
+        a.m = newest;
         Ok(step)
     }
 
@@ -88,23 +81,35 @@ impl Ours {
         state.at = m.received;
     }
 
-    /// Whether an exchange that agrees with what is known is rather one of the newcomers'. If not,
-    /// that is the end of them, unless it could be theirs. Where it is the model that holds them
-    /// off, it tells.
-    pub(super) fn doubted(&self, state: &mut State, m: &Measured, own: Corridor) -> bool {
+    /// Whether an exchange that agrees with what is known is rather one of the newcomers': that may
+    /// have grown so vague meanwhile that it agrees with everything. If not, that is the end of them,
+    /// unless it could be theirs. Where it is the model that holds them off, it tells.
+    pub(super) fn doubted(&self, state: &mut State, a: &Arrival) -> bool {
+        let Arrival { m, own, now, .. } = a;
         let rate = self.newest_rate(state, m.received);
         let told = state.model.ahead().is_some();
         let queued = m.excess(state).max(0.0) / 2.0 + state.excess;
         let Some(q) = state.quarantine.as_mut().filter(|_| !told) else { return false };
-        let now = state.model.now().later(self.seconds(state.at, m.received));
-        let likely = Known { mean: now.offset, deviation: libm::sqrt(now.offset_variance) };
-        let middle = m.middle(now.rate);
         let dt = self.seconds(q.newest.received, m.received);
-        let whose = q.whose(&own, middle, queued, dt, rate, likely);
-        if whose == Whose::Known {
+        let theirs = q.steady.corridor.later(dt, rate);
+        let middle = m.middle(now.rate);
+        let from_theirs = (middle - theirs.middle()).abs();
+        let room = LIKELY_SIGMAS * libm::sqrt(now.offset_variance);
+        if theirs.intersection(own).is_none() || from_theirs > queued + room {
+            state.quarantine = None;
+            return false;
+        }
+        let known = q.known.shifted(now.offset).widened(room);
+        if known.intersection(own).is_none() || from_theirs < (middle - now.offset).abs() {
+            q.between = 0;
+            return true;
+        }
+        // Late enough to agree with both, and rather with what is known.
+        q.between += 1;
+        if q.between >= LEAST {
             state.quarantine = None;
         }
-        whose == Whose::Newcomers
+        false
     }
 
     /// For how long newcomers must agree, s. What was known for minutes does not outvote hours; a
@@ -169,17 +174,11 @@ impl Ours {
 
     /// Whether newcomers are where an earlier clock would be now: then it was the server that
     /// drifted, and we with it. What comes back is the step.
-    fn comes_back(
-        &mut self,
-        state: &mut State,
-        m: &Measured,
-        own: &Corridor,
-        q: &Quarantine,
-    ) -> Option<Span> {
-        if q.count() < RETURNS || q.restless() {
+    fn comes_back(&mut self, state: &mut State, a: &Arrival, q: &Quarantine) -> Option<Span> {
+        if q.loose.count < RETURNS || q.restless() {
             return None;
         }
-        let now = state.model.now().later(self.seconds(state.at, m.received));
+        let Arrival { m, own, now, .. } = a;
         let queued = m.excess(state).max(0.0) / 2.0 + state.excess + m.stamp_errors();
         let theta = now.offset + q.step;
         let recalled = state.past.explains(m.received, theta, q.step, queued)?;
@@ -191,7 +190,7 @@ impl Ours {
         // open.
         let rate = self.newest_rate(state, m.received);
         let left = state.corridor.later(self.seconds(state.at, m.received), rate);
-        let step = self.go_back(state, m, *own, known);
+        let step = self.go_back(state, a, *own, known);
         let broken = Some(Broken { since: m.received, count: 0, rate });
         state.promise = Promise { corridor: left, at: m.received, broken };
         Some(step)
@@ -202,19 +201,18 @@ impl Ours {
     pub(super) fn go_back(
         &mut self,
         state: &mut State,
-        m: &Measured,
+        Arrival { m, now, .. }: &Arrival,
         both: Corridor,
         rate: BoundedRate,
     ) -> Span {
         let rate = rate.wider(self.promised_wander(state, m.received));
-        let old = state.model.now().later(self.seconds(state.at, m.received));
         let theta = both.clamp(m.middle(rate.rate));
         let known = Known { mean: rate.rate, deviation: rate.error / SIGMAS };
         self.restart(state, m, theta, known, rate.error);
         self.causal = CausalRate::new(rate);
         state.corridor = both;
         state.forget_time();
-        span(theta - old.offset)
+        span(theta - now.offset)
     }
 
     /// See [`Estimator::doubt`](crate::Estimator::doubt).
@@ -233,8 +231,8 @@ impl Ours {
         let ends = |corridor: Corridor| (time(corridor.low), time(corridor.high));
         let left = self.wanted(state) - self.seconds(q.counts_from(), at);
         Some(Doubt {
-            since: q.since(),
-            exchanges: q.count(),
+            since: q.loose.since,
+            exchanges: q.loose.count,
             step: span(q.step),
             steady: !q.restless(),
             left: span(left.max(0.0)),

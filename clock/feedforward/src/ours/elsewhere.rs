@@ -9,9 +9,8 @@
 use truechimer_model::Known;
 
 use super::Ours;
-use super::agreement::Carried;
+use super::agreement::Arrival;
 use super::likely::Waits;
-use super::measured::Measured;
 use super::past::SHARE;
 use super::state::State;
 use crate::RatePrior;
@@ -33,14 +32,8 @@ impl Ours {
     }
 
     /// The exchange is the first with another server; it leaves `both` of what was known open.
-    pub(super) fn begin_path(
-        &mut self,
-        state: &mut State,
-        m: &Measured,
-        carried: &Carried,
-        both: &Corridor,
-    ) {
-        let Carried { rate, before, own, .. } = carried;
+    pub(super) fn begin_path(&self, state: &mut State, a: &Arrival, both: &Corridor) {
+        let Arrival { m, rate, before, own, .. } = a;
         let rtt = m.round_trip(rate.rate).max(0.0);
         let middle = m.middle(rate.rate);
         let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };

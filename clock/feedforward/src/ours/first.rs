@@ -102,12 +102,13 @@ impl Ours {
         middle: f64,
     ) -> Quarantine {
         let step = middle - known.middle();
-        let mut quarantine = Quarantine::begin(m, own, known, known.middle(), step);
+        let mut quarantine = Quarantine::new(m, own, known.shifted(-known.middle()), step);
         quarantine.suspected = false;
         if let Some(Disputed::Step(since, before)) = time.doubted {
             let drifted = fraction(UNKNOWN_RATE) * self.seconds(time.count, m.received).abs();
             if (step - seconds(before)).abs() <= own.width() + drifted {
-                quarantine.goes_on(since);
+                // They have said so since then, to somebody else.
+                (quarantine.steady.since, quarantine.loose.since) = (since, since);
             }
         }
         quarantine

@@ -28,7 +28,7 @@ use alloc::boxed::Box;
 use truechimer_model::{Constants, INTERVAL};
 use truechimer_time::{Count, Instant, Period, Rate, Span};
 
-use self::agreement::Carried;
+use self::agreement::Arrival;
 pub(crate) use self::measured::Measured;
 pub(crate) use self::past::Memory;
 use self::promise::Promise;
@@ -125,29 +125,29 @@ impl Ours {
     }
 
     fn next(&mut self, state: &mut State, x: &Exchange) -> Result<Accepted, Refusal> {
-        let mut m = self.measure(state.anchor, x);
+        let m = self.measure(state.anchor, x);
         if !x.received.count.at_or_after(state.at) {
             return Err(Refusal::CounterBackwards);
         }
         if m.impossible(state.model.now().rate) {
             return Err(Refusal::ImpossibleRoundTrip);
         }
-        let carried = self.carried(state, &m);
-        let Carried { before, own, rate, .. } = carried;
-        let accepted = match before.intersection(&own).filter(|_| !self.doubted(state, &m, own)) {
-            Some(both) => match self.agree(state, &mut m, &carried, both)? {
+        let mut a = self.arrival(state, m);
+        let Arrival { before, own, rate, .. } = a;
+        let accepted = match before.intersection(&own).filter(|_| !self.doubted(state, &a)) {
+            Some(both) => match self.agree(state, &mut a, both)? {
                 Some(accepted) => accepted,
                 None => return Ok(Accepted::Refined),
             },
             None => {
-                let step = match self.promised_again(state, &m, &before) {
-                    Some((rate, both)) => self.go_back(state, &m, both, rate),
-                    None => self.quarantine(state, &mut m, own, before, true)?,
+                let step = match self.promised_again(state, &a) {
+                    Some((rate, both)) => self.go_back(state, &a, both, rate),
+                    None => self.quarantine(state, &mut a, true)?,
                 };
                 Accepted::Stepped(step)
             }
         };
-        self.used(state, &m, rate.error);
+        self.used(state, &a.m, rate.error);
         Ok(accepted)
     }
 

@@ -10,7 +10,7 @@
 use truechimer_time::Count;
 
 use super::Ours;
-use super::measured::Measured;
+use super::agreement::Arrival;
 use super::past::SHARE;
 use super::state::State;
 use crate::corridor::{BoundedRate, Corridor};
@@ -100,8 +100,7 @@ impl Ours {
     pub(super) fn promised_again(
         &self,
         state: &State,
-        m: &Measured,
-        before: &Corridor,
+        Arrival { m, before, .. }: &Arrival,
     ) -> Option<(BoundedRate, Corridor)> {
         let Broken { rate, .. } = state.promise.broken?;
         let promised = self.promised(state, m.received);
