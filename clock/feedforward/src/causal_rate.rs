@@ -17,12 +17,12 @@ use crate::number::{between, fraction};
 /// Bound of the rate error of a counter of which only the nominal rate is known.
 pub(crate) const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
 
-/// How long a slot lasts at least, s.
+/// Least length of a slot, s.
 pub(crate) const SLOT_SECONDS: f64 = 64.0;
-/// How many slots are kept: 34 minutes at least, about the time scale up to which a quartz
+/// Number of slots that are kept: 34 minutes at least, about the time scale up to which a quartz
 /// oscillator averages (the Allan deviation's minimum lies near 1000 s).
 const SLOTS: usize = 32;
-/// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
+/// Number of the newest slots that a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = SLOTS / 4;
 const NEAR_SECONDS: f64 = NEAR as f64 * SLOT_SECONDS;
 /// Older exchanges, for long baselines only: slots of [`NEAR_SECONDS`] each, and how far back they

@@ -15,7 +15,7 @@ pub(crate) struct BoundedRate {
 }
 
 impl BoundedRate {
-    /// The same rate, which may be off by so much more.
+    /// Rate that may be off by so much more.
     pub(crate) fn wider(self, by: f64) -> BoundedRate {
         BoundedRate { error: self.error + by, ..self }
     }

@@ -16,7 +16,7 @@ use crate::corridor::{BoundedRate, Corridor};
 
 /// The smallest of n round trips is at most so many times the mean wait / √n above S. For two queues
 /// 5 would do (more with a probability of 4·10⁻⁶); where several follow one another it is farther.
-const SMALLEST: f64 = 8.0;
+pub const SMALLEST: f64 = 8.0;
 
 /// See the module's text. All in seconds.
 #[derive(Clone, Copy, Debug)]

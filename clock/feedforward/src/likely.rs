@@ -40,8 +40,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// How far the estimate is off at most with a probability of 1 − `doubt`, and how fast that
-    /// grows. `None` if statistics may not say anything, or `doubt` is no probability.
+    /// Distance by which the estimate is off at most with a probability of 1 − `doubt`, and the
+    /// growth of that. `None` if statistics may not say anything, or `doubt` is no probability.
     #[must_use]
     pub fn within(&self, doubt: f64) -> Option<(Span, Rate)> {
         let is_probability = doubt > 0.0 && doubt < 1.0;

@@ -45,7 +45,7 @@ impl Run {
     }
 }
 
-/// Whether so many in a row that have lasted for so long are believed, if that is to take `wanted`
+/// True if so many in a row that have lasted for so long are believed, if that is to take `wanted`
 /// s.
 pub(crate) fn enough(count: u32, lasted: f64, wanted: f64) -> bool {
     let long = seconds(ACCEPT_STEP_AFTER);
@@ -59,23 +59,23 @@ pub(crate) struct Quarantine {
     pub(crate) newest: Measured,
     /// Where that puts θ by itself.
     own: Corridor,
-    /// How far it is from the estimate, s; positive: the server is ahead of it.
+    /// Distance of that from the estimate, s; positive: the server is ahead of it.
     pub(crate) step: f64,
     /// Those that agree by the known rate, ...
     pub(crate) steady: Run,
     /// ... and by some rate.
     pub(crate) loose: Run,
-    /// What they contradict: the corridor when they began, from the estimate on, s.
+    /// Corridor that they contradict, as it was when they began, from the estimate on, s.
     pub(crate) known: Corridor,
     /// Memory from before whatever they contradict may have gone wrong.
     pub(crate) earlier: Option<Memory>,
-    /// It is no more than a suspicion.
+    /// No more than a suspicion.
     pub(crate) suspected: bool,
-    /// How many could be of either opinion since the newest of the newcomers.
+    /// Number that could be of either opinion since the newest of the newcomers.
     pub(crate) between: u32,
 }
 
-/// What there is enough evidence of.
+/// Event that there is enough evidence of.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Evidence {
     /// The server's time moved.

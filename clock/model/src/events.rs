@@ -61,7 +61,7 @@ struct Innovation {
     by: [f64; 2],
     /// Which directions are earlier than they may be.
     early: [bool; 2],
-    /// How late each is beyond doubt, s.
+    /// Lateness of each beyond doubt, s.
     late: [f64; 2],
     /// Round trip − its floor, s, and whether it is shorter than it may be.
     trip: f64,
@@ -289,7 +289,7 @@ impl Events {
         Gaussian::mixture(self.all.iter().map(|h| (libm::exp(h.log), h.filter.now())))
     }
 
-    /// How far ahead the server is, s, if it has moved more likely than not.
+    /// Distance by which the server is ahead, s, if it has moved more likely than not.
     pub fn ahead(&self) -> Option<f64> {
         let moved = self.all.iter().filter(|h| h.event == Event::Server);
         let sum: f64 = moved.map(|h| libm::exp(h.log) * h.filter.now().x[SERVER]).sum();
@@ -297,7 +297,7 @@ impl Events {
         (share > 0.5).then(|| sum / share)
     }
 
-    /// Whether it is beyond doubt that the server has moved.
+    /// True if it is beyond doubt that the server has moved.
     pub fn has_moved(&self, c: &Constants) -> bool {
         // Those that are out of the question may have had as much as that takes.
         libm::exp(-c.sure) + self.share(|h| h.event != Event::Server) < libm::exp(-c.hold)
@@ -416,7 +416,7 @@ fn either(a: f64, b: f64) -> f64 {
     top + libm::log(libm::exp(a - top) + libm::exp(b - top))
 }
 
-/// Whether two laws are within half a standard deviation of each other in every state.
+/// True if two laws are within half a standard deviation of each other in every state.
 fn are_alike(a: &Gaussian, b: &Gaussian) -> bool {
     (0..STATES).all(|i| {
         let by = a.x[i] - b.x[i];
@@ -439,8 +439,8 @@ mod tests {
         };
         let all =
             [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];
-        let mut events = Events::default();
-        events.all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
+        let all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
+        let mut events = Events { all, quiet: 0 };
         for _ in 0..2 {
             events.settle_moved();
             let ahead = events.best().filter.now().x[SERVER];

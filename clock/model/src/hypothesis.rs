@@ -32,7 +32,7 @@ pub struct Hypothesis {
     pub laws: [Law; 2],
     /// Logarithm of how likely it is.
     pub log: f64,
-    /// Its newest event.
+    /// Newest event.
     pub event: Event,
     /// Exchanges since then.
     pub age: usize,
@@ -40,7 +40,7 @@ pub struct Hypothesis {
     pub wander: f64,
     /// Sum of the floors before the event, s.
     pub before: f64,
-    /// How late the newest exchanges were in either direction, s.
+    /// Lateness of the newest exchanges in either direction, s.
     pub late: [[f64; 2]; WINDOW],
 }
 
@@ -74,7 +74,7 @@ impl Hypothesis {
         FLOORS.iter().map(|i| self.filter.now().x[*i]).sum()
     }
 
-    /// Whether it is the server whose time is another one.
+    /// True if it is the server whose time is another one.
     #[must_use]
     pub fn is_servers(&self) -> bool {
         matches!(self.event, Event::Server | Event::Wander)

@@ -2,9 +2,10 @@
 //!
 //! States are offset and rate of the oscillator, the floors under the delays of both directions,
 //! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
-//! change by events, which are hypotheses weighed by their posterior odds. `docs/explanation/algorithm.md` has
-//! the equations. What is *not* here: any bound (that rests on causality alone), packets, clocks,
-//! I/O.
+//! change by events, which are hypotheses weighed by their posterior odds.
+//! `docs/explanation/algorithm.md` has the equations, in the order of the files: `tail`, `delay`,
+//! `gaussian`, `oscillator`, `hypothesis`, `events`, `start`, `difference`. What is *not* here: any
+//! bound (that rests on causality alone), packets, clocks, I/O.
 //!
 //! ```
 //! use truechimer_model::{Constants, Known, Model, Sample};
@@ -99,7 +100,7 @@ pub struct Model {
     smoother: Smoother,
     noise: [f64; 2],
     gap: f64,
-    /// Whether moves of the server are told.
+    /// Moves of the server are told.
     server: bool,
     c: Constants,
 }
@@ -125,7 +126,7 @@ impl States {
         }
     }
 
-    /// Whether a double holds them: exchanges may be beyond all reason.
+    /// True if a double holds them: exchanges may be beyond all reason.
     #[must_use]
     pub fn are_finite(&self) -> bool {
         let States { offset, rate, offset_variance, rate_variance, .. } = *self;
@@ -134,7 +135,7 @@ impl States {
 }
 
 impl Sample {
-    /// Whether there was a packet in this direction.
+    /// True if there was a packet in this direction.
     fn has(&self, d: usize) -> bool {
         self.above[d].is_finite()
     }
@@ -226,13 +227,14 @@ impl Model {
         self.sum_up();
     }
 
-    /// How far ahead the server is, s, if its time has moved more likely than not, and that matters.
+    /// Distance by which the server is ahead, s, if its time has moved more likely than not, and that
+    /// matters.
     #[must_use]
     pub fn ahead(&self) -> Option<f64> {
         self.events.ahead().filter(|_| self.server)
     }
 
-    /// Whether that is so certain that the server is to be held off.
+    /// True if that is so certain that the server is to be held off.
     #[must_use]
     pub fn has_moved(&self) -> bool {
         self.server && self.events.has_moved(&self.c)

@@ -90,7 +90,7 @@ impl Start {
         Start { before, noise, rtt, seen: ArrayVec::new() }
     }
 
-    /// Whether enough is known.
+    /// True if enough is known.
     pub fn is_over(&self, c: &Constants) -> bool {
         let long = self.seen.last().is_some_and(|last| last.at > c.stretch);
         self.seen.is_full() || (self.seen.len() >= WINDOW && long)

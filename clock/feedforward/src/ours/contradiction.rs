@@ -81,7 +81,7 @@ impl Ours {
         state.at = m.received;
     }
 
-    /// Whether an exchange that agrees with what is known is rather one of the newcomers': that may
+    /// True if an exchange that agrees with what is known is rather one of the newcomers': that may
     /// have grown so vague meanwhile that it agrees with everything. If not, that is the end of them,
     /// unless it could be theirs. Where it is the model that holds them off, it tells.
     pub(super) fn doubted(&self, state: &mut State, a: &Arrival) -> bool {
@@ -172,7 +172,7 @@ impl Ours {
         Some((corridor, (rate.rate - now.rate).abs() + rate.error))
     }
 
-    /// Whether newcomers are where an earlier clock would be now: then it was the server that
+    /// Goes back if newcomers are where an earlier clock would be now: then it was the server that
     /// drifted, and we with it. What comes back is the step.
     fn comes_back(&mut self, state: &mut State, a: &Arrival, q: &Quarantine) -> Option<Span> {
         if q.loose.count < RETURNS || q.restless() {

@@ -115,7 +115,7 @@ impl Ours {
     }
 }
 
-/// Whether a first exchange, by which θ is at `middle`, says again what was in doubt before: that
+/// True if a first exchange, by which θ is at `middle`, says again what was in doubt before: that
 /// stays so, even if what is known has become as vague meanwhile.
 fn is_doubted_again(time: &TimePrior, known: &Corridor, own: &Corridor, middle: f64) -> bool {
     let centre = known.middle();

@@ -53,7 +53,7 @@ impl Measured {
         self.round_trip(rate) < -self.stamp_errors() - self.root_distance
     }
 
-    /// How far the round trip is above its floor, s.
+    /// Round trip − its floor, s.
     pub(super) fn excess(&self, state: &State) -> f64 {
         self.round_trip(state.model.now().rate) - 2.0 * state.one_way()
     }

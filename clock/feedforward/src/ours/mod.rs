@@ -8,6 +8,11 @@
 //!    their posterior odds.
 //! 3. **Past**: what was known is kept, as a contradiction may have begun long before it shows.
 //!
+//! The files in the order of `docs/explanation/algorithm.md`: `rates` (how far the rate may be off),
+//! `promise`, `estimate` (what is published); `contradiction` and `agreement` (hold-off), `past`;
+//! `likely`. `first` and `elsewhere` begin with a clock, and with another server. One exchange is in
+//! `measured`, all that is known in `state`.
+//!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
 //! the departure F = θ + forward delay, at the arrival B = θ − backward delay.
 
@@ -51,6 +56,7 @@ const FLOOR_NOISE: f64 = 0.5e-6;
 /// The model's rate may stray by so many times what the oscillator is promised to stray by at
 /// most: the bound rests on the promise, but the estimate need not fail with it.
 const WANDER_ROOM: f64 = 4.0;
+
 /// Our estimator. See the module's text.
 #[derive(Clone, Debug)]
 pub struct Ours {

@@ -64,7 +64,7 @@ impl Ours {
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(super) struct Past {
-    /// How long a count lasts, nominally.
+    /// Length of a count, nominally.
     nominal: Period,
     memories: VecDeque<Memory>,
 }

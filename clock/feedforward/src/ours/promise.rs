@@ -22,7 +22,7 @@ const SOONER: f64 = 2.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Broken {
     pub(super) since: Count,
-    /// How many exchanges have come since.
+    /// Number of exchanges since.
     pub(super) count: u32,
     pub(super) rate: BoundedRate,
 }
@@ -44,7 +44,7 @@ impl Promise {
 }
 
 impl Ours {
-    /// How far the rate may stray from its mean by the promise.
+    /// Distance by which the rate may stray from its mean by the promise.
     pub(super) fn promised_wander(&self, state: &State, at: Count) -> f64 {
         let since = state.promise.broken.map_or(state.last_used, |broken| broken.since);
         self.wander(self.seconds(since, at))

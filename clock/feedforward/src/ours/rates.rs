@@ -14,12 +14,12 @@ use crate::number::fraction;
 pub(super) const WANDER_SECONDS: f64 = PAST_SECONDS / 2.0;
 
 impl Ours {
-    /// How far the rate is likely to be from the model's, by its own word.
+    /// Distance of the rate from the model's that is likely at most, by its own word.
     pub(super) fn likely_slack(&self, now: &States) -> f64 {
         SIGMAS * libm::sqrt(now.rate_variance) + fraction(self.settings.max_wander)
     }
 
-    /// How far the rate may have strayed from what was measured, `stale` seconds after the last
+    /// Distance by which the rate may have strayed from what was measured, `stale` seconds after the last
     /// exchange that was used: by the promise about its recent past, which recedes.
     pub(super) fn wander(&self, stale: f64) -> f64 {
         fraction(self.settings.max_wander) * (1.0 + stale.max(0.0) / WANDER_SECONDS)

@@ -47,7 +47,7 @@ impl State {
         if self.is_suspected() { self.at } else { self.last_used }
     }
 
-    /// Whether the server is suspected of having moved, but not held off.
+    /// True while the server is suspected of having moved, but not held off.
     pub(super) fn is_suspected(&self) -> bool {
         self.quarantine.is_some_and(|q| q.suspected)
     }
