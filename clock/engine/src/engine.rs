@@ -20,7 +20,7 @@ use core::net::SocketAddr;
 
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
-use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior};
+use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior, VOID_AFTER};
 use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span, Stamp};
 use truechimer_timehands::{Hand, Status};
 
@@ -45,8 +45,6 @@ use gate::Gate;
 use likeness::Likeness;
 use reckoning::Reckoning;
 
-/// A hand promises nothing after this long: four times the longest poll interval.
-const VOID_AFTER: Span = Span::from_secs(4096);
 /// Just past a deadline.
 const MOMENT: Span = Span::from_millis(1);
 /// Loss of a saved rate's precision since: ageing, temperature, and the hypervisor's or kernel's

@@ -12,6 +12,7 @@ extern crate alloc;
 extern crate std;
 
 mod authentication;
+mod backoff;
 mod bar;
 mod cause;
 mod change_log;

@@ -8,7 +8,7 @@
 //! nothing. Whoever may say nothing of what is likely counts with its bound.
 
 use truechimer_feedforward::number::fraction;
-use truechimer_feedforward::{Estimate, Spread, doubt_of_each};
+use truechimer_feedforward::{Estimate, Spread};
 use truechimer_time::{Instant, Period, Rate, Span};
 use truechimer_timehands::Likely;
 
@@ -36,7 +36,7 @@ pub(crate) fn likely(sources: &[Estimate], place: &Place, doubt: Rate) -> Option
         if alone {
             return spread.within(doubt);
         }
-        let (shared, own) = spread.shared_with(&nearest);
+        let (shared, own) = parted(spread, &nearest);
         let ((a, growth), (b, _)) = (shared.within(halves)?, own.within(each)?);
         Some((a + b, growth))
     };
@@ -57,6 +57,30 @@ pub(crate) fn likely(sources: &[Estimate], place: &Place, doubt: Rate) -> Option
     let half = Span(time.reach(0).max(1));
     let growth = Rate(i64::try_from(rate.reach(0)).unwrap_or(i64::MAX));
     (half < place.bound).then_some(Likely { half, growth })
+}
+
+/// Parts of a likely error: first the one that another source over the same access network may have
+/// in common with this one, as much as `nearest` has in all; then the rest, which is this one's own.
+fn parted(all: &Spread, nearest: &Spread) -> (Spread, Spread) {
+    let (route, access) = (all.route.min(nearest.route), all.access.min(nearest.access));
+    let shared = Spread { route, access, server: Span::ZERO, ..*all };
+    let (route, access) = (all.route - route, all.access - access);
+    (shared, Spread { route, access, rate: Rate::ZERO, ..*all })
+}
+
+/// A server is wrong beyond what it claims, and nobody has noticed yet, with this probability: an
+/// hour in a year.
+const WRONG: f64 = 1e-4;
+
+/// The doubt that each of so many independent sources may leave where a majority of them is to be
+/// wrong with a probability of `doubt` at most, its own servers being wrong now and then included:
+/// that takes k = ⌊(n − 1) / 2⌋ + 1 of n, and C(n, k) ways to choose them. A majority of one or two
+/// is one: nothing protects from its server.
+fn doubt_of_each(sources: usize, doubt: f64) -> f64 {
+    let wrong = sources.saturating_sub(1) / 2 + 1;
+    let ways: f64 = (0..wrong).map(|i| (sources - i) as f64 / (i + 1) as f64).product();
+    let each = libm::pow(doubt / ways.max(1.0), 1.0 / wrong as f64);
+    if each > 2.0 * WRONG { each - WRONG } else { each }
 }
 
 #[cfg(test)]
@@ -133,5 +157,33 @@ mod tests {
         let alike = half_us(&[source(0, 200), source(0, 200), source(0, 200)], 1e-6).unwrap();
         let one = half_us(&[source(0, 200)], 1e-6).unwrap();
         assert!(alike > one, "all of it may be shared: {alike} {one}");
+    }
+
+    #[test]
+    fn many_sources_may_each_be_doubted_more() {
+        let each = |n| doubt_of_each(n, 1e-6);
+        assert_eq!((each(1), each(2)), (1e-6, 0.5e-6));
+        // 3 · (4.77 · 10⁻⁴ + 10⁻⁴)² = 10⁻⁶, and so on.
+        assert!((each(3) - 4.774e-4).abs() < 1e-6, "{}", each(3));
+        assert!((each(5) - 4.542e-3).abs() < 1e-5, "{}", each(5));
+        assert!(each(4) < each(3), "a majority of four is wrong by two of them, as one of three");
+    }
+
+    #[test]
+    fn what_is_shared_and_what_is_not_are_all_of_it() {
+        let all = Spread {
+            is_known: true,
+            route: Span::from_micros(100),
+            access: Span::from_micros(50),
+            server: Span::from_micros(800),
+            rate: Rate::from_ppb(10),
+        };
+        let nearest = Spread { route: Span::from_micros(10), access: Span::from_millis(1), ..all };
+        let (shared, own) = parted(&all, &nearest);
+        assert_eq!((shared.route, shared.route + own.route), (nearest.route, all.route));
+        assert_eq!((shared.access, own.access), (all.access, Span::ZERO));
+        assert_eq!((shared.server, own.server), (Span::ZERO, all.server));
+        let (shared, own) = parted(&nearest, &nearest);
+        assert_eq!((shared.access, own.access), (nearest.access, Span::ZERO));
     }
 }

@@ -87,11 +87,6 @@ impl Tally {
         *times
     }
 
-    /// Counts a sample that was used.
-    pub(crate) fn accept(&mut self) {
-        self.accepted = self.accepted.saturating_add(1);
-    }
-
     /// Counts a request or second that has yet to bring a sample.
     pub(crate) fn poll(&mut self) {
         self.reach <<= 1;
@@ -236,6 +231,20 @@ impl Peer {
     /// been its own.
     pub(crate) fn is_misrepresented(&self, at: Count) -> bool {
         self.trust.foreign_start && self.filter.last.is_none() && self.hold_off(at).is_some()
+    }
+
+    /// A sample came that could be understood: it is held off, if not more.
+    pub(crate) fn heard(&mut self, sample: Sample) {
+        self.filter.newest = Some(sample);
+        self.tally.reach |= 1;
+    }
+
+    /// A sample was used.
+    pub(crate) fn used(&mut self, sample: Sample) {
+        self.heard(sample);
+        self.filter.last = Some(sample);
+        self.tally.accepted = self.tally.accepted.saturating_add(1);
+        self.trouble = None;
     }
 
     /// Takes note of a trouble; returns it if it is new.

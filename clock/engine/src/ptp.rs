@@ -17,6 +17,7 @@ use truechimer_ptp::{
 };
 use truechimer_time::{Count, Period, Span, Stamp};
 
+use crate::backoff::{Backoff, TO_OPEN};
 use crate::event::SourceId;
 use crate::report::SourceReport;
 
@@ -27,8 +28,6 @@ const LOOK: Span = Span::from_secs(2);
 /// Looks without a master after which the port is opened again: its interface may have gone and come back,
 /// which the sockets of the old one do not tell.
 const REOPEN: u32 = 15;
-/// First and longest wait before the sockets are opened again, s.
-const RETRY: (i64, i64) = (2, 64);
 /// The largest `error` that makes sense: a master further off is of no use.
 pub const PTP_ERROR_LIMIT: Span = Span::from_secs(1);
 
@@ -389,8 +388,8 @@ pub(crate) struct Port {
     /// There is one from when it first listens on: its identity is random.
     pub(crate) slave: Option<Slave>,
     plan: Plan,
-    /// How long to wait before it is opened again, s.
-    retry: i64,
+    /// Waits before it is opened again.
+    retry: Backoff,
     /// When it was last heard of.
     last_at: Count,
     /// Looks in a row that found no master.
@@ -420,7 +419,7 @@ impl Port {
         Port {
             slave: None,
             plan: Plan::Open(at),
-            retry: RETRY.0,
+            retry: Backoff::new(TO_OPEN),
             last_at: at,
             lacking: 0,
             unused: 0,
@@ -492,13 +491,13 @@ impl Port {
 
     /// Something came: it can be read.
     pub(crate) fn is_open(&mut self, at: Count) {
-        (self.last_at, self.retry) = (at, RETRY.0);
+        self.last_at = at;
+        self.retry.reset();
     }
 
     /// Tries to open it once more, later.
     pub(crate) fn failed(&mut self, at: Count, nominal: Period) {
-        self.plan = Plan::Open(at + nominal.counts(Span::from_secs(self.retry)));
-        self.retry = (self.retry * 2).min(RETRY.1);
+        self.plan = Plan::Open(at + nominal.counts(Span::from_secs(self.retry.take().into())));
     }
 
     /// The newest question was not sent.

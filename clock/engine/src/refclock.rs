@@ -17,6 +17,7 @@ use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Span, Stamp};
 
+use crate::backoff::{Backoff, TO_OPEN};
 use crate::cause::Cause;
 use crate::config::{RefClockConfig, RefClockKind, Scale};
 use crate::event::{Action, Level, Shown, SourceId};
@@ -33,8 +34,6 @@ const GRACE: Span = Span::from_millis(500);
 const SECOND: Span = Span::from_secs(1);
 /// Samples missed in a row before the user is told.
 const SILENCE: u32 = 4;
-/// First and longest wait before it is opened again, s.
-const RETRY: (i64, i64) = (2, 64);
 /// Leap indicator of a clock that is not synchronised.
 const UNSYNCHRONISED: u8 = 3;
 
@@ -84,8 +83,8 @@ pub(crate) struct RefClock {
     /// Prior of time before the first sample.
     prior: Option<TimePrior>,
     plan: Plan,
-    /// How long to wait before it is opened again, s.
-    retry: i64,
+    /// Waits before it is opened again.
+    retry: Backoff,
     /// The number of the newest sample.
     sequence: Option<u64>,
     /// The newest second that an edge was taken for.
@@ -131,7 +130,7 @@ impl RefClock {
             config,
             prior: time,
             plan: Plan::Open(at),
-            retry: RETRY.0,
+            retry: Backoff::new(TO_OPEN),
             sequence: None,
             second: None,
             silence: 0,
@@ -236,8 +235,8 @@ impl RefClock {
     /// new.
     pub(crate) fn failed(&mut self, error: String, at: Count) -> Option<String> {
         self.peer.tally.refuse("unreadable");
-        self.plan = Plan::Open(self.after(at, Span::from_secs(self.retry)));
-        self.retry = (self.retry * 2).min(RETRY.1);
+        let wait = Span::from_secs(self.retry.take().into());
+        self.plan = Plan::Open(self.after(at, wait));
         self.peer.note_trouble(error)
     }
 
@@ -253,7 +252,7 @@ impl RefClock {
             return self.refuse(("duplicate", text));
         }
         self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
-        self.retry = RETRY.0;
+        self.retry.reset();
         self.silence = 0;
         self.plan = Plan::Miss(self.after(at, self.interval() + GRACE));
         self.peer.tally.poll();
@@ -435,23 +434,18 @@ impl RefClock {
         }
         self.stamp_error = self.nominal().span(stamp.error);
         let exchange = self.exchange(*stamp, time, shown);
+        let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
         match self.peer.filter.exchange(&exchange) {
             Ok(accepted) => {
-                let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
-                self.peer.filter.keep(sample, true);
+                self.peer.used(sample);
                 if shown.pulse {
                     self.second = Some((time - self.config.offset).secs());
                 }
-                self.peer.tally.accept();
-                self.peer.tally.reach |= 1;
-                self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
                 if self.votes() && refusal == ServerStep {
-                    let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
-                    self.peer.filter.keep(sample, false);
-                    self.peer.tally.reach |= 1;
+                    self.peer.heard(sample);
                 }
                 match self.refuse((refusal.name(), refusal.to_string())) {
                     Heard::Refused(trouble) => Heard::Rejected(trouble),

@@ -20,6 +20,7 @@ use truechimer_timehands::Likely;
 
 use crate::cause::Cause;
 use crate::combination::Combination;
+use crate::drift::CROWD;
 use crate::event::SourceId;
 use crate::few::Few;
 use crate::likely::{Place, likely};
@@ -32,8 +33,6 @@ use put::{best, better, combined};
 /// Where a source probably is: within so many deviations and half of the path's part of its bound.
 /// Paths of which one direction takes three quarters are rare.
 const PROBABLE: i128 = 4;
-/// Servers that must agree before it counts what is probable.
-const CROWD: usize = 3;
 
 /// A little more, for what reading a counter rounds off.
 const ROUNDED: Span = Span::from_micros(1);

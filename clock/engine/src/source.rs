@@ -370,7 +370,8 @@ impl Source {
             association.give_up();
         }
         self.schedule.new_epoch(at, awaited);
-        self.resolver.new_epoch();
+        // As after a sleep: what failed before says little of what fails now.
+        self.resolver.wait.reset();
         if let Some(port) = &mut self.ptp {
             port.new_epoch(at);
         }

@@ -9,16 +9,20 @@
 use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
-use truechimer_time::Count;
+use truechimer_time::{Count, Period, Rate};
 
-use crate::corridor::Corridor;
+use crate::corridor::{BoundedRate, Corridor};
+use crate::number::{between, fraction};
 
-/// How long a slot lasts at least, s.
+/// Bound of the rate error of a counter of which only the nominal rate is known.
+pub(crate) const UNKNOWN_RATE: Rate = Rate::from_ppb(500_000);
+
+/// Least length of a slot, s.
 pub(crate) const SLOT_SECONDS: f64 = 64.0;
-/// How many slots are kept: 34 minutes at least, about the time scale up to which a quartz
+/// Number of slots that are kept: 34 minutes at least, about the time scale up to which a quartz
 /// oscillator averages (the Allan deviation's minimum lies near 1000 s).
 const SLOTS: usize = 32;
-/// How many of the newest slots a pair may end in, so that no rate is older than ten minutes.
+/// Number of the newest slots that a pair may end in, so that no rate is older than ten minutes.
 const NEAR: usize = SLOTS / 4;
 const NEAR_SECONDS: f64 = NEAR as f64 * SLOT_SECONDS;
 /// Older exchanges, for long baselines only: slots of [`NEAR_SECONDS`] each, and how far back they
@@ -36,13 +40,6 @@ pub(crate) struct Point {
     pub(crate) at: Count,
     /// Interval that the exchange by itself allows for θ, s.
     pub(crate) own: Corridor,
-}
-
-/// A rate and the bound of its error.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct BoundedRate {
-    pub(crate) rate: f64,
-    pub(crate) error: f64,
 }
 
 /// See the module's text.
@@ -108,55 +105,47 @@ impl CausalRate {
         BoundedRate { rate: (low + high) / 2.0, error: (high - low) / 2.0 }
     }
 
-    /// Takes in an exchange; `seconds` measures the span of two counts at the nominal period.
-    /// Nothing is ever known worse than to `worst`. A rate is worth less by `drift` with each second
-    /// since its pair.
-    pub(crate) fn push(
-        &mut self,
-        point: Point,
-        worst: f64,
-        drift: f64,
-        seconds: impl Fn(Count, Count) -> f64,
-    ) {
-        match &mut self.current {
-            Some((start, best)) if seconds(*start, point.at) < SLOT_SECONDS => {
-                if point.own.width() < best.own.width() {
-                    *best = point;
-                }
-                // Until a few slots are full, every exchange counts: a start-up burst should give
-                // a rate at once.
-                if self.slots.len() < 3 {
-                    self.choose(point, drift, &seconds);
-                }
+    /// Takes in an exchange; a count lasts `nominal`. A rate is worth less by `drift` with each
+    /// second since its pair.
+    pub(crate) fn push(&mut self, point: Point, drift: f64, nominal: Period) {
+        let age = |at: Count| between(nominal, at, point.at);
+        let Some((start, best)) = &mut self.current else {
+            self.current = Some((point.at, point));
+            self.slots.push_back(point);
+            return;
+        };
+        if age(*start) < SLOT_SECONDS {
+            if point.own.width() < best.own.width() {
+                *best = point;
             }
-            Some((start, best)) => {
-                let full = *best;
-                (*start, *best) = (point.at, point);
-                self.slots.push_back(full);
-                if self.slots.len() > SLOTS
-                    && let Some(oldest) = self.slots.pop_front()
-                {
-                    self.retire(oldest, &seconds);
-                }
-                // What was known before is worth less and less.
-                self.prior.error = (self.prior.error * 2.0).min(worst.max(self.prior.error));
-                self.best = None;
-                // The best exchanges of the slots say less than all did, at first.
-                let fresh = |(_, near): &(f64, Count)| seconds(*near, point.at) < NEAR_SECONDS;
-                self.confined = self.confined.map(|end| end.filter(fresh));
-                self.choose(full, drift, &seconds);
+            // Until a few slots are full, every exchange counts: a start-up burst should give a
+            // rate at once.
+            if self.slots.len() < 3 {
+                self.choose(point, drift, nominal);
             }
-            None => {
-                self.current = Some((point.at, point));
-                self.slots.push_back(point);
-            }
+            return;
         }
+        let full = *best;
+        (*start, *best) = (point.at, point);
+        self.slots.push_back(full);
+        if self.slots.len() > SLOTS
+            && let Some(oldest) = self.slots.pop_front()
+        {
+            self.retire(oldest, nominal);
+        }
+        // What was known before is worth less and less.
+        let error = self.prior.error;
+        self.prior.error = (error * 2.0).min(fraction(UNKNOWN_RATE).max(error));
+        self.best = None;
+        // The best exchanges of the slots say less than all did, at first.
+        self.confined = self.confined.map(|end| end.filter(|(_, near)| age(*near) < NEAR_SECONDS));
+        self.choose(full, drift, nominal);
     }
 
     /// Keeps the best of each longer slot of the old.
-    fn retire(&mut self, point: Point, seconds: &impl Fn(Count, Count) -> f64) {
+    fn retire(&mut self, point: Point, nominal: Period) {
         match (self.old_begun, self.old.back_mut()) {
-            (Some(begun), Some(best)) if seconds(begun, point.at) < NEAR_SECONDS => {
+            (Some(begun), Some(best)) if between(nominal, begun, point.at) < NEAR_SECONDS => {
                 if point.own.width() < best.own.width() {
                     *best = point;
                 }
@@ -173,8 +162,8 @@ impl CausalRate {
 
     /// Takes the pairs that end in `newest` or one of the newest slots, if they say more than those
     /// in force.
-    fn choose(&mut self, newest: Point, drift: f64, seconds: &impl Fn(Count, Count) -> f64) {
-        let age = |at: Count| seconds(at, newest.at);
+    fn choose(&mut self, newest: Point, drift: f64, nominal: Period) {
+        let age = |at: Count| between(nominal, at, newest.at);
         let far: ArrayVec<_, { SLOTS + OLD_SLOTS }> =
             self.slots.iter().chain(&self.old).map(|far| (age(far.at), far.own)).collect();
         let mut ends = self.confined.map(|end| end.map(|(rate, at)| (rate, at, drift * age(at))));
@@ -211,17 +200,18 @@ impl CausalRate {
 mod tests {
     use super::*;
 
+    const HZ: u64 = 1_000_000;
+
     #[test]
     fn the_rate_comes_from_far_apart_points() {
         let mut causal = CausalRate::new(BoundedRate { rate: 0.0, error: 500e-6 });
-        let seconds = |a: Count, b: Count| (b - a).0 as f64;
         for k in 0..200u64 {
             // Every tenth exchange is good; the rest are late by up to 1 ms.
             let late = if k % 10 == 0 { 1e-7 } else { 1e-3 * (k % 7 + 1) as f64 / 7.0 };
-            let at = Count(k * 16);
+            let at = Count(k * 16 * HZ);
             let theta = 5e-6 * (k * 16) as f64;
             let own = Corridor { low: theta - 5e-5, high: theta + 5e-5 + late };
-            causal.push(Point { at, own }, 500e-6, 1e-10, seconds);
+            causal.push(Point { at, own }, 1e-10, Period::from_hz(HZ));
         }
         let found = causal.rate();
         assert!((found.rate - 5e-6).abs() <= found.error);

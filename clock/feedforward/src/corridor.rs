@@ -7,6 +7,20 @@
 //! together, widened by what the oscillator may have strayed meanwhile, the intervals give an
 //! interval that is narrower than any of them. It is what the error bound is made of.
 
+/// A rate and the bound of its error.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct BoundedRate {
+    pub(crate) rate: f64,
+    pub(crate) error: f64,
+}
+
+impl BoundedRate {
+    /// Rate that may be off by so much more.
+    pub(crate) fn wider(self, by: f64) -> BoundedRate {
+        BoundedRate { error: self.error + by, ..self }
+    }
+}
+
 /// An interval for θ in seconds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Corridor {
@@ -15,17 +29,22 @@ pub(crate) struct Corridor {
 }
 
 impl Corridor {
-    /// The corridor `dt` seconds later, for a rate within `slack` of `rate`.
+    /// The corridor `dt` seconds later, or earlier.
     #[must_use]
-    pub(crate) fn later(&self, dt: f64, rate: f64, slack: f64) -> Corridor {
-        let widening = slack * dt.abs();
-        Corridor { low: self.low + rate * dt - widening, high: self.high + rate * dt + widening }
+    pub(crate) fn later(&self, dt: f64, rate: BoundedRate) -> Corridor {
+        self.shifted(rate.rate * dt).widened(rate.error * dt.abs())
     }
 
     /// The corridor where θ is counted from `by` less, s.
     #[must_use]
     pub(crate) fn shifted(&self, by: f64) -> Corridor {
         Corridor { low: self.low + by, high: self.high + by }
+    }
+
+    /// The corridor with `by` more on either side, s.
+    #[must_use]
+    pub(crate) fn widened(&self, by: f64) -> Corridor {
+        Corridor { low: self.low - by, high: self.high + by }
     }
 
     /// Part that both allow, if any.
@@ -67,7 +86,10 @@ mod tests {
         let b = Corridor { low: 1.0, high: 3.0 };
         assert_eq!(a.intersection(&b), Some(Corridor { low: 1.0, high: 2.0 }));
         assert_eq!(a.intersection(&Corridor { low: 2.5, high: 3.0 }), None);
-        assert_eq!(a.later(10.0, 0.5, 0.1), Corridor { low: 4.0, high: 8.0 });
+        assert_eq!(
+            a.later(10.0, BoundedRate { rate: 0.5, error: 0.1 }),
+            Corridor { low: 4.0, high: 8.0 }
+        );
         assert_eq!((a.clamp(5.0), a.hull(&b)), (2.0, Corridor { low: 0.0, high: 3.0 }));
     }
 }

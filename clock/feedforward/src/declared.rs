@@ -12,11 +12,11 @@
 //! is no longer what was declared: what was known then stands, and nothing new is concluded from
 //! the declaration.
 
-use crate::corridor::Corridor;
+use crate::corridor::{BoundedRate, Corridor};
 
 /// The smallest of n round trips is at most so many times the mean wait / √n above S. For two queues
 /// 5 would do (more with a probability of 4·10⁻⁶); where several follow one another it is farther.
-const SMALLEST: f64 = 8.0;
+pub const SMALLEST: f64 = 8.0;
 
 /// See the module's text. All in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +44,16 @@ impl Declared {
     }
 
     /// Takes in an exchange with this round trip. `excess` is what packets wait on average,
-    /// `corridor` what causality allows for θ now, `carried` what was known carried forward to now.
+    /// `corridor` what causality allows for θ now, `dt` seconds after the one before at this `rate`.
     pub(crate) fn take(
         &mut self,
         rtt: f64,
         excess: f64,
         corridor: &Corridor,
-        carry: impl Fn(&Corridor) -> Corridor,
+        dt: f64,
+        rate: BoundedRate,
     ) {
-        let known = self.known.map(|known| carry(&known));
+        let known = self.known.map(|known| known.later(dt, rate));
         if self.broken {
             self.known = known.and_then(|known| known.intersection(corridor));
             return;

@@ -27,7 +27,8 @@ use core::fmt;
 
 use truechimer_time::{Count, CountSpan, Instant, Period, Rate, Span, Stamp};
 
-pub use likely::{LIKELY_DOUBT, Spread, doubt_of_each};
+pub use declared::SMALLEST;
+pub use likely::{LIKELY_DOUBT, Spread};
 pub use ours::Ours;
 
 /// One exchange with a server: a request left, the server received and answered it, the reply
@@ -50,23 +51,24 @@ pub struct Exchange {
 /// Settings that an estimator is told once, before the first exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How long a count lasts, nominally. Rates are kept relative to it.
+    /// Length of a count, nominally. Rates are kept relative to it.
     pub nominal: Period,
     /// The smallest step of the counter.
     pub resolution: CountSpan,
     /// The most that the oscillator's rate may stray from its recent average.
     pub max_wander: Rate,
-    /// How long exchanges that contradict what is known must agree with one another before they are
-    /// believed. What was known for less needs no more; eight in a row always have to.
+    /// Time for which exchanges that contradict what is known must agree with one another before
+    /// they are believed. What was known for less needs no more; eight in a row always have to.
     pub accept_step_after: Span,
-    /// How the path's two directions differ, if the user knows. The exchanges come corrected by it.
+    /// Difference of the path's two directions, if the user knows. The exchanges come corrected by
+    /// it.
     pub asymmetry: Option<Asymmetry>,
     /// There are no requests, only arrivals at a known time (a pulse): what is called the departure
     /// is the earliest that the arrival may have been.
     pub pulse: bool,
 }
 
-/// How the two directions of a path differ.
+/// Difference of the two directions of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asymmetry {
     /// Least time of a request − least time of a reply.
@@ -78,10 +80,14 @@ pub struct Asymmetry {
 /// [`Settings::accept_step_after`] if nobody has set it: one hour.
 pub const ACCEPT_STEP_AFTER: Span = Span::from_secs(3600);
 
+/// Without another exchange for so long, four times the longest poll interval, a published clock
+/// promises nothing, and statistics say nothing.
+pub const VOID_AFTER: Span = Span::from_secs(4096);
+
 /// Knowledge of the counter's rate before an estimator has measured it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RatePrior {
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
     /// Bound of the relative error of `period`.
     pub error: Rate,
@@ -114,7 +120,7 @@ pub enum Disputed {
     Beyond(Span),
 }
 
-/// Why an exchange was not used.
+/// Reason for which an exchange was not used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Refusal {
     /// The reply's count is not after the request's, or lies before an earlier reply's.
@@ -170,13 +176,13 @@ pub enum Accepted {
 pub struct Doubt {
     /// When the first of them arrived.
     pub since: Count,
-    /// How many there are.
+    /// Number of them.
     pub exchanges: u32,
     /// Their time − the estimate, by the newest; positive: the server is ahead.
     pub step: Span,
-    /// Whether they agree by the rate of the counter that is known.
+    /// They agree by the rate of the counter that is known.
     pub steady: bool,
-    /// How much longer they must agree with one another to be believed.
+    /// Time for which they must go on agreeing with one another to be believed.
     pub left: Span,
     /// Where they put the time: from, to.
     pub newcomers: (Instant, Instant),
@@ -193,9 +199,9 @@ pub struct Estimate {
     pub base: Count,
     /// Time at `base`.
     pub time: Instant,
-    /// How long a count lasts now.
+    /// Length of a count now.
     pub period: Period,
-    /// How long a count lasts, for the difference clock.
+    /// Length of a count, for the difference clock.
     pub difference: Period,
     /// Bound of the relative error of `difference`.
     pub difference_error: Rate,
@@ -204,13 +210,13 @@ pub struct Estimate {
     pub difference_deviation: Rate,
     /// Bound of |`time` − true time|, all in all.
     pub bound: Span,
-    /// How much farther true time may be after `time` than before it; negative: than after it.
+    /// Distance by which true time may be farther after `time` than before it; negative: less far.
     /// `bound` is the larger of the two. At most twice `bound`, either way.
     pub imbalance: Span,
     /// The part of `bound` that no filtering removes: half the smallest round trip and the
     /// server's root distance. At most `bound`.
     pub path_bound: Span,
-    /// How fast the bound grows away from `base`.
+    /// Growth of the bound away from `base`.
     pub growth: Rate,
     /// Standard uncertainty of `time` from noise alone: no asymmetry, no root distance.
     pub deviation: Span,
@@ -226,7 +232,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// How far true time may be before `time` and after it, at `base`.
+    /// Distances of true time before `time` and after it at most, at `base`.
     #[must_use]
     pub fn reach(&self) -> [Span; 2] {
         let Span(imbalance) = self.imbalance;
@@ -252,7 +258,7 @@ pub trait Estimator: Any + fmt::Debug + Send {
     /// Estimate at `at`, which may lie before or after the last exchange. `None` before the first.
     fn estimate(&self, at: Count) -> Option<Estimate>;
 
-    /// Whether anything is known at `at`: whether there is an estimate.
+    /// True if there is an estimate at `at`.
     fn knows(&self, at: Count) -> bool {
         self.estimate(at).is_some()
     }
@@ -301,12 +307,12 @@ pub trait Estimator: Any + fmt::Debug + Send {
         let _ = asymmetry;
     }
 
-    /// Whether the path was seen not to be what [`Settings::asymmetry`] says.
+    /// True if the path was seen not to be what [`Settings::asymmetry`] says.
     fn contradicts_asymmetry(&self) -> bool {
         false
     }
 
-    /// Whether the exchanges contradict [`Settings::max_wander`], by the server's fault or the
+    /// True if the exchanges contradict [`Settings::max_wander`], by the server's fault or the
     /// oscillator's: the bound covers both then.
     fn strays(&self) -> bool {
         false

@@ -40,8 +40,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// How far the estimate is off at most with a probability of 1 − `doubt`, and how fast that
-    /// grows. `None` if statistics may not say anything, or `doubt` is no probability.
+    /// Distance by which the estimate is off at most with a probability of 1 − `doubt`, and the
+    /// growth of that. `None` if statistics may not say anything, or `doubt` is no probability.
     #[must_use]
     pub fn within(&self, doubt: f64) -> Option<(Span, Rate)> {
         let is_probability = doubt > 0.0 && doubt < 1.0;
@@ -54,33 +54,6 @@ impl Spread {
             + (exponent / RESERVE).min(1.0) * seconds(self.server);
         Some((span(half), rate(exponent * fraction(self.rate))))
     }
-
-    /// Parts of it: first the one that another source over the same access network may have in
-    /// common with this one, as much as `nearest` has in all; then the rest, which is this one's
-    /// own.
-    #[must_use]
-    pub fn shared_with(&self, nearest: &Spread) -> (Spread, Spread) {
-        let (route, access) = (self.route.min(nearest.route), self.access.min(nearest.access));
-        let shared = Spread { route, access, server: Span::ZERO, ..*self };
-        let (route, access) = (self.route - route, self.access - access);
-        (shared, Spread { route, access, rate: Rate::ZERO, ..*self })
-    }
-}
-
-/// A server is wrong beyond what it claims, and nobody has noticed yet, with this probability: an
-/// hour in a year.
-const WRONG: f64 = 1e-4;
-
-/// The doubt that each of so many independent sources may leave where a majority of them is to be
-/// wrong with a probability of `doubt` at most, its own servers being wrong now and then included:
-/// that takes k = ⌊(n − 1) / 2⌋ + 1 of n, and C(n, k) ways to choose them. A majority of one or two
-/// is one: nothing protects from its server.
-#[must_use]
-pub fn doubt_of_each(sources: usize, doubt: f64) -> f64 {
-    let wrong = sources.saturating_sub(1) / 2 + 1;
-    let ways: f64 = (0..wrong).map(|i| (sources - i) as f64 / (i + 1) as f64).product();
-    let each = libm::pow(doubt / ways.max(1.0), 1.0 / wrong as f64);
-    if each > 2.0 * WRONG { each - WRONG } else { each }
 }
 
 #[cfg(test)]
@@ -113,27 +86,5 @@ mod tests {
         for doubt in [0.0, 1.0, -1.0, f64::NAN] {
             assert_eq!(SPREAD.within(doubt), None, "{doubt}");
         }
-    }
-
-    #[test]
-    fn many_sources_may_each_be_doubted_more() {
-        let each = |n| doubt_of_each(n, 1e-6);
-        assert_eq!((each(1), each(2)), (1e-6, 0.5e-6));
-        // 3 · (4.77 · 10⁻⁴ + 10⁻⁴)² = 10⁻⁶, and so on.
-        assert!((each(3) - 4.774e-4).abs() < 1e-6, "{}", each(3));
-        assert!((each(5) - 4.542e-3).abs() < 1e-5, "{}", each(5));
-        assert!(each(4) < each(3), "a majority of four is wrong by two of them, as one of three");
-    }
-
-    #[test]
-    fn what_is_shared_and_what_is_not_are_all_of_it() {
-        let nearest =
-            Spread { route: Span::from_micros(10), access: Span::from_millis(1), ..SPREAD };
-        let (shared, own) = SPREAD.shared_with(&nearest);
-        assert_eq!((shared.route, shared.route + own.route), (nearest.route, SPREAD.route));
-        assert_eq!((shared.access, own.access), (SPREAD.access, Span::ZERO));
-        assert_eq!((shared.server, own.server), (Span::ZERO, SPREAD.server));
-        let (shared, own) = nearest.shared_with(&nearest);
-        assert_eq!((shared.access, own.access), (nearest.access, Span::ZERO));
     }
 }

@@ -1,7 +1,7 @@
 //! Between fixed point and floating point. Only differences are ever floats: seconds within a few
 //! years of an anchor, where a double resolves picoseconds or better.
 
-use truechimer_time::{Rate, Span};
+use truechimer_time::{Count, Period, Rate, Span};
 
 /// 2⁶⁴.
 const SCALE: f64 = 18_446_744_073_709_551_616.0;
@@ -10,6 +10,11 @@ const SCALE: f64 = 18_446_744_073_709_551_616.0;
 #[must_use]
 pub fn seconds(span: Span) -> f64 {
     span.0 as f64 / SCALE
+}
+
+/// Seconds from one count to another, where one lasts `nominal`; negative if that is earlier.
+pub(crate) fn between(nominal: Period, from: Count, to: Count) -> f64 {
+    seconds(nominal.span(to - from))
 }
 
 /// Seconds as a span; saturates, and takes NaN for zero.

@@ -10,58 +10,46 @@
 //! some rate that a counter may have. A server that drifts away agrees with itself only loosely; so
 //! does an honest one if the counter is another one now.
 
-use truechimer_model::Known;
-use truechimer_time::Count;
+use truechimer_time::{Count, Period};
 
 use crate::ACCEPT_STEP_AFTER;
-use crate::corridor::Corridor;
-use crate::number::seconds;
+use crate::causal_rate::UNKNOWN_RATE;
+use crate::corridor::{BoundedRate, Corridor};
+use crate::number::{between, fraction, seconds};
 use crate::ours::{Measured, Memory};
 
 /// However short the time is that the user wants, so many in a row must agree: by the known rate, if
 /// the newcomers were restless ...
-const LEAST: u32 = 8;
+pub(crate) const LEAST: u32 = 8;
 /// ... or, at polls so slow that they take longer than anybody wants, so many.
 const FEW: u32 = 3;
 /// Where newcomers and what is known meet at last, because the latter's bound has grown, an
 /// exchange is a newcomer if it is so many standard deviations from where the clock is likely to
 /// have gone, or nearer to the others of them.
-const LIKELY_SIGMAS: f64 = 6.0;
+pub(crate) const LIKELY_SIGMAS: f64 = 6.0;
 
 /// Exchanges in a row that agree with one another.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    since: Count,
-    count: u32,
+pub(crate) struct Run {
+    pub(crate) since: Count,
+    pub(crate) count: u32,
     /// Where they put θ, at the newest.
-    corridor: Corridor,
+    pub(crate) corridor: Corridor,
 }
 
 impl Run {
-    fn new(at: Count, own: Corridor) -> Run {
-        Run { since: at, count: 1, corridor: own }
-    }
-
     /// The run with one more, if that agrees.
-    fn with(&self, own: &Corridor, dt: f64, rate: f64, slack: f64) -> Option<Run> {
-        let corridor = self.corridor.later(dt, rate, slack).intersection(own)?;
+    fn with(&self, own: &Corridor, dt: f64, rate: BoundedRate) -> Option<Run> {
+        let corridor = self.corridor.later(dt, rate).intersection(own)?;
         Some(Run { corridor, count: self.count.saturating_add(1), ..*self })
     }
 }
 
-/// Whether so many in a row that have lasted for so long are believed, if that is to take `wanted`
+/// True if so many in a row that have lasted for so long are believed, if that is to take `wanted`
 /// s.
 pub(crate) fn enough(count: u32, lasted: f64, wanted: f64) -> bool {
     let long = seconds(ACCEPT_STEP_AFTER);
     lasted >= wanted && (count >= LEAST || count >= FEW && lasted >= long)
-}
-
-/// The rate of θ, how far it may be off, and how far the rate of any counter may be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rates {
-    pub(crate) rate: f64,
-    pub(crate) slack: f64,
-    pub(crate) unknown: f64,
 }
 
 /// Newcomers, and what they contradict.
@@ -71,32 +59,25 @@ pub(crate) struct Quarantine {
     pub(crate) newest: Measured,
     /// Where that puts θ by itself.
     own: Corridor,
-    steady: Run,
-    loose: Run,
-    /// Corridor of the estimate when they began: lower and upper end, s.
-    known: Corridor,
-    /// How far the newest is from the estimate, s; positive: the server is ahead of it.
+    /// Distance of that from the estimate, s; positive: the server is ahead of it.
     pub(crate) step: f64,
+    /// Those that agree by the known rate, ...
+    pub(crate) steady: Run,
+    /// ... and by some rate.
+    pub(crate) loose: Run,
+    /// Corridor that they contradict, as it was when they began, from the estimate on, s.
+    pub(crate) known: Corridor,
     /// Memory from before whatever they contradict may have gone wrong.
     pub(crate) earlier: Option<Memory>,
-    /// How many could be of either opinion since the newest of the newcomers.
-    between: u32,
+    /// No more than a suspicion.
+    pub(crate) suspected: bool,
+    /// Number that could be of either opinion since the newest of the newcomers.
+    pub(crate) between: u32,
 }
 
-/// Whose opinion an exchange is.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Whose {
-    Known,
-    Newcomers,
-    /// Late enough to agree with both, and rather with what is known.
-    Either,
-}
-
-/// How much evidence there is.
+/// Event that there is enough evidence of.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Evidence {
-    /// Not enough.
-    Wanting,
     /// The server's time moved.
     Step,
     /// And the counter's rate is another one.
@@ -104,17 +85,21 @@ pub(crate) enum Evidence {
 }
 
 impl Quarantine {
-    /// The first of them; `known` is what it contradicts, `theta` the estimate now.
-    pub(crate) fn begin(
-        newest: Measured,
-        own: Corridor,
-        known: Corridor,
-        theta: f64,
-        step: f64,
-    ) -> Quarantine {
-        let run = Run::new(newest.received, own);
-        let known = Corridor { low: known.low - theta, high: known.high - theta };
-        Quarantine { newest, own, steady: run, loose: run, known, step, earlier: None, between: 0 }
+    /// The first of them, and what it contradicts; see the fields.
+    pub(crate) fn new(newest: Measured, own: Corridor, known: Corridor, step: f64) -> Quarantine {
+        let run = Run { since: newest.received, count: 1, corridor: own };
+        let (steady, loose, earlier) = (run, run, None);
+        Quarantine { newest, own, step, steady, loose, known, earlier, suspected: true, between: 0 }
+    }
+
+    /// These and one more, `dt` seconds after the newest. If it agrees with none of the others, the
+    /// evidence begins anew.
+    pub(crate) fn with(self, one: Quarantine, dt: f64, rate: BoundedRate) -> Quarantine {
+        let Quarantine { newest, own, step, .. } = one;
+        let unknown = BoundedRate { error: fraction(UNKNOWN_RATE), ..rate };
+        let loose = self.loose.with(&own, dt, unknown);
+        let steady = loose.and(self.steady.with(&own, dt, rate)).unwrap_or(one.steady);
+        Quarantine { newest, own, step, steady, loose: loose.unwrap_or(one.loose), ..self }
     }
 
     /// All that is kept is `by` higher on the scale of θ, s.
@@ -124,73 +109,6 @@ impl Quarantine {
             *corridor = corridor.shifted(by);
         }
         self.earlier = self.earlier.map(|earlier| earlier.shifted(by));
-    }
-
-    /// They have said so since then, to somebody else.
-    pub(crate) fn goes_on(&mut self, since: Count) {
-        (self.steady.since, self.loose.since) = (since, since);
-    }
-
-    /// One more, `dt` seconds after the newest. If it agrees with none of the others, the evidence
-    /// begins anew.
-    pub(crate) fn take(
-        &mut self,
-        newest: Measured,
-        own: Corridor,
-        dt: f64,
-        rates: Rates,
-        step: f64,
-    ) {
-        let Rates { rate, slack, unknown } = rates;
-        let anew = Run::new(newest.received, own);
-        let steady = self.steady.with(&own, dt, rate, slack);
-        let loose = self.loose.with(&own, dt, rate, unknown);
-        (self.newest, self.own, self.step) = (newest, own, step);
-        match loose {
-            Some(loose) => {
-                self.loose = loose;
-                self.steady = steady.unwrap_or(anew);
-            }
-            None => (self.steady, self.loose) = (anew, anew),
-        }
-    }
-
-    /// Whose an exchange is that agrees with what is known: that may have grown so vague meanwhile
-    /// that it agrees with everything. `middle` is the middle of both directions, which queues may
-    /// have moved by `queued`; `likely` is where the clock is likely to be, and its deviation.
-    pub(crate) fn whose(
-        &mut self,
-        own: &Corridor,
-        middle: f64,
-        queued: f64,
-        dt: f64,
-        rates: Rates,
-        likely: Known,
-    ) -> Whose {
-        let run = self.steady.corridor.later(dt, rates.rate, rates.slack);
-        let (theta, room) = (likely.mean, LIKELY_SIGMAS * likely.deviation);
-        let from_theirs = (middle - run.middle()).abs();
-        if run.intersection(own).is_none() || from_theirs > queued + room {
-            return Whose::Known;
-        }
-        let known =
-            Corridor { low: theta + self.known.low - room, high: theta + self.known.high + room };
-        if known.intersection(own).is_none() || from_theirs < (middle - theta).abs() {
-            self.between = 0;
-            return Whose::Newcomers;
-        }
-        self.between += 1;
-        if self.between < LEAST { Whose::Either } else { Whose::Known }
-    }
-
-    /// When they began to contradict what is known.
-    pub(crate) fn since(&self) -> Count {
-        self.loose.since
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> u32 {
-        self.loose.count
     }
 
     /// They agree only by another rate than the known one: they may go anywhere.
@@ -206,22 +124,20 @@ impl Quarantine {
     /// Where they put θ, `dt` seconds after the newest. As long as nobody knows whether they agree
     /// because the known rate is theirs, or only nearly, what the newest says by itself counts as
     /// well.
-    pub(crate) fn corridor(&self, dt: f64, rates: Rates) -> Corridor {
-        let slack = if self.restless() { rates.slack.max(rates.unknown) } else { rates.slack };
-        self.steady.corridor.hull(&self.own).later(dt, rates.rate, slack)
+    pub(crate) fn corridor(&self, dt: f64, rate: BoundedRate) -> Corridor {
+        let unknown = BoundedRate { error: rate.error.max(fraction(UNKNOWN_RATE)), ..rate };
+        let rate = if self.restless() { unknown } else { rate };
+        self.steady.corridor.hull(&self.own).later(dt, rate)
     }
 
-    /// Whether they have lasted for `wanted` seconds. `seconds` is how long ago a count was, by the
-    /// newest.
-    pub(crate) fn evidence(&self, wanted: f64, seconds: impl Fn(Count) -> f64) -> Evidence {
-        let enough = |run: &Run, lasted: f64| enough(run.count, lasted, wanted);
-        let (steady, loose) = (seconds(self.steady.since), seconds(self.loose.since));
-        if enough(&self.steady, steady) {
-            Evidence::Step
-        } else if enough(&self.loose, loose) && steady < loose / 2.0 {
-            Evidence::OtherRate
-        } else {
-            Evidence::Wanting
+    /// Evidence of those that have lasted for `wanted` seconds; a count lasts `nominal`.
+    pub(crate) fn evidence(&self, wanted: f64, nominal: Period) -> Option<Evidence> {
+        let lasted = |run: &Run| between(nominal, run.since, self.newest.received);
+        let enough = |run: &Run| enough(run.count, lasted(run), wanted);
+        if enough(&self.steady) {
+            return Some(Evidence::Step);
         }
+        let other = enough(&self.loose) && lasted(&self.steady) < lasted(&self.loose) / 2.0;
+        other.then_some(Evidence::OtherRate)
     }
 }

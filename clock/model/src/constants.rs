@@ -11,7 +11,7 @@ pub struct Constant {
     pub value: f64,
     /// Unit, empty for a plain number.
     pub unit: &'static str,
-    /// Why it is what it is.
+    /// Reason for the value.
     pub why: &'static str,
 }
 

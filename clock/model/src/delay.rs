@@ -6,8 +6,6 @@
 //! several queues in a row let hardly any packet find all of them empty; which of the two is a
 //! property of the path.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-
 use crate::constants::Constants;
 use crate::tail::{LEAST_LEFT, Tail};
 
@@ -57,8 +55,8 @@ pub struct Expected {
 pub struct Law {
     now: Weights,
     long_run: Weights,
-    /// Number of exchanges behind them.
-    count: f64,
+    /// Number of exchanges that it rests on.
+    pub count: f64,
     /// Variance of what is not queueing and has either sign: stamps, s².
     pub noise: f64,
 }
@@ -104,12 +102,6 @@ impl Law {
         expected
     }
 
-    /// Number of exchanges that it rests on.
-    #[must_use]
-    pub fn count(&self) -> f64 {
-        self.count
-    }
-
     /// Forgets which component is in force.
     pub fn forget_now(&mut self) {
         self.now = self.long_run;
@@ -136,14 +128,17 @@ impl Law {
         let total = variance + self.noise + blur * blur;
         let deviation = libm::sqrt(total);
         let distance = above / deviation;
-        let depth = core::array::from_fn(|k| deviation * expected.rate[k] - SIDE[k] * distance);
+        let depth: Weights =
+            core::array::from_fn(|k| deviation * expected.rate[k] - SIDE[k] * distance);
         let mut weights = expected.probability;
         let undercut = if weights[UNDERCUT] > 0.0 { depth[UNDERCUT] } else { 0.0 };
         let lowest = depth[SCALES - 1].min(undercut).min(0.0);
         // All densities by the highest peak, which would overflow far from the floor.
         let top = lowest * lowest / 2.0;
         let peaks = peaks(deviation * expected.rate[SCALES - 1], distance, &mut weights);
-        let tails = tails(&depth, &peaks, libm::exp(-top));
+        let beside = libm::exp(-top);
+        let tails: [Tail; PARTS] =
+            core::array::from_fn(|k| Tail::above(depth[k], peaks[k], beside));
         let (mut sum, mut mean, mut square, mut left) = (0.0, 0.0, 0.0, 0.0);
         for (k, tail) in tails.iter().enumerate() {
             weights[k] *= tail.mass * expected.rate[k];
@@ -216,15 +211,6 @@ fn peaks(least: f64, distance: f64, weights: &mut Weights) -> Weights {
         a *= 4.0;
     }
     peaks
-}
-
-/// Parts of the normal law above each depth; all densities are `lowest` times as large.
-fn tails(depth: &Weights, peaks: &Weights, lowest: f64) -> [Tail; PARTS] {
-    let mut tails = [Tail::default(); PARTS];
-    for ((tail, depth), peak) in tails.iter_mut().zip(depth).zip(peaks) {
-        *tail = Tail::above(*depth, *peak, lowest);
-    }
-    tails
 }
 
 /// Mixture that fits some delays above their floor (expectation and maximisation). Beforehand all

@@ -4,7 +4,7 @@
 //! covariance with offset and rate of now, and goes on learning with them (Rauch, Tung, Striebel
 //! 1965, as a smoother of fixed lag). Between two instants the clock went straight.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+use arrayvec::ArrayVec;
 
 use crate::gaussian::{Gaussian, OFFSET, RATE};
 
@@ -13,37 +13,34 @@ pub const INTERVAL: f64 = 1000.0;
 /// Time between two instants, s: a clock that wanders by 10⁻⁹ /√s strays by 0.2 µs from the line.
 const APART: f64 = 120.0;
 /// Instants kept: the oldest is an interval old even just before a new one is made.
-const COPIES: usize = (INTERVAL / APART) as usize + 2;
+const KEPT: usize = (INTERVAL / APART) as usize + 2;
 
 /// θ of an earlier instant.
 #[derive(Clone, Copy, Default, Debug)]
-struct Copy {
+struct Earlier {
     age: f64,
     theta: f64,
-    variance: f64,
     /// Covariance with offset and rate of now.
     with: [f64; 2],
 }
 
 /// See the module's text; the newest first.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Past {
-    copies: [Copy; COPIES],
-    count: usize,
+#[derive(Clone, Default, Debug)]
+pub struct Smoother {
+    kept: ArrayVec<Earlier, KEPT>,
 }
 
-impl Past {
+impl Smoother {
     /// Time goes on by `dt` seconds from `now`.
     pub fn predict(&mut self, now: &Gaussian, dt: f64) {
-        if self.count == 0 || self.copies[0].age >= APART {
-            self.copies.rotate_right(1);
-            self.count = (self.count + 1).min(COPIES);
+        if self.kept.first().is_none_or(|newest| newest.age >= APART) {
+            self.kept.truncate(KEPT - 1);
             let with = [now.p[OFFSET][OFFSET], now.p[OFFSET][RATE]];
-            self.copies[0] = Copy { age: 0.0, theta: now.x[OFFSET], variance: with[0], with };
+            self.kept.insert(0, Earlier { age: 0.0, theta: now.x[OFFSET], with });
         }
-        for copy in &mut self.copies[..self.count] {
-            copy.age += dt;
-            copy.with[0] += dt * copy.with[1];
+        for then in &mut self.kept {
+            then.age += dt;
+            then.with[0] += dt * then.with[1];
         }
     }
 
@@ -57,73 +54,39 @@ impl Past {
             return;
         }
         let by = [OFFSET, RATE].map(|i| after.x[i] - before.x[i]);
-        for copy in &mut self.copies[..self.count] {
-            let [u, v] = copy.with;
+        for then in &mut self.kept {
+            let [u, v] = then.with;
             let gain = [(u * c - v * b) / determinant, (v * a - u * b) / determinant];
-            copy.theta += gain[0] * by[0] + gain[1] * by[1];
-            copy.with = [gain[0] * x + gain[1] * y, gain[0] * y + gain[1] * z];
-            let (p, q) = (gain[0], gain[1]);
-            let less = p * p * (a - x) + 2.0 * p * q * (b - y) + q * q * (c - z);
-            copy.variance = (copy.variance - less).max(0.0);
+            then.theta += gain[0] * by[0] + gain[1] * by[1];
+            then.with = [gain[0] * x + gain[1] * y, gain[0] * y + gain[1] * z];
         }
     }
 
     /// θ has always been `by` more, and is less certain by this variance.
     pub fn shift(&mut self, by: f64, variance: f64) {
-        for copy in &mut self.copies[..self.count] {
-            copy.theta += by;
-            copy.variance += variance;
-            copy.with[0] += variance;
+        for then in &mut self.kept {
+            then.theta += by;
+            then.with[0] += variance;
         }
     }
 
-    /// Mean rate over the [`INTERVAL`] that ends `ahead` seconds from `now`, and its variance; the
-    /// rate gains the variance `walk` per second.
+    /// Mean rate over the [`INTERVAL`] that ends `ahead` seconds from `now`.
     #[must_use]
-    pub fn mean_rate(&self, now: &Gaussian, walk: f64, ahead: f64) -> (f64, f64) {
-        let copies = &self.copies[..self.count];
-        let rate_var = now.p[RATE][RATE];
+    pub fn mean_rate(&self, now: &Gaussian, ahead: f64) -> f64 {
         let before = INTERVAL - ahead;
-        let older = copies.iter().position(|copy| copy.age >= before);
-        let Some(end) = older.map_or(copies.last(), |k| copies.get(k)) else {
-            return (now.x[RATE], rate_var + walk * apart_by_walk(1.0));
-        };
-        if before <= 0.0 {
-            return (now.x[RATE], rate_var + walk * ahead);
+        let older = self.kept.iter().position(|then| then.age >= before);
+        let end = older.map_or(self.kept.last(), |k| self.kept.get(k)).filter(|_| before > 0.0);
+        let Some(end) = end else { return now.x[RATE] };
+        let (mut age, mut theta) = (end.age, end.theta);
+        if let Some(k) = older {
+            // On the line to the one after it, or to the present.
+            let next = k.checked_sub(1).map(|next| &self.kept[next]);
+            let (young, there) = next.map_or((0.0, now.x[OFFSET]), |next| (next.age, next.theta));
+            let share = (before - young) / (end.age - young).max(f64::MIN_POSITIVE);
+            (age, theta) = (before, there + share * (theta - there));
         }
-        // On the line to the one after it, or to the present.
-        let (age, theta) = match older {
-            None => (end.age, end.theta),
-            Some(k) => {
-                let (young, there) = match k.checked_sub(1) {
-                    Some(next) => (copies[next].age, copies[next].theta),
-                    None => (0.0, now.x[OFFSET]),
-                };
-                let share = (before - young) / (end.age - young).max(f64::MIN_POSITIVE);
-                (before, there + share * (end.theta - there))
-            }
-        };
-        let baseline = (age + ahead).max(1.0);
-        let rate = (now.x[OFFSET] + now.x[RATE] * ahead - theta) / baseline;
-        let ends =
-            now.p[OFFSET][OFFSET] + 2.0 * ahead * now.p[OFFSET][RATE] + ahead * ahead * rate_var
-                - 2.0 * (end.with[0] + ahead * end.with[1])
-                + end.variance
-                + walk * ahead * ahead * ahead / 3.0;
-        let short = if older.is_some() { 0.0 } else { apart_by_walk(baseline) };
-        (rate, ends.max(0.0) / (baseline * baseline) + walk * short)
+        (now.x[OFFSET] + now.x[RATE] * ahead - theta) / (age + ahead).max(1.0)
     }
-}
-
-/// Variance of the difference of two means of a random walk that gains 1 per second: over the last
-/// `old` seconds, and over the last [`INTERVAL`].
-fn apart_by_walk(old: f64) -> f64 {
-    let shared = if old < INTERVAL {
-        old * old / 2.0 - old * old * old / (6.0 * INTERVAL)
-    } else {
-        INTERVAL * INTERVAL / 3.0 + (old - INTERVAL) * INTERVAL / 2.0
-    };
-    (INTERVAL / 3.0 + old / 3.0 - 2.0 * shared / old).max(0.0)
 }
 
 #[cfg(test)]
@@ -136,7 +99,7 @@ mod tests {
     fn an_earlier_offset_is_smoothed_as_a_state_would_be() {
         let deviations: Vector = [1e-3, 1e-6, 0.0, 0.0, 0.0];
         let mut law = Gaussian::new([0.0; 5], deviations);
-        let mut past = Past::default();
+        let mut smoother = Smoother::default();
         // The same law with a state for θ of the beginning in the place of the server's.
         let mut whole = law;
         for i in 0..5 {
@@ -144,7 +107,7 @@ mod tests {
         }
         whole.p[4][4] = whole.p[0][0];
         for k in 0..7 {
-            past.predict(&law, 16.0);
+            smoother.predict(&law, 16.0);
             let walks = Walks { rate: 1e-16, alike: 0.0 };
             law.predict(16.0, &walks);
             whole.predict(16.0, &walks);
@@ -155,19 +118,11 @@ mod tests {
                 let left = known.variance * 1e-10 / (known.variance + 1e-10);
                 law.absorb(&known, (by - known.mean) * (1.0 - left / known.variance), left, OFFSET);
             }
-            past.learn(&before, &law);
+            smoother.learn(&before, &law);
         }
-        let copy = past.copies[0];
-        assert!((copy.age - 112.0).abs() < 1e-9);
-        assert!((copy.theta / whole.x[4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.x);
-        assert!((copy.variance / whole.p[4][4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.p);
-        assert!((copy.with[0] / whole.p[0][4] - 1.0).abs() < 1e-6, "{copy:?} {:?}", whole.p);
-    }
-
-    #[test]
-    fn two_means_of_a_walk_are_apart_by_what_lies_between() {
-        assert!(apart_by_walk(INTERVAL) < 1e-9);
-        // The mean of the last moment, and of the interval: a third of it.
-        assert!((apart_by_walk(1e-6) / (INTERVAL / 3.0) - 1.0).abs() < 1e-6);
+        let then = smoother.kept[0];
+        assert!((then.age - 112.0).abs() < 1e-9);
+        assert!((then.theta / whole.x[4] - 1.0).abs() < 1e-6, "{then:?} {:?}", whole.x);
+        assert!((then.with[0] / whole.p[0][4] - 1.0).abs() < 1e-6, "{then:?} {:?}", whole.p);
     }
 }

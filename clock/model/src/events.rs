@@ -7,8 +7,6 @@
 //! (multiple-hypothesis tracking, Reid 1979). How likely each event is beforehand is a matter of its
 //! rate ([`Constants`]).
 
-#![allow(clippy::indexing_slicing)] // Directions are 0 and 1; there is always one hypothesis.
-
 use arrayvec::ArrayVec;
 
 use crate::Sample;
@@ -27,15 +25,6 @@ const QUIET: usize = 2 * PATIENCE;
 
 /// A day, s.
 const DAY: f64 = 86400.0;
-
-/// Circumstances of an exchange that decide which events are tried.
-#[derive(Clone, Copy, Debug)]
-pub struct Circumstances {
-    /// How far the oscillator's rate may change at once by its promise.
-    pub strays: f64,
-    /// Whether steps of the server are looked for.
-    pub server: bool,
-}
 
 /// Hypotheses, the likeliest first.
 type Hypotheses = ArrayVec<Hypothesis, MOST>;
@@ -58,8 +47,8 @@ fn insert(all: &mut Hypotheses, mut one: Hypothesis) {
     }
 }
 
-/// Hypotheses of one source. There is always one.
-#[derive(Clone, Debug)]
+/// Hypotheses of one source. There is always one, once [`Events::begin`] was called.
+#[derive(Clone, Default, Debug)]
 pub struct Events {
     all: Hypotheses,
     /// Exchanges since anything was proposed.
@@ -68,13 +57,11 @@ pub struct Events {
 
 /// Innovation of an exchange by one hypothesis, before it takes that in.
 struct Innovation {
-    /// States, all modes together.
-    law: Gaussian,
     /// Measurement − its mean, s, by direction; positive: late.
     by: [f64; 2],
     /// Which directions are earlier than they may be.
     early: [bool; 2],
-    /// How late each is beyond doubt, s.
+    /// Lateness of each beyond doubt, s.
     late: [f64; 2],
     /// Round trip − its floor, s, and whether it is shorter than it may be.
     trip: f64,
@@ -83,7 +70,7 @@ struct Innovation {
 
 impl Innovation {
     fn of(h: &Hypothesis, sample: &Sample, c: &Constants) -> Innovation {
-        let law = *h.filter.now();
+        let law = h.filter.now();
         let (mut by, mut deviation) = ([0.0; 2], [0.0; 2]);
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let known = law.project(sum);
@@ -94,7 +81,6 @@ impl Innovation {
         let trip = sample.trip(law.x[RATE]).map_or(0.0, |trip| trip - floors.mean);
         let noise = floors.variance + h.laws[0].noise + h.laws[1].noise;
         Innovation {
-            law,
             by,
             early: [0, 1].map(|d| by[d] < -deviation[d]),
             late: [0, 1].map(|d| by[d] - deviation[d]),
@@ -112,6 +98,8 @@ impl Innovation {
 struct Proposal<'a> {
     parent: &'a Hypothesis,
     sample: &'a Sample,
+    /// Time since the exchange before, s.
+    gap: f64,
     seen: &'a Innovation,
     c: &'a Constants,
     new: &'a mut Hypotheses,
@@ -128,7 +116,7 @@ impl Proposal<'_> {
         let told = event == Event::None;
         if !self.parent.is_servers() || told {
             child.event = event;
-            child.before = FLOORS.map(|i| self.seen.law.x[i]);
+            child.before = self.parent.floors();
         }
         if event == Event::Wander {
             child.wander = child.filter.now().p[SERVER][SERVER];
@@ -141,7 +129,7 @@ impl Proposal<'_> {
     /// Logarithm of the probability that an event of this rate, 1/day, has happened since the
     /// exchange before.
     fn rare(&self, rate: f64) -> f64 {
-        libm::log(rate * self.parent.filter.gap.max(1.0) / DAY)
+        libm::log(rate * self.gap / DAY)
     }
 
     /// Floors have changed by about these, s, each by itself; or both alike.
@@ -157,8 +145,9 @@ impl Proposal<'_> {
         }
     }
 
-    /// Adds all that may have made packets earlier than they can be.
-    fn too_early(&mut self, circumstances: Circumstances) {
+    /// Adds all that may have made packets earlier than they can be: the oscillator's rate may change
+    /// by `strays` by its promise; moves of the `server` are looked for or not.
+    fn too_early(&mut self, strays: f64, server: bool) {
         let Innovation { by, early, trip, short, .. } = *self.seen;
         let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });
         self.path(each, (short || early[0] && early[1]).then_some(trip / 2.0));
@@ -170,22 +159,25 @@ impl Proposal<'_> {
             return;
         }
         let early = by[0].min(by[1]);
-        if circumstances.server && self.parent.event != Event::Wander {
-            self.server(early);
-            if self.parent.event != Event::Server {
-                self.wander(early);
+        let has_moved = self.parent.event == Event::Server;
+        if server && self.parent.event != Event::Wander {
+            self.server(early, has_moved);
+            if !has_moved {
+                // Or it wanders; or the path is shared now so, now otherwise.
+                let cost = self.rare(self.c.wander);
+                self.add(Event::Wander, cost, |law| law.inflate(&unit(SERVER), early * early));
             }
         }
         // Of a server that has moved the oscillator learns nothing.
-        if self.parent.event != Event::Server {
-            self.oscillator(-early, circumstances.strays);
+        if !has_moved {
+            self.oscillator(-early, strays);
         }
     }
 
     /// Queues had hidden the floor of direction `d` so far: what was taken for it is shared by both
     /// directions and the offset. One of n packets is the fastest by chance, and mostly by little.
     fn hidden_floor(&mut self, d: usize, by: f64) {
-        let (n, idle) = (self.parent.laws[d].count(), self.parent.idle(self.c));
+        let (n, idle) = (self.parent.laws[d].count, self.parent.idle(self.c));
         let large = self.c.record * libm::log(1.0 - by / idle);
         let mut shared = ALIKE.map(|x| x / 2.0);
         shared[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
@@ -196,41 +188,34 @@ impl Proposal<'_> {
     /// The rate has changed so that a packet is this early, s. Changes are exponential; their mean
     /// is what the oscillator promises.
     fn oscillator(&mut self, early: f64, strays: f64) {
-        let dt = self.parent.filter.gap.max(1.0);
-        let times = (early / (strays * dt)).max(1.0);
+        let Proposal { gap, .. } = *self;
+        let times = (early / (strays * gap)).max(1.0);
         let by = times * strays;
         self.add(Event::Oscillator, self.rare(self.c.oscillator) + 1.0 - times, |law| {
             law.inflate(&unit(RATE), by * by);
-            law.inflate(&unit(OFFSET), by * by * dt * dt / 3.0);
+            law.inflate(&unit(OFFSET), by * by * gap * gap / 3.0);
         });
     }
 
-    /// The server's time has moved by about so much, s.
-    fn server(&mut self, by: f64) {
-        let again = self.parent.event == Event::Server;
+    /// The server's time has moved by about so much, s, and perhaps not for the first time.
+    fn server(&mut self, by: f64, again: bool) {
         let cost = if again { libm::log(self.c.law_change) } else { self.rare(self.c.server) };
         // Floors that are blurred, or that grow, are no witnesses.
-        let cost = cost + libm::log(self.parent.filter.sharp().max(f64::MIN_POSITIVE));
+        let still = self.parent.filter.share(|mode| !mode.blurred && mode.tide == 0);
+        let cost = cost + libm::log(still.max(f64::MIN_POSITIVE));
         self.add(Event::Server, cost, |law| law.inflate(&unit(SERVER), by * by));
-    }
-
-    /// The server's time wanders, by so much, s; or the path is shared now so, now otherwise.
-    fn wander(&mut self, by: f64) {
-        self.add(Event::Wander, self.rare(self.c.wander), |law| {
-            law.inflate(&unit(SERVER), by * by)
-        });
     }
 
     /// A server that had moved is right again; one that wandered does so by no more than packets wait.
     fn undone(&mut self) {
-        let (x, p) = (self.seen.law.x[SERVER], self.seen.law.p[SERVER][SERVER]);
+        let law = self.parent.filter.now();
+        let (x, p) = (law.x[SERVER], law.p[SERVER][SERVER]);
         let back = self.seen.is_early() || x * x < self.c.early * self.c.early * p;
-        let Hypothesis { wander, age, .. } = *self.parent;
         let idle = self.parent.idle(self.c);
-        let calm = wander < idle * idle && (age as usize).is_multiple_of(PATIENCE);
+        let is_calm = self.parent.wander < idle * idle;
         let maybe = match self.parent.event {
             Event::Server => back,
-            Event::Wander => calm,
+            Event::Wander => is_calm && self.parent.age.is_multiple_of(PATIENCE),
             _ => false,
         };
         if maybe {
@@ -260,11 +245,6 @@ impl Proposal<'_> {
 }
 
 impl Events {
-    /// Room for hypotheses; [`Events::begin`] comes next.
-    pub fn none() -> Events {
-        Events { all: Hypotheses::new(), quiet: 0 }
-    }
-
     /// Nothing has happened yet. In place: hypotheses are large, and small machines have small stacks.
     pub fn begin(&mut self, first: Hypothesis) {
         self.all.clear();
@@ -309,7 +289,7 @@ impl Events {
         Gaussian::mixture(self.all.iter().map(|h| (libm::exp(h.log), h.filter.now())))
     }
 
-    /// How far ahead the server is, s, if it has moved more likely than not.
+    /// Distance by which the server is ahead, s, if it has moved more likely than not.
     pub fn ahead(&self) -> Option<f64> {
         let moved = self.all.iter().filter(|h| h.event == Event::Server);
         let sum: f64 = moved.map(|h| libm::exp(h.log) * h.filter.now().x[SERVER]).sum();
@@ -317,7 +297,7 @@ impl Events {
         (share > 0.5).then(|| sum / share)
     }
 
-    /// Whether it is beyond doubt that the server has moved.
+    /// True if it is beyond doubt that the server has moved.
     pub fn has_moved(&self, c: &Constants) -> bool {
         // Those that are out of the question may have had as much as that takes.
         libm::exp(-c.sure) + self.share(|h| h.event != Event::Server) < libm::exp(-c.hold)
@@ -330,13 +310,22 @@ impl Events {
 
     /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
     /// that the path has changed.
-    pub fn take(&mut self, sample: &Sample, now: Circumstances, c: &Constants) -> Option<f64> {
+    /// `gap` is the time since the one before, s; for the rest see [`Model::take`](crate::Model).
+    pub fn take(
+        &mut self,
+        sample: &Sample,
+        gap: f64,
+        strays: f64,
+        server: bool,
+        c: &Constants,
+    ) -> Option<f64> {
         let mut new = Hypotheses::new();
+        let gap = gap.max(1.0);
         for parent in &mut self.all {
             let seen = Innovation::of(parent, sample, c);
-            let mut proposal = Proposal { parent, sample, seen: &seen, c, new: &mut new };
+            let mut proposal = Proposal { parent, sample, gap, seen: &seen, c, new: &mut new };
             if seen.is_early() || seen.short {
-                proposal.too_early(now);
+                proposal.too_early(strays, server);
             }
             proposal.undone();
             proposal.too_late();
@@ -355,11 +344,10 @@ impl Events {
         let is_pending = |h: &Hypothesis| h.event == Event::Path;
         let share = self.share(is_pending);
         let best = self.all.first().filter(|h| is_pending(h))?;
-        if share < CERTAIN || (best.age as usize) < FEW - 1 {
+        if share < CERTAIN || best.age < FEW - 1 {
             return None;
         }
-        let floors = best.filter.now().project(&ALIKE).mean;
-        let by = floors - (best.before[0] + best.before[1]);
+        let by = best.filter.now().project(&ALIKE).mean - best.before;
         for h in self.all.iter_mut().filter(|h| is_pending(h)) {
             h.event = Event::None;
         }
@@ -385,7 +373,7 @@ impl Events {
                 some.map(|h| libm::exp(h.log - top)).sum()
             };
             if share(false) > libm::exp(-c.told) * share(true) {
-                self.all.retain(|h| is_simple(h) || (h.age as usize) < PATIENCE);
+                self.all.retain(|h| is_simple(h) || h.age < PATIENCE);
             }
         }
         self.merge();
@@ -428,7 +416,7 @@ fn either(a: f64, b: f64) -> f64 {
     top + libm::log(libm::exp(a - top) + libm::exp(b - top))
 }
 
-/// Whether two laws are within half a standard deviation of each other in every state.
+/// True if two laws are within half a standard deviation of each other in every state.
 fn are_alike(a: &Gaussian, b: &Gaussian) -> bool {
     (0..STATES).all(|i| {
         let by = a.x[i] - b.x[i];
@@ -451,8 +439,8 @@ mod tests {
         };
         let all =
             [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];
-        let mut events = Events::none();
-        events.all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
+        let all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
+        let mut events = Events { all, quiet: 0 };
         for _ in 0..2 {
             events.settle_moved();
             let ahead = events.best().filter.now().x[SERVER];

@@ -1,7 +1,5 @@
 //! Normal law of the states: a Kalman filter's mean and covariance.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-
 /// Number of states; those that a server teaches nothing of once it has moved come first.
 pub const STATES: usize = 5;
 /// Offset θ: true time − the counter at its nominal period, s.

@@ -1,12 +1,10 @@
 //! One account of what has happened, and how it foretells exchanges.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-
 use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, PARTS};
 use crate::gaussian::{FLOORS, Gaussian, OFFSET, SERVER, Vector, unit};
-use crate::oscillator::{MODES, Oscillator};
+use crate::oscillator::{MODE, MODES, Oscillator};
 
 /// Event by which a hypothesis differs from the one that it came of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,15 +32,15 @@ pub struct Hypothesis {
     pub laws: [Law; 2],
     /// Logarithm of how likely it is.
     pub log: f64,
-    /// Its newest event, and exchanges since.
+    /// Newest event.
     pub event: Event,
-    /// Exchanges since the event.
-    pub age: u32,
+    /// Exchanges since then.
+    pub age: usize,
     /// Variance of the server's time while that wanders, s².
     pub wander: f64,
-    /// Floors before the event, s.
-    pub before: [f64; 2],
-    /// How late the newest exchanges were in either direction, s.
+    /// Sum of the floors before the event, s.
+    pub before: f64,
+    /// Lateness of the newest exchanges in either direction, s.
     pub late: [[f64; 2]; WINDOW],
 }
 
@@ -63,21 +61,20 @@ impl Hypothesis {
     /// Nothing has happened yet.
     #[must_use]
     pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
-        let before = FLOORS.map(|i| law.x[i]);
-        let filter = Oscillator::new(law, c);
-        Hypothesis {
-            filter,
-            laws,
-            log: 0.0,
-            event: Event::None,
-            age: 0,
-            wander: 0.0,
-            before,
-            late: [[0.0; 2]; WINDOW],
-        }
+        let (filter, event, late) = (Oscillator::new(law, c), Event::None, [[0.0; 2]; WINDOW]);
+        let mut new =
+            Hypothesis { filter, laws, log: 0.0, event, age: 0, wander: 0.0, before: 0.0, late };
+        new.before = new.floors();
+        new
     }
 
-    /// Whether it is the server whose time is another one.
+    /// Sum of both floors, s.
+    #[must_use]
+    pub fn floors(&self) -> f64 {
+        FLOORS.iter().map(|i| self.filter.now().x[*i]).sum()
+    }
+
+    /// True if it is the server whose time is another one.
     #[must_use]
     pub fn is_servers(&self) -> bool {
         matches!(self.event, Event::Server | Event::Wander)
@@ -114,11 +111,11 @@ impl Hypothesis {
             let law = &self.laws[d];
             let expected = law.expected(c);
             let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
-            let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&mut logs);
-            for (m, ((state, w), log)) in modes.enumerate() {
+            let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&MODE);
+            for (((state, w), mode), log) in modes.zip(&mut logs) {
                 let known = state.project(sum);
                 let above = sample.above[d] - known.mean;
-                let blur = if Oscillator::is_blurred(m) { blur } else { 0.0 };
+                let blur = if mode.blurred { blur } else { 0.0 };
                 let reading = law.read(&expected, above, known.variance, blur);
                 state.absorb(&known, reading.shift, reading.variance, first);
                 *log += reading.log_density;
@@ -138,7 +135,7 @@ impl Hypothesis {
         if self.event == Event::Wander {
             let known = self.filter.now().project(&unit(SERVER));
             let square = known.mean * known.mean + known.variance;
-            let gain = (1.0 / f64::from(self.age.saturating_add(1))).max(1.0 / c.law_memory);
+            let gain = (1.0 / (self.age as f64 + 1.0)).max(1.0 / c.law_memory);
             self.wander += gain * (square - self.wander);
         }
     }

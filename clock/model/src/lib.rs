@@ -2,9 +2,10 @@
 //!
 //! States are offset and rate of the oscillator, the floors under the delays of both directions,
 //! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
-//! change by events, which are hypotheses weighed by their posterior odds. `docs/explanation/algorithm.md` has
-//! the equations. What is *not* here: any bound (that rests on causality alone), packets, clocks,
-//! I/O.
+//! change by events, which are hypotheses weighed by their posterior odds.
+//! `docs/explanation/algorithm.md` has the equations, in the order of the files: `tail`, `delay`,
+//! `gaussian`, `oscillator`, `hypothesis`, `events`, `start`, `difference`. What is *not* here: any
+//! bound (that rests on causality alone), packets, clocks, I/O.
 //!
 //! ```
 //! use truechimer_model::{Constants, Known, Model, Sample};
@@ -27,9 +28,9 @@
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
+// Indices run over arrays of a fixed length; there is always one hypothesis, and one exchange in a start.
+#![allow(clippy::indexing_slicing)]
 
-mod ablation;
 mod constants;
 mod delay;
 mod difference;
@@ -40,11 +41,10 @@ mod oscillator;
 mod start;
 mod tail;
 
-pub use crate::ablation::Ablation;
 pub use crate::constants::{Constant, Constants};
 pub use crate::difference::INTERVAL;
-use crate::difference::Past;
-use crate::events::{Circumstances, Events};
+use crate::difference::Smoother;
+use crate::events::Events;
 use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
 use crate::hypothesis::Hypothesis;
 use crate::start::Start;
@@ -69,7 +69,7 @@ pub struct Known {
 }
 
 /// Knowledge of the model at one instant.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct States {
     /// Offset θ: true time − the counter at its nominal period, s.
     pub offset: f64,
@@ -87,8 +87,6 @@ pub struct States {
     pub walk: f64,
     /// Mean rate of the last 1000 s, for an interval that ends `ahead` seconds from now.
     pub mean_rate: f64,
-    /// Variance of `mean_rate`.
-    pub mean_rate_variance: f64,
     /// Half of the time between the newest two exchanges, s.
     pub ahead: f64,
 }
@@ -96,16 +94,48 @@ pub struct States {
 /// See the crate's text.
 #[derive(Clone, Debug)]
 pub struct Model {
+    now: States,
     start: Option<Start>,
     events: Events,
-    past: Past,
+    smoother: Smoother,
     noise: [f64; 2],
     gap: f64,
+    /// Moves of the server are told.
+    server: bool,
     c: Constants,
 }
 
+impl States {
+    /// States `dt` seconds later (or earlier).
+    #[must_use]
+    pub fn later(&self, dt: f64) -> States {
+        let time = dt.abs();
+        let variance = self.offset_variance
+            + 2.0 * dt * self.covariance
+            + dt * dt * self.rate_variance
+            + self.walk * time * time * time / 3.0;
+        // The newest of the interval is as now.
+        let newer = ((dt - 2.0 * self.ahead) / INTERVAL).clamp(0.0, 1.0);
+        States {
+            mean_rate: self.mean_rate + newer * (self.rate - self.mean_rate),
+            offset: self.offset + self.rate * dt,
+            offset_variance: variance.max(0.0),
+            covariance: self.covariance + dt * self.rate_variance + self.walk * dt * time / 2.0,
+            rate_variance: self.rate_variance + self.walk * time,
+            ..*self
+        }
+    }
+
+    /// True if a double holds them: exchanges may be beyond all reason.
+    #[must_use]
+    pub fn are_finite(&self) -> bool {
+        let States { offset, rate, offset_variance, rate_variance, .. } = *self;
+        [offset, rate, offset_variance, rate_variance].iter().all(|x| x.is_finite())
+    }
+}
+
 impl Sample {
-    /// Whether there was a packet in this direction.
+    /// True if there was a packet in this direction.
     fn has(&self, d: usize) -> bool {
         self.above[d].is_finite()
     }
@@ -125,77 +155,95 @@ impl Model {
         let x = [theta.mean, rate.mean, floor.mean, floor.mean, 0.0];
         let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
-        let start = Start::new(law, noise, 2.0 * floor.mean);
-        let first = Hypothesis::new(law, start.laws(rate.mean, &c), &c);
-        let (events, past) = (Events::none(), Past::default());
-        let mut model = Model { start: Some(start), events, past, noise, gap: 0.0, c };
-        model.events.begin(first);
+        let (now, events, smoother) = (States::default(), Events::default(), Smoother::default());
+        let mut model =
+            Model { now, start: None, events, smoother, noise, gap: 0.0, server: false, c };
+        model.begin(law, rate.mean, 2.0 * floor.mean);
         model
+    }
+
+    /// Knows `law` before the first exchange of a path on which a round trip takes `rtt` s.
+    fn begin(&mut self, law: Gaussian, rate: f64, rtt: f64) {
+        let start = Start::new(law, self.noise, rtt);
+        self.events.begin(Hypothesis::new(law, start.laws(rate, &self.c), &self.c));
+        self.start = Some(start);
+        self.sum_up();
     }
 
     /// Moves on by `dt` seconds.
     pub fn predict(&mut self, dt: f64) {
         self.gap = dt;
-        self.past.predict(&self.events.now(), dt);
+        self.smoother.predict(&self.events.now(), dt);
         self.events.predict(dt, &self.c);
+        self.sum_up();
     }
 
     /// Takes in an exchange. The oscillator may change by `strays` (relative) at once, by its
     /// promise; that the `server` moved is asked only if that matters. Returns the change of the
     /// round trip's floor, s, if the path is known to have changed.
     pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
-        let Some(start) = &mut self.start else {
-            let before = self.events.now();
-            let changed = self.events.take(&sample, Circumstances { strays, server }, &self.c);
-            self.past.learn(&before, &self.events.now());
-            return changed;
-        };
-        let rate = self.events.now().x[RATE];
-        let first = start.take(self.gap, sample, rate, &self.c);
-        if start.is_over(&self.c) {
-            self.start = None;
+        self.server = server;
+        let before = self.events.now();
+        let mut changed = None;
+        if let Some(start) = &mut self.start {
+            let first = start.take(self.gap, sample, before.x[RATE], &self.c);
+            if start.is_over(&self.c) {
+                self.start = None;
+            }
+            self.events.begin(first);
+            self.smoother = Smoother::default();
+        } else {
+            changed = self.events.take(&sample, self.gap, strays, server, &self.c);
+            self.smoother.learn(&before, &self.events.now());
         }
-        self.events.begin(first);
-        self.past = Past::default();
-        None
+        self.sum_up();
+        changed
     }
 
     /// States now.
     #[must_use]
-    pub fn now(&self) -> States {
-        let law = self.events.now();
-        let (ahead, walk) = (self.gap / 2.0, self.events.best().filter.walk(&self.c));
-        let (mean_rate, mean_rate_variance) = self.past.mean_rate(&law, walk, ahead);
-        States {
+    pub fn now(&self) -> &States {
+        &self.now
+    }
+
+    fn sum_up(&mut self) {
+        let (law, ahead) = (self.events.now(), self.gap / 2.0);
+        self.now = States {
             offset: law.x[OFFSET],
             rate: law.x[RATE],
             floors: FLOORS.map(|i| law.x[i]),
             offset_variance: law.p[OFFSET][OFFSET],
             covariance: law.p[OFFSET][RATE],
             rate_variance: law.p[RATE][RATE],
-            walk,
-            mean_rate,
-            mean_rate_variance,
+            walk: self.events.best().filter.walk(&self.c),
+            mean_rate: self.smoother.mean_rate(&law, ahead),
             ahead,
-        }
+        };
     }
 
-    /// How far ahead the server is, s, if its time has moved more likely than not.
+    /// Changes the states by all hypotheses.
+    fn each(&mut self, change: impl FnMut(&mut Gaussian)) {
+        self.events.each(change);
+        self.sum_up();
+    }
+
+    /// Distance by which the server is ahead, s, if its time has moved more likely than not, and that
+    /// matters.
     #[must_use]
     pub fn ahead(&self) -> Option<f64> {
-        self.events.ahead()
+        self.events.ahead().filter(|_| self.server)
     }
 
-    /// Whether that is so certain that the server is to be held off.
+    /// True if that is so certain that the server is to be held off.
     #[must_use]
     pub fn has_moved(&self) -> bool {
-        self.events.has_moved(&self.c)
+        self.server && self.events.has_moved(&self.c)
     }
 
     /// The offset is proven to be `by` less, so neither it nor the rate was worth its variance.
     pub fn refute(&mut self, by: f64, slack: f64) {
-        self.past.shift(-by, by * by);
-        self.events.each(|law| {
+        self.smoother.shift(-by, by * by);
+        self.each(|law| {
             law.shift(&unit(OFFSET), -by);
             law.inflate(&unit(OFFSET), by * by);
             law.inflate(&unit(RATE), slack * slack);
@@ -204,8 +252,8 @@ impl Model {
 
     /// The offset is `by` less, and the path shared otherwise.
     pub fn turn(&mut self, by: f64) {
-        self.past.shift(-by, 0.0);
-        self.events.each(|law| {
+        self.smoother.shift(-by, 0.0);
+        self.each(|law| {
             law.shift(&unit(OFFSET), -by);
             law.shift(&APART, by);
         });
@@ -214,8 +262,8 @@ impl Model {
     /// The server, which is `by` ahead, is believed.
     pub fn go_ahead(&mut self, by: f64) {
         self.events.settle_moved();
-        self.past.shift(by, 0.0);
-        self.events.each(|law| {
+        self.smoother.shift(by, 0.0);
+        self.each(|law| {
             law.shift(&unit(OFFSET), by);
             law.replace(SERVER, 0.0, 0.0);
         });
@@ -223,7 +271,7 @@ impl Model {
 
     /// The rate is proven to lie in `low..=high`.
     pub fn confine(&mut self, low: f64, high: f64) {
-        self.events.each(|law| {
+        self.each(|law| {
             let rate = law.x[RATE].max(low).min(high);
             let by = law.x[RATE] - rate;
             if by != 0.0 {
@@ -242,8 +290,11 @@ impl Model {
     pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>) {
         self.events.settle();
         let was = self.events.now();
-        let rtt =
-            sample.trip(was.x[RATE]).unwrap_or(2.0 * (sample.above[1] + was.x[OFFSET])).max(0.0);
+        let late = [
+            sample.above[0] + was.x[RATE] * sample.duration - was.x[OFFSET],
+            sample.above[1] + was.x[OFFSET],
+        ];
+        let rtt = sample.trip(was.x[RATE]).unwrap_or(2.0 * late[1]).max(0.0);
         let noise = self.noise[0] + self.noise[1];
         let deviation = |late: f64| late.abs() / 4.0 + noise;
         let mut law = was;
@@ -254,13 +305,10 @@ impl Model {
             FLOORS.into_iter().for_each(|i| law.replace(i, rtt / 2.0, 0.0));
             law.inflate(&ALIKE, deviation(rtt / 2.0) * deviation(rtt / 2.0));
         } else {
-            let request = sample.above[0] + was.x[RATE] * sample.duration - was.x[OFFSET];
-            for (i, late) in FLOORS.into_iter().zip([request, sample.above[1] + was.x[OFFSET]]) {
+            FLOORS.into_iter().zip(late).for_each(|(i, late)| {
                 law.replace(i, late, deviation(late));
-            }
+            });
         }
-        let start = Start::new(law, self.noise, rtt);
-        self.events.begin(Hypothesis::new(law, start.laws(was.x[RATE], &self.c), &self.c));
-        self.start = Some(start);
+        self.begin(law, was.x[RATE], rtt);
     }
 }

@@ -3,8 +3,6 @@
 //! Each mode is one idea of how much the rate and the floors walk. Modes change into one another
 //! with a small probability per exchange (Blom and Bar-Shalom 1988), so that none is ever lost.
 
-#![allow(clippy::indexing_slicing)] // All indices run over arrays of a fixed length.
-
 use crate::constants::Constants;
 use crate::gaussian::{Gaussian, Walks};
 
@@ -13,14 +11,14 @@ pub const MODES: usize = 15;
 
 /// One idea of what walks, and of the floors.
 #[derive(Clone, Copy, Debug)]
-struct Mode {
+pub struct Mode {
     /// Random walk of the rate: so many steps more restless than usual. From an oven to a fan that
     /// stops (4·10⁻⁷ /√s is 1 ppm within seconds).
     steps: i32,
     /// Slow queues: none, slow, fast.
-    tide: usize,
+    pub tide: usize,
     /// Floors are blurred.
-    blurred: bool,
+    pub blurred: bool,
     /// Odds beforehand, within its kind of floors.
     odds: f64,
 }
@@ -29,7 +27,8 @@ const fn mode(steps: i32, tide: usize, blurred: bool, odds: f64) -> Mode {
     Mode { steps, tide, blurred, odds }
 }
 
-const MODE: [Mode; MODES] = [
+/// See [`Mode`].
+pub const MODE: [Mode; MODES] = [
     mode(-2, 0, false, 0.4),
     mode(-1, 0, false, 1.0),
     mode(0, 0, false, 1.0),
@@ -54,8 +53,6 @@ pub struct Oscillator {
     pub modes: [Gaussian; MODES],
     /// Probability of each mode.
     pub weights: [f64; MODES],
-    /// Time between the newest two exchanges, s.
-    pub gap: f64,
     /// All modes together.
     now: Gaussian,
 }
@@ -94,7 +91,7 @@ impl Oscillator {
     pub fn new(law: Gaussian, c: &Constants) -> Oscillator {
         let kinds = [1.0 - c.blurred, c.blurred];
         let weights = core::array::from_fn(|m| PRIOR[m] * kinds[usize::from(MODE[m].blurred)]);
-        Oscillator { modes: [law; MODES], weights, gap: 0.0, now: law }
+        Oscillator { modes: [law; MODES], weights, now: law }
     }
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
@@ -113,7 +110,6 @@ impl Oscillator {
             }
             law.predict(dt, &walks(mode, idle, c));
         }
-        self.gap = dt;
         self.sum_up();
     }
 
@@ -127,26 +123,10 @@ impl Oscillator {
         self.now = Gaussian::mixture(self.weights.iter().copied().zip(&self.modes));
     }
 
-    /// Probability that queues are growing or draining slowly.
+    /// Probability of all modes that are such, together.
     #[must_use]
-    pub fn tide(&self) -> f64 {
-        self.share(|mode| mode.tide > 0)
-    }
-
-    /// Probability that floors are sharp and stand still.
-    #[must_use]
-    pub fn sharp(&self) -> f64 {
-        self.share(|mode| !mode.blurred && mode.tide == 0)
-    }
-
-    /// Whether the floors of the mode `m` are blurred.
-    #[must_use]
-    pub fn is_blurred(m: usize) -> bool {
-        MODE[m].blurred
-    }
-
-    fn share(&self, which: impl Fn(&Mode) -> bool) -> f64 {
-        self.weights.iter().zip(&MODE).filter(|(_, mode)| which(mode)).map(|(w, _)| w).sum()
+    pub fn share(&self, such: impl Fn(&Mode) -> bool) -> f64 {
+        self.weights.iter().zip(&MODE).filter(|(_, mode)| such(mode)).map(|(w, _)| w).sum()
     }
 
     /// Variance that the rate gains per second.

@@ -10,6 +10,7 @@
 //! Not here: the daemon's own estimator, in `truechimer-feedforward`, and the packets, in `truechimer-sim`.
 #![forbid(unsafe_code)]
 
+mod ablation;
 mod chrony;
 mod comparison;
 mod kind;
@@ -25,6 +26,7 @@ use truechimer_engine::RENEW_AFTER;
 use truechimer_feedforward::{Estimator, Ours};
 use truechimer_time::{Count, Span};
 
+pub use ablation::Ablation;
 pub use chrony::{ChronyModel, Measured};
 pub use kind::{Kind, Row};
 pub use ntp_pll::NtpPll;

@@ -69,14 +69,6 @@ impl Filter {
         self.estimator.exchange(exchange)
     }
 
-    /// Keeps the newest sample; `used`: it counts as the last as well.
-    pub(crate) fn keep(&mut self, sample: Sample, used: bool) {
-        self.newest = Some(sample);
-        if used {
-            self.last = self.newest;
-        }
-    }
-
     /// How long a count lasts, nominally.
     pub(crate) fn nominal(&self) -> Period {
         self.settings.nominal

@@ -91,7 +91,7 @@ impl Source {
         // a server that has not answered since its keys came, and not before it had its chance: whoever loses a few packets is
         // asked as often as ever.
         if self.schedule.misses >= CHANCE && self.fetches_in_vain() {
-            self.schedule.no_sooner(at, self.resolver.wait() / MISSES_PER_ADDRESS, random);
+            self.schedule.no_sooner(at, self.resolver.wait.next / MISSES_PER_ADDRESS, random);
         }
         let interface = self.config.interface.clone();
         actions.push(Action::Send { source: self.peer.id, to, interface, packet });
@@ -141,7 +141,7 @@ impl Source {
             return;
         }
         if self.fetches_in_vain() {
-            self.resolver.wait_longer();
+            self.resolver.wait.take();
         }
         self.look_up(at);
     }
@@ -156,7 +156,7 @@ impl Source {
     pub(crate) fn unprotected(&mut self, error: &str, at: Count, early: u64) -> Option<String> {
         self.peer.tally.refuse("unprotected");
         self.schedule.undelivered();
-        let wait = if self.resolver.looked_up { self.resolver.wait_longer() } else { 0 };
+        let wait = if self.resolver.looked_up { self.resolver.wait.take() } else { 0 };
         self.look_up(self.schedule.about(at, wait, early));
         self.peer.note_trouble(error.to_owned())
     }
@@ -216,7 +216,7 @@ impl Source {
         let trouble = format!("{doing} {}: {failure}", self.config.host);
         self.peer.trouble = Some(trouble.into());
         self.peer.tally.refuse("unresolvable");
-        let wait = self.schedule.about(at, self.resolver.wait(), early);
+        let wait = self.schedule.about(at, self.resolver.wait.next, early);
         let soon = self.schedule.after(at, self.schedule.interval());
         if self.resolver.addresses().is_empty() {
             self.schedule.plan = Plan::Resolve(wait);

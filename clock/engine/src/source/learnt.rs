@@ -31,8 +31,8 @@ const REMEMBERED: u32 = 4 * LEAST;
 /// Exchanges beside each other are known equally well, up to this factor: one that the clock knew
 /// less of would say that the fastest may have been much faster.
 const ALIKE: i128 = 2;
-/// The fastest of n packets waited so many times the mean wait / √n at most; see `declared.rs`.
-const SMALLEST: i128 = 8;
+/// The fastest of n packets waited so many times the mean wait / √n at most.
+const SMALLEST: i128 = truechimer_feedforward::SMALLEST as i128;
 
 /// Asymmetry of a path as the exchanges of the last one to two hours show it, or more where those
 /// are few.

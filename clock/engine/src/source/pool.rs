@@ -177,7 +177,7 @@ impl Pool {
             Err(error) => error,
         };
         self.awaited = false;
-        self.plan = Plan::LookUp(self.after(at, self.resolver.wait()));
+        self.plan = Plan::LookUp(self.after(at, self.resolver.wait.next));
         let host = &self.config.host;
         self.resolver.failed(failure).map(|failure| format!("cannot look up {host}: {failure}"))
     }

@@ -256,9 +256,7 @@ impl Source {
         let sample = Sample { exchange, reply: None, rtt: Some(rtt), smear: Span::ZERO };
         match self.filtered(sample) {
             Ok(accepted) => {
-                self.peer.filter.keep(sample, true);
-                self.peer.tally.accept();
-                self.peer.trouble = None;
+                self.peer.used(sample);
                 Heard::Used(accepted)
             }
             Err(refusal) => {

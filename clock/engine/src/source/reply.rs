@@ -69,12 +69,10 @@ impl Source {
         let sample = Sample { exchange, reply: Some(reply), rtt: Some(rtt), smear };
         match self.filtered(sample) {
             Ok(accepted) => {
-                self.peer.filter.keep(sample, true);
-                self.peer.tally.accept();
+                self.peer.used(sample);
                 self.schedule.silence = 0;
                 self.served(from, arrived);
                 self.adapt(arrived);
-                self.peer.trouble = None;
                 Heard::Used(accepted)
             }
             Err(refusal) => {
@@ -195,8 +193,7 @@ impl Source {
         let held = matches!(heard, Err(ServerStep));
         let believed = if held && resettles { filter.estimator.believe() } else { None };
         if held || heard.is_ok() {
-            filter.keep(sample, false);
-            self.peer.tally.reach |= 1;
+            self.peer.heard(sample);
         }
         let outcome = believed.map_or(heard, Ok);
         match outcome {

@@ -4,8 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// First and longest wait between look-ups that fail, s.
-const RETRY: (u32, u32) = (2, 1024);
+use crate::backoff::{Backoff, TO_LOOK_UP};
 
 /// The addresses of one server.
 #[derive(Debug)]
@@ -15,8 +14,8 @@ pub(super) struct Resolver {
     index: usize,
     /// The name was looked up since a server last served us.
     pub(super) looked_up: bool,
-    /// How long to wait after the next look-up that fails, s.
-    wait: u32,
+    /// Waits after look-ups that fail.
+    pub(super) wait: Backoff,
     /// Why the last look-up failed.
     failure: Option<String>,
 }
@@ -24,7 +23,8 @@ pub(super) struct Resolver {
 impl Resolver {
     /// A name that is about to be looked up.
     pub(super) fn new() -> Resolver {
-        Resolver { addresses: Vec::new(), index: 0, looked_up: true, wait: RETRY.0, failure: None }
+        let wait = Backoff::new(TO_LOOK_UP);
+        Resolver { addresses: Vec::new(), index: 0, looked_up: true, wait, failure: None }
     }
 
     pub(super) fn addresses(&self) -> &[SocketAddr] {
@@ -62,19 +62,8 @@ impl Resolver {
 
     /// A server of these addresses served us: the next look-up is another matter.
     pub(super) fn served(&mut self) {
-        (self.looked_up, self.wait) = (false, RETRY.0);
-    }
-
-    /// The counter broke, as after a sleep: what failed before says little of what fails now.
-    pub(super) fn new_epoch(&mut self) {
-        self.wait = RETRY.0;
-    }
-
-    /// How long to wait before the next look-up, s; twice as long before the one after it.
-    pub(super) fn wait_longer(&mut self) -> u32 {
-        let wait = self.wait;
-        self.wait = (wait * 2).min(RETRY.1);
-        wait
+        self.looked_up = false;
+        self.wait.reset();
     }
 
     /// Why the last look-up failed, if it did.
@@ -82,14 +71,9 @@ impl Resolver {
         self.failure.as_deref()
     }
 
-    /// How long to wait after a look-up that failed, s.
-    pub(super) fn wait(&self) -> u32 {
-        self.wait
-    }
-
     /// The look-up failed. Returns why, if that is new.
     pub(super) fn failed(&mut self, failure: String) -> Option<String> {
-        self.wait_longer();
+        self.wait.take();
         let new = self.failure.as_ref() != Some(&failure);
         self.failure = Some(failure);
         self.failure.clone().filter(|_| new)

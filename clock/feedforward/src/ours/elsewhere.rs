@@ -9,14 +9,13 @@
 use truechimer_model::Known;
 
 use super::Ours;
-use super::agreement::Carried;
+use super::agreement::Arrival;
 use super::likely::Waits;
-use super::measured::Measured;
 use super::past::SHARE;
 use super::state::State;
 use crate::RatePrior;
-use crate::causal_rate::{BoundedRate, CausalRate};
-use crate::corridor::Corridor;
+use crate::causal_rate::CausalRate;
+use crate::corridor::{BoundedRate, Corridor};
 use crate::number::rate;
 
 impl Ours {
@@ -24,29 +23,23 @@ impl Ours {
     pub(super) fn leave_server(&mut self, others: bool) {
         self.elsewhere = self.state.is_some() && !others;
         let Some(state) = self.state.take_if(|_| others) else { return };
-        let error = self.likely_slack(&state.model.now);
-        let known = BoundedRate { rate: state.model.now.rate, error };
+        let now = state.model.now();
+        let known = BoundedRate { rate: now.rate, error: self.likely_slack(now) };
         let period = self.settings.nominal.scaled(rate(known.rate));
-        self.prior = RatePrior { period, error: rate(error) };
+        self.prior = RatePrior { period, error: rate(known.error) };
         self.time_prior = None;
         self.causal = CausalRate::new(known);
     }
 
     /// The exchange is the first with another server; it leaves `both` of what was known open.
-    pub(super) fn begin_path(
-        &mut self,
-        state: &mut State,
-        m: &Measured,
-        carried: &Carried,
-        both: &Corridor,
-    ) {
-        let Carried { rate, before, own, .. } = carried;
-        let rtt = m.round_trip(*rate).max(0.0);
-        let middle = m.middle(*rate);
+    pub(super) fn begin_path(&self, state: &mut State, a: &Arrival, both: &Corridor) {
+        let Arrival { m, rate, before, own, .. } = a;
+        let rtt = m.round_trip(rate.rate).max(0.0);
+        let middle = m.middle(rate.rate);
         let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };
         let nearer = own.width() < SHARE * before.width();
         let theta = nearer.then_some(theta);
-        state.model.change(|model| model.begin_path(m.sample(), theta));
+        state.model.begin_path(m.sample(), theta);
         state.excess = rtt / 2.0;
         state.waits = Waits::new();
         state.past.forget();

@@ -9,10 +9,11 @@ use truechimer_time::Count;
 
 use super::state::State;
 use super::{Measured, Ours};
+use crate::VOID_AFTER;
 use crate::corridor::Corridor;
 use crate::declared::Declared;
 use crate::likely::Spread;
-use crate::number::{rate, span};
+use crate::number::{rate, seconds, span};
 
 /// Scale of the route's asymmetry, as a share of half the floor round trip.
 const ASYMMETRY: f64 = 0.012;
@@ -26,15 +27,13 @@ const UNEVEN: f64 = 0.4;
 const EARLY: f64 = 8.0;
 /// An exponential law has this standard deviation in its scale.
 const EXPONENTIAL: f64 = core::f64::consts::SQRT_2;
-/// How many of the newest waits are kept of each direction: 17 minutes at a poll of 16 s. Before
+/// Number of the newest waits that are kept of each direction: 17 minutes at a poll of 16 s. Before
 /// there are so many nothing is known of the path.
 const KEPT: usize = 64;
 /// Of these, the ones in this place by size count as the earliest, and as a floor that is hardly
 /// ever met.
 const EARLIEST: usize = KEPT / 20;
 const QUARTER: usize = KEPT / 4;
-/// After so long without an exchange, s, only the bound is left: 68 minutes, as for a hand.
-const STALE: f64 = 4096.0;
 
 /// Waits beyond their direction's floor of the newest packets, there and back, s.
 #[derive(Clone, Debug)]
@@ -68,7 +67,7 @@ impl Waits {
         }
     }
 
-    /// How unevenly packets wait, s: by how much one direction waits longer than the other, what
+    /// Unevenness of the waits, s: by how much one direction waits longer than the other, what
     /// three quarters of them wait at least, and what came too early.
     fn unevenness(&self) -> f64 {
         let of = |waits: &[f64; KEPT]| {
@@ -95,8 +94,9 @@ impl Ours {
         at: Count,
     ) -> Spread {
         let is_doubted =
-            state.quarantine.is_some() || state.promise.broken().is_some() || state.unproven;
-        let is_stale = self.seconds(state.last_used, at) > STALE;
+            state.quarantine.is_some() || state.promise.broken.is_some() || state.unproven;
+        let void_after = seconds(VOID_AFTER);
+        let is_stale = self.seconds(state.last_used, at) > void_after;
         let Some(uneven) = state.waits.uneven.filter(|_| !is_doubted && !is_stale) else {
             return Spread::default();
         };
@@ -108,7 +108,7 @@ impl Ours {
             Some(half_error) => (0.0, 0.0, half_error),
             None => (ASYMMETRY * state.one_way() + OFF_MIDDLE * off, UNEVEN * uneven, 0.0),
         };
-        let walk = libm::sqrt(now.walk * STALE / 3.0);
+        let walk = libm::sqrt(now.walk * void_after / 3.0);
         Spread {
             is_known: true,
             route: span(route + noise),

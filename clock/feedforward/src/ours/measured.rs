@@ -1,11 +1,12 @@
 //! An exchange, in the notation of the estimator.
 
-use truechimer_model::{Constants, Known, Sample};
+use alloc::boxed::Box;
+
+use truechimer_model::{Constants, Known, Model, Sample};
 use truechimer_time::Count;
 
 use super::State;
-use super::inference::Inference;
-use crate::corridor::Corridor;
+use crate::corridor::{BoundedRate, Corridor};
 
 /// Noise of a stamp beside half of the error that it states, as long as nothing else is known, s.
 const STAMP_NOISE: f64 = 0.3e-6;
@@ -52,9 +53,9 @@ impl Measured {
         self.round_trip(rate) < -self.stamp_errors() - self.root_distance
     }
 
-    /// How far the round trip is above its floor, s.
+    /// Round trip − its floor, s.
     pub(super) fn excess(&self, state: &State) -> f64 {
-        self.round_trip(state.model.now.rate) - 2.0 * state.one_way()
+        self.round_trip(state.model.now().rate) - 2.0 * state.one_way()
     }
 
     /// The exchange as the model sees it.
@@ -64,21 +65,20 @@ impl Measured {
     }
 
     /// A model that knows so much and has yet to see this exchange.
-    pub(super) fn model(&self, theta: Known, rate: Known, constants: Constants) -> Inference {
+    pub(super) fn model(&self, theta: Known, rate: Known, constants: Constants) -> Box<Model> {
         let rtt = self.round_trip(rate.mean).max(0.0);
         let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
         let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Inference::new(theta, rate, floor, noise, constants)
+        Box::new(Model::new(theta, rate, floor, noise, constants))
     }
 
     /// Corridor of θ at its arrival by this exchange alone.
-    pub(super) fn corridor(&self, rate: f64, slack: f64) -> Corridor {
-        let drift = self.duration * slack;
+    pub(super) fn corridor(&self, rate: BoundedRate) -> Corridor {
         Corridor {
             low: self.backward + self.beyond.0 - self.backward_error - self.root_distance,
             high: self.forward
-                + rate * self.duration
-                + drift
+                + rate.rate * self.duration
+                + rate.error * self.duration
                 + self.beyond.1
                 + self.forward_error
                 + self.root_distance,

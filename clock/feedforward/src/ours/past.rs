@@ -12,12 +12,12 @@ use alloc::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 use truechimer_model::States;
-use truechimer_time::Count;
+use truechimer_time::{Count, Period};
 
-use super::SIGMAS;
-use super::inference::later;
-use crate::causal_rate::{BoundedRate, OLD_SECONDS, SLOT_SECONDS};
-use crate::corridor::Corridor;
+use super::{Ours, SIGMAS};
+use crate::causal_rate::{OLD_SECONDS, SLOT_SECONDS};
+use crate::corridor::{BoundedRate, Corridor};
+use crate::number::between;
 
 /// Time between two memories, s, ...
 const EVERY: f64 = 2.0 * SLOT_SECONDS;
@@ -52,19 +52,39 @@ impl Memory {
     }
 }
 
+impl Ours {
+    /// Where θ is at a count if all that has come since a memory is forgotten, and the rate by that.
+    pub(super) fn recalled(&self, memory: &Memory, at: Count) -> (Corridor, BoundedRate) {
+        let age = self.seconds(memory.at, at);
+        let rate = memory.rate.wider(self.wander(age));
+        (memory.corridor.later(age, rate), rate)
+    }
+}
+
 /// See the module's text.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Past {
+    /// Length of a count, nominally.
+    nominal: Period,
     memories: VecDeque<Memory>,
 }
 
 impl Past {
-    /// Keeps what is known after an exchange that was used. `seconds` is the time between counts.
-    pub(super) fn remember(&mut self, memory: Memory, seconds: impl Fn(Count, Count) -> f64) {
-        if let (Some(first), Some(last)) = (self.memories.front(), self.memories.back())
-            && seconds(last.at, memory.at) < EVERY.min(OLDER * seconds(first.at, last.at))
-        {
-            return;
+    pub(super) fn new(nominal: Period) -> Past {
+        Past { nominal, memories: VecDeque::new() }
+    }
+
+    fn seconds(&self, from: Count, to: Count) -> f64 {
+        between(self.nominal, from, to)
+    }
+
+    /// Keeps what is known after an exchange that was used.
+    pub(super) fn remember(&mut self, memory: Memory) {
+        if let (Some(first), Some(last)) = (self.memories.front(), self.memories.back()) {
+            let every = EVERY.min(OLDER * self.seconds(first.at, last.at));
+            if self.seconds(last.at, memory.at) < every {
+                return;
+            }
         }
         if self.memories.len() >= MOST {
             self.memories.pop_front();
@@ -87,15 +107,16 @@ impl Past {
         self.memories.front()
     }
 
-    /// Newest memory from before a drift that has lasted for `lasted` seconds or more. A drift uses
-    /// up what is open: where that was as wide as usual there was none.
-    pub(super) fn before_drift(&self, lasted: f64, age: impl Fn(Count) -> f64) -> Option<&Memory> {
+    /// Newest memory from before a drift that has lasted for `lasted` seconds or more at a count. A
+    /// drift uses up what is open: where that was as wide as usual there was none.
+    pub(super) fn before_drift(&self, lasted: f64, at: Count) -> Option<&Memory> {
         let mut widths: ArrayVec<f64, MOST> =
             self.memories.iter().map(|memory| memory.corridor.width()).collect();
         widths.sort_unstable_by(f64::total_cmp);
         let least = NARROWER * widths.get(widths.len() / 2).copied().unwrap_or(0.0);
-        let before =
-            |memory: &&Memory| age(memory.at) >= lasted && memory.corridor.width() >= least;
+        let before = |memory: &&Memory| {
+            self.seconds(memory.at, at) >= lasted && memory.corridor.width() >= least
+        };
         self.memories.iter().rev().find(before).or(self.oldest())
     }
 
@@ -107,10 +128,9 @@ impl Past {
         theta: f64,
         step: f64,
         queued: f64,
-        seconds: impl Fn(Count, Count) -> f64,
     ) -> Option<&Memory> {
         let recalled = self.memories.iter().filter_map(|memory| {
-            let clock = later(&memory.clock, seconds(memory.at, at));
+            let clock = memory.clock.later(self.seconds(memory.at, at));
             let deviation = libm::sqrt(clock.offset_variance);
             let off = theta - clock.offset;
             let room = SIGMAS * deviation + queued;
@@ -126,52 +146,37 @@ impl Past {
 mod tests {
     use super::*;
 
+    const HZ: u64 = 1_000_000;
+
     /// Knows the clock every 128 s, with these widths of what was open, s.
     fn past(widths: &[f64]) -> Past {
-        let mut past = Past::default();
+        let mut past = Past::new(Period::from_hz(HZ));
         for (k, width) in (0..).zip(widths) {
             let corridor = Corridor { low: -width / 2.0, high: width / 2.0 };
-            let clock = States {
-                offset: 0.0,
-                rate: 0.0,
-                floors: [0.0; 2],
-                offset_variance: 1e-12,
-                covariance: 0.0,
-                rate_variance: 0.0,
-                walk: 0.0,
-                mean_rate: 0.0,
-                mean_rate_variance: 0.0,
-                ahead: 0.0,
-            };
+            let clock = States { offset_variance: 1e-12, ..States::default() };
             let rate = BoundedRate { rate: 0.0, error: 0.0 };
-            let memory = Memory { at: Count(128 * k), corridor, rate, clock };
-            past.remember(memory, seconds);
+            let memory = Memory { at: Count(128 * k * HZ), corridor, rate, clock };
+            past.remember(memory);
         }
         past
-    }
-
-    fn seconds(from: Count, to: Count) -> f64 {
-        (to - from).0 as f64
     }
 
     #[test]
     fn a_drift_began_after_what_is_open_was_as_wide_as_usual() {
         let past = past(&[1e-4, 1.1e-4, 1e-4, 1e-4, 0.7e-4, 0.3e-4]);
-        let before = |lasted| {
-            let age = |at| seconds(at, Count(640));
-            past.before_drift(lasted, age).map(|memory| memory.at)
-        };
-        assert_eq!(before(0.0), Some(Count(384)));
-        assert_eq!(before(300.0), Some(Count(256)));
-        assert_eq!(before(1e9), Some(Count(0)), "none is as old: the oldest");
-        assert_eq!(Past::default().before_drift(0.0, |_| 0.0).map(|memory| memory.at), None);
+        let before =
+            |lasted| past.before_drift(lasted, Count(640 * HZ)).map(|memory| memory.at.0 / HZ);
+        assert_eq!(before(0.0), Some(384));
+        assert_eq!(before(300.0), Some(256));
+        assert_eq!(before(1e9), Some(0), "none is as old: the oldest");
+        let nothing = Past::new(Period::from_hz(HZ));
+        assert_eq!(nothing.before_drift(0.0, Count(0)).map(|memory| memory.at), None);
     }
 
     #[test]
     fn a_server_that_comes_back_is_told_from_one_that_lies() {
         let past = past(&[1e-4; 4]);
-        let explains =
-            |theta, step| past.explains(Count(512), theta, step, 5e-6, seconds).is_some();
+        let explains = |theta, step| past.explains(Count(512 * HZ), theta, step, 5e-6).is_some();
         assert!(explains(2e-6, -300e-6), "by a large step, to where the clock would be");
         assert!(!explains(20e-6, -300e-6), "to somewhere else");
         assert!(!explains(2e-6, -10e-6), "by a step that may be chance");

@@ -9,10 +9,11 @@
 
 use truechimer_time::Count;
 
-use super::past::Past;
-use crate::causal_rate::BoundedRate;
-use crate::corridor::Corridor;
-use crate::quarantine::enough;
+use super::Ours;
+use super::agreement::Arrival;
+use super::past::SHARE;
+use super::state::State;
+use crate::corridor::{BoundedRate, Corridor};
 
 /// By how much sooner than it seems the server may have begun to drift.
 const SOONER: f64 = 2.0;
@@ -21,16 +22,9 @@ const SOONER: f64 = 2.0;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Broken {
     pub(super) since: Count,
-    /// How many exchanges have come since.
-    count: u32,
+    /// Number of exchanges since.
+    pub(super) count: u32,
     pub(super) rate: BoundedRate,
-}
-
-impl Broken {
-    /// Break that turned out to be the server's, since then.
-    pub(super) fn recalled(since: Count, rate: BoundedRate) -> Broken {
-        Broken { since, count: 0, rate }
-    }
 }
 
 /// See the module's text.
@@ -39,76 +33,81 @@ pub(super) struct Promise {
     /// Where θ is if the promise is kept, s, at a count.
     pub(super) corridor: Corridor,
     pub(super) at: Count,
-    broken: Option<Broken>,
-}
-
-/// The mean rate of the past, how far the model's has strayed from it, and how long ago counts
-/// were.
-pub(super) struct Course<Seconds, Wander> {
-    pub(super) rate: BoundedRate,
-    pub(super) strayed: f64,
-    pub(super) seconds: Seconds,
-    /// How far the rate may stray from its mean in so many seconds.
-    pub(super) wander: Wander,
+    pub(super) broken: Option<Broken>,
 }
 
 impl Promise {
+    /// A promise that is kept.
     pub(super) fn new(at: Count, corridor: Corridor) -> Promise {
         Promise { corridor, at, broken: None }
     }
+}
 
-    /// A clock that is left at a count, and may have been right: it stays open as what is promised
-    /// does where the exchanges have left that.
-    pub(super) fn left(at: Count, corridor: Corridor, rate: BoundedRate) -> Promise {
-        let broken = Some(Broken { since: at, count: 0, rate });
-        Promise { corridor, at, broken }
+impl Ours {
+    /// Distance by which the rate may stray from its mean by the promise.
+    pub(super) fn promised_wander(&self, state: &State, at: Count) -> f64 {
+        let since = state.promise.broken.map_or(state.last_used, |broken| broken.since);
+        self.wander(self.seconds(since, at))
     }
 
-    pub(super) fn broken(&self) -> Option<Broken> {
-        self.broken
+    /// Where θ is at a count if the oscillator has kept its promise.
+    pub(super) fn promised(&self, state: &State, at: Count) -> Corridor {
+        let Promise { corridor, at: then, broken } = &state.promise;
+        let rate = broken.map_or_else(|| self.confined_rate(at), |broken| broken.rate);
+        let rate = rate.wider(self.promised_wander(state, at));
+        corridor.later(self.seconds(*then, at), rate)
     }
 
-    /// Goes on to `at`, where θ is `promised`, and by the exchanges `seen`.
-    pub(super) fn go_on(
-        &mut self,
+    /// Carries the promise on to `at`, where causality leaves `state.corridor` open. By the promise
+    /// θ is in `promised`, and the rate near `confined`; the model's was `rate`.
+    pub(super) fn keep_promise(
+        &self,
+        state: &mut State,
         at: Count,
         promised: Corridor,
-        seen: &Corridor,
-        past: &Past,
-        course: &Course<impl Fn(Count, Count) -> f64, impl Fn(f64) -> f64>,
+        confined: BoundedRate,
+        rate: f64,
     ) {
-        self.at = at;
-        if let Some(broken) = &mut self.broken {
+        let State { promise, past, corridor: seen, .. } = state;
+        promise.at = at;
+        if let Some(broken) = &mut promise.broken {
             // What is promised grows until it meets anything: that is no proof that it was kept.
             broken.count = broken.count.saturating_add(1);
-            self.corridor = promised;
+            promise.corridor = promised;
             return;
         }
         if let Some(corridor) = promised.intersection(seen) {
-            self.corridor = corridor;
+            promise.corridor = corridor;
             return;
         }
         // It is out since the two do not meet any more, and false since it began to drift.
         let apart = promised.width() + seen.width();
-        let faster = course.strayed.abs() - course.rate.error - (course.wander)(0.0);
-        let age = |then: Count| (course.seconds)(then, at);
+        let faster = (rate - confined.rate).abs() - confined.error - self.wander(0.0);
         // Where the model does not show how fast it is: if it has been so for longer than not,
         // nothing tells which of the two is the drift.
-        let half = past.oldest().map_or(0.0, |first| age(first.at) / 2.0);
+        let half = past.oldest().map_or(0.0, |first| self.seconds(first.at, at) / 2.0);
         let lasted = (SOONER * apart / faster.max(f64::MIN_POSITIVE)).min(half);
-        let long_ago = past.before_drift(lasted, age);
+        let long_ago = past.before_drift(lasted, at);
         // What has come of the rate since then is the drift's as well.
-        let rate = long_ago.map_or(course.rate, |past| past.rate);
-        self.broken = Some(Broken { since: at, count: 1, rate });
-        self.corridor = long_ago.map_or(promised, |past| {
-            let slack = rate.error + (course.wander)(age(past.at));
-            past.corridor.later(age(past.at), rate.rate, slack)
-        });
+        let rate = long_ago.map_or(confined, |memory| memory.rate);
+        promise.broken = Some(Broken { since: at, count: 1, rate });
+        promise.corridor = long_ago.map_or(promised, |memory| self.recalled(memory, at).0);
     }
 
-    /// Whether the exchanges have left it for so long that it counts as broken for good: for
-    /// `wanted` seconds, `lasted` until now, and by enough of them.
-    pub(super) fn is_given_up(&self, wanted: f64, lasted: impl Fn(Count) -> f64) -> bool {
-        self.broken.is_some_and(|broken| enough(broken.count, lasted(broken.since), wanted))
+    /// An exchange contradicts those before it, which contradict the oscillator's promise. Perhaps
+    /// it keeps that: by which rate, and where θ is by both then. Where that has become wide it meets
+    /// anything; what comes back is much nearer to it than to `before`, where it had gone.
+    pub(super) fn promised_again(
+        &self,
+        state: &State,
+        Arrival { m, before, .. }: &Arrival,
+    ) -> Option<(BoundedRate, Corridor)> {
+        let Broken { rate, .. } = state.promise.broken?;
+        let promised = self.promised(state, m.received);
+        let own = m.corridor(rate.wider(self.promised_wander(state, m.received)));
+        let from = |there: &Corridor| (own.middle() - there.middle()).abs();
+        let comes_back = from(&promised) < SHARE * from(before);
+        let both = promised.intersection(&own).filter(|_| comes_back)?;
+        Some((rate, both))
     }
 }

@@ -5,7 +5,8 @@ use truechimer_time::Count;
 
 use super::state::State;
 use super::{Ours, SIGMAS, WANDER_ROOM};
-use crate::causal_rate::{BoundedRate, PAST_SECONDS};
+use crate::causal_rate::PAST_SECONDS;
+use crate::corridor::BoundedRate;
 use crate::number::fraction;
 
 /// The promise about the oscillator is one about the recent past: within `max-wander` of its mean
@@ -13,25 +14,31 @@ use crate::number::fraction;
 pub(super) const WANDER_SECONDS: f64 = PAST_SECONDS / 2.0;
 
 impl Ours {
-    /// How far the rate is likely to be from the model's, by its own word.
+    /// Distance of the rate from the model's that is likely at most, by its own word.
     pub(super) fn likely_slack(&self, now: &States) -> f64 {
         SIGMAS * libm::sqrt(now.rate_variance) + fraction(self.settings.max_wander)
     }
 
-    /// How far the rate may have strayed from what was measured, `stale` seconds after the last
+    /// Distance by which the rate may have strayed from what was measured, `stale` seconds after the last
     /// exchange that was used: by the promise about its recent past, which recedes.
     pub(super) fn wander(&self, stale: f64) -> f64 {
         fraction(self.settings.max_wander) * (1.0 + stale.max(0.0) / WANDER_SECONDS)
     }
 
-    /// How far the rate may be from the model's, whatever the path did to the model: no less than
-    /// what causality leaves open, and no more than an oscillator may stray that breaks its
-    /// promise.
-    pub(super) fn rate_slack(&self, now: &States, stale: f64) -> f64 {
+    /// The model's rate, and how far the rate may be from it, whatever the path did to the model: no
+    /// less than what causality leaves open, and no more than an oscillator may stray that breaks
+    /// its promise.
+    pub(super) fn bounded_rate(&self, now: &States, stale: f64) -> BoundedRate {
         let causal = self.causal.rate();
         let open = (causal.rate - now.rate).abs() + causal.error;
         let most = open + (WANDER_ROOM - 1.0) * fraction(self.settings.max_wander);
-        (SIGMAS * libm::sqrt(now.rate_variance)).min(most).max(open) + self.wander(stale)
+        let error = (SIGMAS * libm::sqrt(now.rate_variance)).min(most).max(open);
+        BoundedRate { rate: now.rate, error }.wider(self.wander(stale))
+    }
+
+    /// That rate at a count, as the newest exchange left it.
+    pub(super) fn newest_rate(&self, state: &State, at: Count) -> BoundedRate {
+        self.bounded_rate(state.model.now(), self.seconds(state.last_used, at))
     }
 
     /// Where the rate is `at` a count, but for `max-wander`, by causality and what the oscillator
@@ -54,7 +61,7 @@ impl Ours {
         let confined = self.confined_rate(at);
         let open = confined.error + self.wander(self.seconds(state.last_used, at));
         let kept = now.mean_rate.max(confined.rate - open).min(confined.rate + open);
-        let rate = if state.promise.broken().is_some() { now.mean_rate } else { kept };
+        let rate = if state.promise.broken.is_some() { now.mean_rate } else { kept };
         BoundedRate { rate, error: (confined.rate - rate).abs() + open }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::io::Write;
 
-use truechimer_estimators::OURS;
+use truechimer_estimators::{Ablation, OURS};
 use truechimer_feedforward::Ours;
-use truechimer_model::{Ablation, Constants};
+use truechimer_model::Constants;
 use truechimer_sim::direct::Packets;
 use truechimer_sim::oscillator::Step;
 use truechimer_sim::server::Lie;

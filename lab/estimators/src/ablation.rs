@@ -1,6 +1,7 @@
-//! Parts of the model, each switched off by its constants to see what it buys.
+//! Parts of the model of the daemon's estimator, each switched off by its constants to see what it
+//! buys.
 
-use crate::constants::Constants;
+use truechimer_model::Constants;
 
 /// Rate of what never happens.
 const NEVER: f64 = 0.0;
@@ -62,7 +63,7 @@ impl Ablation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Known, Model, Sample};
+    use truechimer_model::{Known, Model, Sample};
 
     /// A clock that gains 5 ppm, packets of 100 µs and a little more, and later a longer path.
     #[test]
