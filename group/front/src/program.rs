@@ -1,6 +1,6 @@
 //! The program: its connections, what it is given, and whether it is done with it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use rustix::net::sockopt;
 use truechimer_group::Member;
 use truechimer_group_client::delivery::Page;
 
-use crate::order::{Conn, End, Request};
+use crate::order::{Conn, End};
 use crate::rest::Rest;
 use crate::sys;
 
@@ -236,18 +236,33 @@ impl Program {
     /// Number of these requests, from the first on, that it may be given at once: several only if all their connections
     /// are read by its one event loop, so that each replica's program finds the same at one look; and of each connection
     /// one, so that the order is that in which they would be done one at a time.
-    pub fn takes(&self, requests: &VecDeque<Request>) -> usize {
+    pub fn takes(&self, requests: impl Iterator<Item = (Conn, usize)>) -> usize {
         if !(self.untaken.is_empty() && self.leaving.is_empty()) {
             return 1;
         }
         let mut seen = BTreeSet::new();
-        let fits = |request: &&Request| {
-            let short = request.bytes.len() <= MOST_TOGETHER;
+        let fits = |(conn, length): &(Conn, usize)| {
             // One that it has ended gets nothing any more.
-            let live = self.links.get(&request.conn).is_some_and(Link::is_live);
-            short && live && self.is_looped(request.conn) && seen.insert(request.conn)
+            let live = self.links.get(conn).is_some_and(Link::is_live);
+            *length <= MOST_TOGETHER && live && self.is_looped(*conn) && seen.insert(*conn)
         };
-        requests.iter().take_while(fits).count().max(1)
+        requests.take_while(fits).count().max(1)
+    }
+
+    /// Reason why nothing may be asked of it beside the order, in words: a connection or a request more could change what
+    /// becomes of the others'.
+    pub fn not_beside(&self) -> Option<&'static str> {
+        if !self.page.is_loop() {
+            Some("it is not said to answer from one event loop (--event-loop)")
+        } else if self.page.has_several() {
+            Some("several of its threads take input")
+        } else if self.page.has_come_partly() {
+            Some("what it was given at once did not come whole")
+        } else if !self.untaken.is_empty() {
+            Some("it rests and leaves a connection for later")
+        } else {
+            None
+        }
     }
 
     /// True if its one event loop, by the operator's word, reads that connection.
@@ -757,12 +772,8 @@ mod tests {
     }
 
     /// Requests of these connections, of so many bytes.
-    fn requests(of: &[(u32, usize)]) -> VecDeque<Request> {
-        let request = |(number, length): &(u32, usize)| {
-            let conn = Conn { member: Member(1), number: *number };
-            Request { conn, number: 1, bytes: vec![b'x'; *length] }
-        };
-        of.iter().map(request).collect()
+    fn requests(of: &[(u32, usize)]) -> impl Iterator<Item = (Conn, usize)> {
+        of.iter().map(|(number, length)| (Conn { member: Member(1), number: *number }, *length))
     }
 
     #[test]
@@ -780,7 +791,7 @@ mod tests {
                 theirs.set_looped(peer.port(), number < 5);
                 streams.push((stream, peer.port()));
             }
-            let takes = |of: &[(u32, usize)]| program.takes(&requests(of));
+            let takes = |of: &[(u32, usize)]| program.takes(requests(of));
             assert_eq!(takes(&[(1, 1), (2, 1), (4, 1), (3, 1), (1, 1)]), most, "one of each");
             assert_eq!(takes(&[(5, 1), (1, 1)]), 1);
             assert_eq!(takes(&[(1, 1), (5, 1)]), 1);
@@ -791,20 +802,25 @@ mod tests {
             while program.links.values().filter(|link| link.ended).count() == 0 {
                 program.drain(|_, _, _| ());
             }
-            let takes = |of: &[(u32, usize)]| program.takes(&requests(of));
+            let takes = |of: &[(u32, usize)]| program.takes(requests(of));
             assert_eq!(takes(&[(3, 1), (1, 1), (2, 1)]), 1, "it gets nothing any more");
             assert_eq!(takes(&[(1, 1), (2, 1), (3, 1)]), most.min(2));
             if most > 1 {
                 assert_eq!(takes(&[(1, MOST_TOGETHER), (2, MOST_TOGETHER), (5, 1)]), 2);
                 assert!(theirs.loops(7));
                 assert_eq!(takes(&[(1, 1), (2, 1)]), 2);
+                assert_eq!(program.not_beside(), None);
                 theirs.came_partly();
+                assert!(program.not_beside().unwrap().contains("whole"));
                 assert_eq!(takes(&[(1, 1), (2, 1)]), 1);
                 assert!(program.troubles().unwrap().contains("SO_RCVBUF"));
                 theirs.loops(8);
                 program.page.forget_program();
                 assert!(theirs.loops(7) && !theirs.loops(8), "several take input");
-                assert_eq!(program.takes(&requests(&[(1, 1), (2, 1)])), 1);
+                assert_eq!(program.takes(requests(&[(1, 1), (2, 1)])), 1);
+                assert!(program.not_beside().unwrap().contains("several"));
+            } else {
+                assert!(program.not_beside().unwrap().contains("--event-loop"));
             }
             fs::remove_file(file).unwrap();
         }
