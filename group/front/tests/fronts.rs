@@ -780,9 +780,25 @@ fn answers_that_one_gives_late_and_another_never_leave_nobody_to_hang() {
 
 #[test]
 fn one_that_dies_is_replaced_with_the_state() {
-    let world = World::new("join");
-    let mut fronts: Vec<Running> =
-        (1..=3).map(|member| world.with_service(member, false)).collect();
+    replaced(false);
+}
+
+#[test]
+fn a_loop_that_dies_is_replaced_with_the_state() {
+    replaced(true);
+}
+
+fn replaced(event_loop: bool) {
+    let world = World::new(&format!("join-{event_loop}"));
+    let start = |member: u32| {
+        let _ = fs::remove_file(world.state(member));
+        let service = service(world.page(member), world.state(member), 0);
+        let change = |settings: &mut Settings| settings.event_loop = event_loop;
+        let front = world.start(member, service.address, change);
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let mut fronts: Vec<Running> = (1..=3).map(start).collect();
     let mut clients: Vec<Client> = fronts.iter().map(Client::of).collect();
     for (i, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.ask(&format!("ADD first-{i}")), "kept\n");
@@ -795,7 +811,7 @@ fn one_that_dies_is_replaced_with_the_state() {
 
     // One without a way to restore is not let in.
     let other = service(world.page(2), world.state(2), 0);
-    let refused = world.start(2, other.address, |_| {});
+    let refused = world.start(2, other.address, |settings| settings.event_loop = event_loop);
     other.started.store(true, Ordering::Release);
     let ended = refused.thread.join().unwrap();
     assert!(matches!(ended, Ok(Ended::Unfit(why)) if why.contains("--restore-command")));
@@ -805,6 +821,7 @@ fn one_that_dies_is_replaced_with_the_state() {
     let command = format!("cat > {0}.new && mv {0}.new {0}", world.state(2).display());
     let second = world.start(2, new.address, |settings| {
         settings.restore_command = Some(command);
+        settings.event_loop = event_loop;
     });
     let state = world.state(2);
     while !state.exists() {
@@ -818,6 +835,19 @@ fn one_that_dies_is_replaced_with_the_state() {
     let log = Client::of(&second).ask("LOG");
     assert_eq!(log, client.ask("LOG"));
     assert_eq!(log.matches(';').count(), 5, "{log}");
+    // Its program has been given less of what clients ask at once than the others', if anything, and goes on as they do.
+    let mut clients: Vec<Client> = [&fronts[0], &second].map(Client::of).into();
+    for round in 0..20 {
+        for (at, client) in clients.iter_mut().enumerate() {
+            client.stream.write_all(format!("ADD {at}-{round}\nTIME\n").as_bytes()).unwrap();
+        }
+        for client in &mut clients {
+            assert_eq!((client.line(), client.line().len()), ("kept\n".into(), 20));
+        }
+    }
+    let log = clients[1].ask("LOG");
+    assert_eq!(log, clients[0].ask("LOG"));
+    assert_eq!(log.matches(';').count(), 45, "{log}");
     fronts.push(second);
     world.stop(fronts);
 }
