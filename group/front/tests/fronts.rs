@@ -38,6 +38,8 @@ struct Hub {
     holds: bool,
     /// The member to which nothing is delivered.
     held_up: Option<Member>,
+    /// No majority has what comes from there on, as far as anybody hears.
+    lost: Option<u64>,
     /// Number of times that the first front has found nothing more.
     turns: u64,
 }
@@ -51,6 +53,7 @@ impl Default for Hub {
             refuses: Box::new(|_| false),
             holds: false,
             held_up: None,
+            lost: None,
             turns: 0,
         }
     }
@@ -146,8 +149,11 @@ impl Ring for MemoryRing {
     }
 
     fn commit(&mut self, point: Point) -> Committing {
-        let committed = Arc::clone(&self.committed);
-        Box::new(move || (committed.load(Ordering::Acquire) >= point.index).then_some(Ok(())))
+        let (committed, hub) = (Arc::clone(&self.committed), Arc::clone(&self.hub));
+        Box::new(move || {
+            let lost = hub.lock().unwrap().lost.is_some_and(|lost| point.index >= lost);
+            (!lost && committed.load(Ordering::Acquire) >= point.index).then_some(Ok(()))
+        })
     }
 }
 
@@ -997,6 +1003,17 @@ fn no_read_is_older_than_the_age() {
     let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
     assert_eq!(early, Err(ErrorKind::WouldBlock));
     world.hub.lock().unwrap().held_up = None;
+    readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+    assert!(readers[2].line().contains("newer@"));
+    // A message of a front's own, of whatever kind, is good for nothing while no majority has it.
+    let mut hub = world.hub.lock().unwrap();
+    hub.lost = Some(hub.log.len() as u64 + 1);
+    drop(hub);
+    readers[2].stream.write_all(b"LOG\n").unwrap();
+    readers[2].stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
+    assert_eq!(early, Err(ErrorKind::WouldBlock));
+    world.hub.lock().unwrap().lost = None;
     readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
     assert!(readers[2].line().contains("newer@"));
     world.stop(fronts);

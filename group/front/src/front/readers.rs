@@ -3,8 +3,8 @@
 //!
 //! So the program is in the state after some place of the order, its clock shows that place's agreed time, and nothing of
 //! it is in what replicas are compared by. How old that state may be goes by messages of this front's own: whatever any
-//! client was answered before such a message was sent comes before it in the order. An answer waits until a majority has
-//! that place.
+//! client was answered before such a message was sent comes before it in the order, if a majority has it at that place: a
+//! node that the others have left may get its own message back all the same. So an answer waits for that.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
@@ -72,8 +72,10 @@ pub(super) struct Readers {
     last_word: Vec<u8>,
     /// Messages of this front's own that have been delivered: their places, and when they were sent.
     own: VecDeque<(Point, Instant)>,
-    /// The state contains the message that was sent then.
-    fresh: Option<Instant>,
+    /// The newest of those that the program has dealt with all before.
+    newest: Option<(Point, Instant)>,
+    /// The one of those by which answers go: an earlier one where that will do, as a majority has its place by now.
+    fresh: Option<(Point, Instant)>,
     /// The message that was sent to have a newer state.
     asked: Option<u64>,
     /// How many requests were given to the program.
@@ -112,6 +114,7 @@ impl Readers {
             read_last: 0,
             last_word: Vec::new(),
             own: VecDeque::new(),
+            newest: None,
             fresh: None,
             asked: None,
             asks: 0,
@@ -156,17 +159,29 @@ impl Readers {
 
     /// The program has dealt with all before `next`; with all that there is, if that is none.
     fn settled(&mut self, next: Option<Point>) {
-        while let Some((place, sent)) = self.own.front()
+        while let Some((place, _)) = self.own.front()
             && next.is_none_or(|next| next > *place)
         {
-            self.fresh = Some(*sent);
-            self.own.pop_front();
+            self.newest = self.own.pop_front();
         }
+        if self.fresh.is_none_or(|(_, sent)| self.is_old(sent)) {
+            self.fresh = self.newest;
+        }
+    }
+
+    /// True if a state with the message that was sent then will soon be too old, or is.
+    fn is_old(&self, sent: Instant) -> bool {
+        self.how.age.is_zero() || sent.elapsed() > self.how.age / 2
+    }
+
+    /// The place that a majority must have before an answer goes, besides that of the program's state.
+    pub(super) fn place(&self) -> Point {
+        self.fresh.map_or(Point::default(), |(place, _)| place)
     }
 
     /// True if the state is new enough for who has asked then.
     fn fits(&self, since: Instant) -> bool {
-        self.fresh.is_some_and(|fresh| is_within(fresh, since, self.how.age))
+        self.fresh.is_some_and(|(_, sent)| is_within(sent, since, self.how.age))
     }
 
     /// How many requests at the beginning may be given to the program.
@@ -230,7 +245,7 @@ impl Readers {
     pub(super) fn drop_out(&mut self) {
         self.clear();
         self.own.clear();
-        self.fresh = None;
+        (self.newest, self.fresh) = (None, None);
     }
 
     /// The program is to be started anew, and has no connections any more.
@@ -239,7 +254,7 @@ impl Readers {
         self.waiting.clear();
         self.size = 0;
         self.own.clear();
-        self.fresh = None;
+        (self.newest, self.fresh) = (None, None);
     }
 
     /// Asks of a client's request what may be asked, and ends its connection after that.
@@ -260,8 +275,9 @@ impl Readers {
     /// wait, or soon will not.
     fn lacks(&self, newest: Option<Instant>) -> bool {
         let Some(last) = self.waiting.back() else { return false };
-        let newest = newest.or(self.own.back().map(|(_, sent)| *sent)).or(self.fresh);
-        let soon = |sent: Instant| !self.how.age.is_zero() && sent.elapsed() > self.how.age / 2;
+        let sent = |own: Option<&(Point, Instant)>| own.map(|(_, sent)| *sent);
+        let newest = newest.or(sent(self.own.back())).or(sent(self.newest.as_ref()));
+        let soon = |sent| !self.how.age.is_zero() && self.is_old(sent);
         newest.is_none_or(|sent| soon(sent) || !is_within(sent, last.since, self.how.age))
     }
 }
@@ -387,9 +403,75 @@ impl Front {
         }
     }
 
+    /// The place that a majority must have before what the program now writes to a client that only reads goes to it.
+    pub(super) fn place_of_reads(&self) -> Point {
+        let place = self.readers.as_ref().map_or(Point::default(), Readers::place);
+        self.work.place().max(place)
+    }
+
     /// Last word to the client of that connection, if it only reads.
     pub(super) fn last_word_of(&mut self, conn: Conn) -> Vec<u8> {
         let readers = self.readers.as_mut().filter(|_| conn.is_beside());
         readers.map(|readers| std::mem::take(&mut readers.last_word)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::MOST_KEPT;
+    use crate::cut::Protocol;
+
+    fn readers(age: Duration) -> Readers {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let clients = Clients::new(Protocol::Line, MOST_KEPT);
+        Readers::new(ReadOnly { listen, age, commands: None }, clients).unwrap()
+    }
+
+    fn place(index: u64) -> Point {
+        Point { generation: 1, index }
+    }
+
+    /// Answers go by a message whose place a majority must have, and that all before is dealt with.
+    #[test]
+    fn a_state_is_as_new_as_a_message_that_it_contains() {
+        let mut readers = readers(Duration::from_secs(100));
+        let now = Instant::now();
+        let [early, late] = [now, now + Duration::from_secs(30)];
+        assert!(!readers.fits(now) && readers.place() == Point::default());
+        readers.delivered(place(3), early);
+        readers.delivered(place(5), late);
+        readers.settled(Some(place(3)));
+        assert!(!readers.fits(now), "it is at that very place");
+        readers.settled(Some(place(4)));
+        assert!(readers.fits(now) && readers.place() == place(3));
+        assert!(readers.fits(early + Duration::from_secs(100)));
+        assert!(!readers.fits(early + Duration::from_secs(101)));
+        // The earlier one will do, for which nobody has to be asked any more.
+        readers.settled(None);
+        assert_eq!((readers.place(), readers.newest), (place(3), Some((place(5), late))));
+        readers.how.age = Duration::ZERO;
+        readers.settled(None);
+        assert_eq!(readers.place(), place(5));
+        assert!(readers.fits(late) && !readers.fits(late + Duration::from_nanos(1)));
+        readers.drop_out();
+        assert!(!readers.fits(now) && readers.place() == Point::default());
+    }
+
+    #[test]
+    fn a_message_is_sent_where_none_makes_the_state_new_enough() {
+        let mut readers = readers(Duration::from_secs(100));
+        let now = Instant::now();
+        assert!(!readers.lacks(None), "nobody waits");
+        readers.push(1, Ask::Request(vec![1]));
+        assert!(readers.lacks(None));
+        assert!(!readers.lacks(Some(now)), "one is under way");
+        readers.delivered(place(3), now);
+        assert!(!readers.lacks(None));
+        readers.settled(None);
+        assert!(!readers.lacks(None));
+        readers.how.age = Duration::ZERO;
+        assert!(readers.lacks(None), "it asked after that");
+        assert!(!readers.lacks(Some(Instant::now())));
     }
 }

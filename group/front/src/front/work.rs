@@ -99,6 +99,11 @@ impl Work {
         self.waiting.len()
     }
 
+    /// The place of what it was given last.
+    pub fn place(&self) -> Point {
+        self.point
+    }
+
     /// The place of the first thing of the order that it has not dealt with; none if there is none.
     pub fn next(&self) -> Option<Point> {
         match &self.doing {
@@ -241,7 +246,8 @@ impl Front {
                 if let Busy::End(conn) = busy {
                     self.program.close(conn);
                     let word = self.last_word_of(conn);
-                    self.replies.push(self.work.point, conn.number, &word, None, true);
+                    let place = self.place_of_reads();
+                    self.replies.push(place, conn.number, &word, None, true);
                 }
                 Ok((None, true))
             }
@@ -341,13 +347,14 @@ impl Front {
     /// Takes what the program has written, by what has that place at the latest.
     fn drain(&mut self, place: u64) -> Result<(), String> {
         let me = self.order.me().member;
+        let place_of_reads = self.place_of_reads();
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
         let streams = &mut self.streams;
         let request = !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
             if conn.is_beside() {
-                replies.push(point, conn.number, bytes, None, end != End::Open);
+                replies.push(place_of_reads, conn.number, bytes, None, end != End::Open);
                 if end != End::Open {
                     ended.push(conn);
                 }
