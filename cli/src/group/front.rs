@@ -9,11 +9,11 @@ use clap::{ArgAction, Args, ValueEnum};
 use truechimer_group_agent::{Report, config};
 use truechimer_group_client::link::Together;
 use truechimer_group_client::{Options as Attachment, Replica};
-use truechimer_group_front::{AgentRing, Ended, Front, Protocol, Settings};
+use truechimer_group_front::{AgentRing, Commands, Ended, Front, Protocol, ReadOnly, Settings};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask};
-use truechimer_command::parse::positive;
+use truechimer_command::parse::{not_negative, positive};
 use truechimer_command::{Ended as Result, Failure, Outcome};
 use truechimer_command::{show, signals};
 
@@ -62,6 +62,11 @@ with it from standard input (with $TRUECHIMER_GROUP_FRONT and $TRUECHIMER_FRONT_
 them it refuses, and all replicas have to be started anew. The group begins when all replicas'
 fronts are there.
 
+With --read-only ADDRESS:PORT there is a second address, for clients that change nothing: what they
+ask is asked of this replica's event loop alone, without the group's order. The answer is of the
+state after some place of the order, with all that any client was answered --read-only-age before;
+the program's clock shows that place's time. It is compared with no other replica's.
+
 Exit status: 0 ended by a signal, 1 this replica cannot go on, 2 error.")]
 pub struct Options {
     /// The group; may be left out if this node has one agent and one group only
@@ -107,6 +112,18 @@ pub struct Options {
     /// replicas
     #[arg(long, action = ArgAction::SetTrue)]
     pub event_loop: bool,
+    /// Where clients connect whose requests change nothing: they are asked of this replica's program
+    /// alone, without the group's order. With --event-loop
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "event_loop")]
+    pub read_only: Option<SocketAddr>,
+    /// With RESP, what may be asked there, as GET,MGET,CLIENT|ID [default: Redis' commands that read]
+    #[arg(long, value_name = "NAMES", requires = "read_only")]
+    pub read_only_commands: Option<Commands>,
+    /// How old a state may answer there: all that any client was answered so long before is in it.
+    /// 0s: all until it asks, at the cost of a round
+    #[arg(long, value_name = "SPAN", default_value = "1s", requires = "read_only",
+        value_parser = not_negative)]
+    pub read_only_age: Span,
     /// Leave the program its own clock: the same order, but not the same time; for comparison. Who
     /// differs is said, but not out
     #[arg(long, action = ArgAction::SetTrue)]
@@ -142,6 +159,7 @@ pub enum Commit {
 
 /// Runs the command.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result {
+    let read_only = read_only(options)?;
     let stop = signals::stop()?;
     let place = ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
     // It takes its time from messages: it waits for no other's start, and what it joins with is
@@ -175,6 +193,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
         patience: duration(options.patience),
         most_kept: truechimer_group_front::MOST_KEPT,
         event_loop: options.event_loop,
+        read_only,
     };
     let page = settings.page.clone();
     let mut front =
@@ -186,6 +205,9 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
         front.address()?,
         page.display()
     )?;
+    if let Some(address) = front.read_only_address()? {
+        writeln!(out, "clients that only read on {address}")?;
+    }
     out.flush()?;
     let mut say = |line: &str| {
         // There is nobody to tell if that fails.
@@ -200,6 +222,26 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
         }
         Err(why) => Err(Failure::Said(why)),
     }
+}
+
+/// Who may ask what beside the order.
+fn read_only(options: &Options) -> std::result::Result<Option<ReadOnly>, Failure> {
+    let Some(listen) = options.read_only else { return Ok(None) };
+    let commands = match (options.protocol, &options.read_only_commands) {
+        (Requests::Auto, _) => {
+            return Err(Failure::new(
+                "--read-only goes by what requests are, and --protocol does not say that",
+                "give --protocol resp, for which commands are looked at; or line or bytes, if \
+                 nothing that comes to that address changes anything",
+            ));
+        }
+        (Requests::Resp, commands) => Some(commands.clone().unwrap_or_default()),
+        (_, Some(_)) => {
+            return Err(Failure::Said("--read-only-commands needs --protocol resp".into()));
+        }
+        (_, None) => None,
+    };
+    Ok(Some(ReadOnly { listen, age: duration(options.read_only_age), commands }))
 }
 
 /// How many members the group has.

@@ -33,6 +33,8 @@
 
 #![allow(unsafe_code)]
 
+mod at_once;
+
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -40,9 +42,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use truechimer_files::{Access, Entry, Kind};
+
+pub use at_once::MOST_AT_ONCE;
 
 /// Programs take their time from the page. Without it they keep their own clock and only count.
 pub const CLOCK: u64 = 1;
@@ -50,9 +54,6 @@ pub const CLOCK: u64 = 1;
 pub const FENCED: u64 = 2;
 /// The program answers from one event loop: it may be given several connections' requests at once.
 pub const LOOP: u64 = 4;
-/// The most requests that are given at once: more than make a message cheaper (its cost is shared by then), and fewer
-/// than the head has room for.
-pub const MOST_AT_ONCE: usize = 128;
 /// The size of the file, bytes.
 pub const SIZE: usize = HEAD + PORTS * 8;
 /// The name of the variable that tells a program where its page is.
@@ -65,18 +66,6 @@ const VERSION: u32 = 3;
 /// Where the processes are, and for how many there is room.
 const PROCESSES: usize = 128;
 const MOST_PROCESSES: usize = 256;
-/// Where the looper, and the requests given at once, are.
-const FILLING: usize = 112;
-const LOOKING: usize = 116;
-const LOOPER: usize = 120;
-const SERIAL: usize = 124;
-const AT_ONCE: usize = PROCESSES + MOST_PROCESSES * 8;
-/// More than one thread takes input.
-const SEVERAL: u32 = u32::MAX;
-/// Mark of input given at once that came in part.
-const PARTLY: u32 = u32::MAX - 1;
-/// For so long the front waits for the end of a look, before it does other things and tries again: a look takes µs.
-const STEP: Duration = Duration::from_millis(20);
 
 /// The low half of the sequence.
 const SEQUENCE: usize = if cfg!(target_endian = "little") { 32 } else { 36 };
@@ -85,8 +74,6 @@ const ENDED: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 61;
 const LOOPED: u64 = 1 << 60;
 const BYTES: u64 = (1 << 56) - 1;
-/// Bytes of a connection, in the word of a request given at once.
-const TARGET: u64 = (1 << 48) - 1;
 
 /// State of one connection at the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -252,115 +239,6 @@ impl Page {
         self.u64_at(88).load(Ordering::Relaxed)
     }
 
-    /// True if the program may be given several connections' requests at once.
-    pub fn is_loop(&self) -> bool {
-        self.u64_at(16).load(Ordering::Relaxed) & LOOP != 0
-    }
-
-    /// The program's side: this thread has taken input. True if it is the one that takes all.
-    pub fn loops(&self, thread: u32) -> bool {
-        let looper = self.u32_at(LOOPER);
-        let known = looper.compare_exchange(0, thread, Ordering::AcqRel, Ordering::Acquire);
-        let other = known.err().filter(|known| *known != thread);
-        if other.is_some_and(|other| other != PARTLY) {
-            looper.store(SEVERAL, Ordering::Release);
-        }
-        other.is_none()
-    }
-
-    /// The program's side: what was given at once did not come whole, and nothing is to be given so any more.
-    pub fn came_partly(&self) {
-        self.u32_at(LOOPER).store(PARTLY, Ordering::Release);
-    }
-
-    /// True if what was given at once did not come whole.
-    pub fn has_come_partly(&self) -> bool {
-        self.u32_at(LOOPER).load(Ordering::Acquire) == PARTLY
-    }
-
-    /// True if this thread has taken all input so far.
-    pub fn is_looper(&self, thread: u32) -> bool {
-        self.u32_at(LOOPER).load(Ordering::Acquire) == thread
-    }
-
-    /// True if there are several threads that take input.
-    pub fn has_several(&self) -> bool {
-        self.u32_at(LOOPER).load(Ordering::Acquire) == SEVERAL
-    }
-
-    /// The program's side: the loop reads the connection from that port; or not any more.
-    pub fn set_looped(&self, port: u16, looped: bool) {
-        if looped {
-            self.taken_at(port).fetch_or(LOOPED, Ordering::Release);
-        } else {
-            self.taken_at(port).fetch_and(!LOOPED, Ordering::Release);
-        }
-    }
-
-    /// The front's side: gives requests at once: writes them by `write`, and the program looks at none before all of
-    /// them are written. Each is a port, and how many bytes there are then of that connection, all in all. False if
-    /// the program has been stopped in a look, which would find some of them: nothing is given then.
-    #[must_use]
-    pub fn give_at_once(&self, requests: &[(u16, u64)], write: impl FnOnce()) -> bool {
-        self.u32_at(FILLING).store(1, Ordering::SeqCst);
-        let begun = Instant::now();
-        while self.u32_at(LOOKING).load(Ordering::SeqCst) != 0 {
-            if begun.elapsed() >= STEP {
-                let gone = |processes: Vec<u32>| processes.iter().all(|own| is_gone((*own).into()));
-                if self.processes().is_some_and(gone) {
-                    break;
-                }
-                self.u32_at(FILLING).store(0, Ordering::SeqCst);
-                self.wake(FILLING);
-                return false;
-            }
-            std::thread::yield_now();
-        }
-        let count = requests.len().min(MOST_AT_ONCE);
-        self.u64_at(AT_ONCE).store(count as u64, Ordering::Relaxed);
-        for (n, (port, target)) in requests.iter().take(count).enumerate() {
-            let word = (u64::from(*port) << 48) | (target & TARGET);
-            self.u64_at(AT_ONCE + 8 + n * 8).store(word, Ordering::Relaxed);
-        }
-        self.u32_at(SERIAL).fetch_add(1, Ordering::AcqRel);
-        write();
-        self.u32_at(FILLING).store(0, Ordering::SeqCst);
-        self.wake(FILLING);
-        true
-    }
-
-    /// Number of times that requests were given at once.
-    pub fn serial(&self) -> u32 {
-        self.u32_at(SERIAL).load(Ordering::Acquire)
-    }
-
-    /// The requests that were given at once last, in their order: port, and how many bytes there are then.
-    pub fn at_once(&self) -> impl Iterator<Item = (u16, u64)> {
-        let count = self.u64_at(AT_ONCE).load(Ordering::Relaxed).min(MOST_AT_ONCE as u64) as usize;
-        (0..count).map(|n| {
-            let word = self.u64_at(AT_ONCE + 8 + n * 8).load(Ordering::Relaxed);
-            ((word >> 48) as u16, word & TARGET)
-        })
-    }
-
-    /// The program's side: its looper looks by `look` which connections have input, while the front gives nothing. A
-    /// front that is stopped in the middle of that is waited for as long as it lives.
-    pub fn look<T>(&self, look: impl FnOnce() -> T) -> T {
-        let (filling, looking) = (self.u32_at(FILLING), self.u32_at(LOOKING));
-        looking.store(1, Ordering::SeqCst);
-        while filling.load(Ordering::SeqCst) != 0 {
-            looking.store(0, Ordering::SeqCst);
-            self.wait(FILLING, 1, Duration::from_millis(100));
-            if is_gone(self.u64_at(96).load(Ordering::Relaxed)) {
-                break;
-            }
-            looking.store(1, Ordering::SeqCst);
-        }
-        let found = look();
-        looking.store(0, Ordering::SeqCst);
-        found
-    }
-
     /// Whether the program's clock is the page's.
     pub fn is_clock(&self) -> bool {
         self.u64_at(16).load(Ordering::Relaxed) & CLOCK != 0
@@ -461,10 +339,8 @@ impl Page {
 
     /// The front's side: a new program is to start; what an earlier one left does not count.
     pub fn forget_program(&self) {
-        for at in [72, LOOKING, LOOPER] {
-            self.u32_at(at).store(0, Ordering::Release);
-        }
-        self.u64_at(AT_ONCE).store(0, Ordering::Release);
+        self.u32_at(72).store(0, Ordering::Release);
+        self.forget_loop();
         (0..MOST_PROCESSES)
             .for_each(|n| self.u64_at(PROCESSES + n * 8).store(0, Ordering::Release));
         self.u32_at(108).store(0, Ordering::Release);
@@ -586,7 +462,7 @@ mod tests {
     use std::ffi::CString;
     use std::sync::Arc;
 
-    fn path(name: &str) -> CString {
+    pub(super) fn path(name: &str) -> CString {
         let name = format!("truechimer-delivery-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         CString::new(path.to_str().unwrap()).unwrap()
@@ -627,108 +503,6 @@ mod tests {
         assert_eq!((front.busy(), front.settles()), (0, settles + 1));
         program.took_close(65535);
         assert!(front.taken(65535).closed);
-        std::fs::remove_file(path.to_str().unwrap()).unwrap();
-    }
-
-    #[test]
-    fn one_thread_takes_all_or_several_do() {
-        let path = path("looper");
-        let front = Page::create(&path, CLOCK | LOOP).unwrap();
-        let program = Page::open(&path).unwrap();
-        assert!(program.is_loop() && !program.is_looper(7));
-        assert!(program.loops(7) && program.loops(7) && program.is_looper(7));
-        assert!(!front.has_several() && !program.loops(8));
-        assert!(front.has_several() && !program.loops(7) && !program.is_looper(7));
-        front.forget_program();
-        assert!(!front.has_several() && program.loops(8));
-        program.came_partly();
-        assert!(front.has_come_partly() && !program.loops(8) && !program.is_looper(8));
-        assert!(front.has_come_partly(), "the reason stays");
-        front.forget_program();
-        assert!(!front.has_come_partly() && program.loops(8));
-        program.took(9, 5);
-        program.set_looped(9, true);
-        program.set_looped(9, false);
-        assert_eq!((front.taken(9).bytes, front.taken(9).looped), (5, false));
-        std::fs::remove_file(path.to_str().unwrap()).unwrap();
-    }
-
-    /// Whoever looks meets all that is given at once, or nothing of it.
-    #[test]
-    fn who_looks_sees_all_or_nothing() {
-        let path = path("at-once");
-        let front = Page::create(&path, LOOP).unwrap();
-        let program = Page::open(&path).unwrap();
-        let written = [const { AtomicU64::new(0) }; 8];
-        std::thread::scope(|scope| {
-            let looks = scope.spawn(|| {
-                let mut last = 0;
-                while last < 2000 {
-                    let (serial, seen) = program.look(|| {
-                        let seen = written.each_ref().map(|at| at.load(Ordering::Relaxed));
-                        (u64::from(program.serial()), seen)
-                    });
-                    assert_eq!(seen, [serial; 8]);
-                    let given: Vec<_> = program.at_once().collect();
-                    assert!(serial == 0 || given.len() == 8, "{given:?}");
-                    last = serial;
-                }
-            });
-            for round in 1..=2000 {
-                let requests: Vec<_> = (0..8).map(|n| (65528 + n, round)).collect();
-                assert!(front.give_at_once(&requests, || {
-                    written.iter().for_each(|at| at.store(round, Ordering::Relaxed));
-                }));
-            }
-            looks.join().unwrap();
-        });
-        assert_eq!(program.at_once().last(), Some((65535, 2000)));
-        // One that was killed while it looked holds up nothing for long.
-        program.u32_at(LOOKING).store(1, Ordering::SeqCst);
-        assert!(front.give_at_once(&[], || ()));
-        assert_eq!(program.at_once().count(), 0);
-        std::fs::remove_file(path.to_str().unwrap()).unwrap();
-    }
-
-    #[test]
-    fn a_program_that_is_stopped_in_a_look_is_given_nothing() {
-        let path = path("stopped");
-        let front = Page::create(&path, LOOP).unwrap();
-        let program = Page::open(&path).unwrap();
-        program.attached(std::process::id());
-        let gave = program.look(|| front.give_at_once(&[(1, 2)], || panic!("it looks")));
-        assert!(!gave && program.at_once().count() == 0 && program.serial() == 0);
-        assert!(front.give_at_once(&[(1, 2)], || ()));
-        // A new program is to start while the old one looks.
-        program.look(|| front.forget_program());
-        assert_eq!((front.u32_at(LOOKING).load(Ordering::SeqCst), front.at_once().count()), (0, 0));
-        program.attached(std::process::id());
-        assert!(front.give_at_once(&[], || ()));
-        std::fs::remove_file(path.to_str().unwrap()).unwrap();
-    }
-
-    /// A front that is stopped for longer than any patience while it gives: nobody sees a half of it.
-    #[test]
-    fn who_looks_waits_for_a_front_that_is_stopped() {
-        let path = path("slow");
-        let front = Page::create(&path, LOOP).unwrap();
-        let program = Page::open(&path).unwrap();
-        let written = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            let (begins, begun) = std::sync::mpsc::channel();
-            let (program, written) = (&program, &written);
-            let looks = scope.spawn(move || {
-                begun.recv().unwrap();
-                program.look(|| written.load(Ordering::Relaxed))
-            });
-            assert!(front.give_at_once(&[], || {
-                written.store(1, Ordering::Relaxed);
-                begins.send(()).unwrap();
-                std::thread::sleep(Duration::from_millis(2500));
-                written.store(2, Ordering::Relaxed);
-            }));
-            assert_eq!(looks.join().unwrap(), 2);
-        });
         std::fs::remove_file(path.to_str().unwrap()).unwrap();
     }
 

@@ -1,6 +1,7 @@
 //! One front: the loop around all of it.
 
 mod early;
+mod readers;
 mod replies;
 mod requests;
 mod votes;
@@ -31,6 +32,8 @@ use crate::transfer::{Gave, Shell};
 use crate::waker::{Waker, Woken, waker};
 use crate::wire::Message;
 use early::Early;
+pub use readers::ReadOnly;
+use readers::Readers;
 use replies::Replies;
 use requests::Requests;
 use votes::Votes;
@@ -78,6 +81,8 @@ pub struct Settings {
     pub most_kept: usize,
     /// The program answers from one event loop, and gets several connections' requests at once.
     pub event_loop: bool,
+    /// Requests that change nothing, of an event loop: they are asked of this replica alone.
+    pub read_only: Option<ReadOnly>,
 }
 
 /// How a front ended, if nothing failed.
@@ -108,6 +113,7 @@ pub struct Front {
     order: Order,
     program: Program,
     clients: Clients,
+    readers: Option<Readers>,
     early: Early,
     replies: Replies,
     work: Work,
@@ -122,8 +128,8 @@ pub struct Front {
     woken: Woken,
     poll: Poll,
     phase: Option<Phase>,
-    /// Messages of ours that are under way, by token.
-    under_way: BTreeMap<u64, Sent>,
+    /// Messages of ours that are under way, by token, and when each was sent.
+    under_way: BTreeMap<u64, (Sent, Instant)>,
     /// Requests for the next message.
     requests: Requests,
     /// The client that was read last.
@@ -163,6 +169,9 @@ impl Front {
             Record::create(path).map_err(failed(format!("cannot write {}", path.display())))
         });
         let record = record.transpose()?;
+        let clients = || Clients::new(settings.protocol, settings.most_kept);
+        let readers = settings.read_only.clone().map(|how| Readers::new(how, clients()));
+        let readers = readers.transpose()?;
         let (waker, woken) = waker().map_err(failed("cannot make a socket pair".into()))?;
         let now = Instant::now();
         let me = FrontId { member: ring.member(), incarnation: incarnation() };
@@ -174,7 +183,8 @@ impl Front {
                 .with_event_loop(settings.event_loop),
             program: Program::new(settings.connect, page, settings.ready_command.is_some())
                 .map_err(failed("cannot make an epoll instance".into()))?,
-            clients: Clients::new(settings.protocol, settings.most_kept),
+            clients: clients(),
+            readers,
             early: Early::default(),
             replies: Replies::new(settings.commit),
             work: Work::default(),
@@ -212,6 +222,14 @@ impl Front {
     /// What the system says.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Where clients connect that only read (the port, if any was asked for); none if there is no such place.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_only_address(&self) -> std::io::Result<Option<SocketAddr>> {
+        self.readers.as_ref().map(Readers::address).transpose()
     }
 
     /// Works until `stop`, or until it cannot. What the operator should know goes to `say`.
@@ -260,6 +278,7 @@ impl Front {
         self.vote()?;
         self.release();
         self.ask()?;
+        self.renew()?;
         self.timers()?;
         if self.ended.is_none() && self.says.is_empty() {
             self.wait()?;
@@ -272,11 +291,13 @@ impl Front {
             RingEvent::Delivered { from, token, time, point, payload } => {
                 self.last = Instant::now();
                 self.point = point;
+                let own = from == self.order.me().member;
+                let own = own.then(|| self.under_way.remove(&token)).flatten();
                 if from == self.order.me().member {
                     self.spoke = self.last;
-                    if let Some(Sent::Asks(clients)) = self.under_way.remove(&token) {
-                        clients.into_iter().for_each(|client| self.clients.delivered(client));
-                    }
+                }
+                if let Some((Sent::Asks(clients), _)) = &own {
+                    clients.iter().for_each(|client| self.clients.delivered(*client));
                 }
                 let before = self.order.time();
                 let steps = self.order.delivered(from, time, &payload);
@@ -286,6 +307,11 @@ impl Front {
                     self.program.set_time(time);
                 }
                 self.steps(steps)?;
+                if let (Some(readers), Some((_, sent))) = (&mut self.readers, own)
+                    && self.order.is_in()
+                {
+                    readers.delivered(point, sent);
+                }
             }
             RingEvent::Refused(token) => self.refused(token),
             RingEvent::Phase(phase) => {
@@ -302,7 +328,7 @@ impl Front {
 
     /// Cuts off clients whose requests nobody gets; all else is said again.
     fn refused(&mut self, token: u64) {
-        match self.under_way.remove(&token) {
+        match self.under_way.remove(&token).map(|(sent, _)| sent) {
             Some(Sent::Asks(clients)) => {
                 for client in clients {
                     self.clients.remove(client);
@@ -337,6 +363,9 @@ impl Front {
                     self.said.clear();
                     self.under_way.clear();
                     self.requests.clear();
+                    if let Some(readers) = &mut self.readers {
+                        readers.drop_out();
+                    }
                     self.says.push(format!("out: {why}; the clients' connections are closed"));
                 }
                 Step::Restore(data) => self.restore(data)?,
@@ -360,8 +389,10 @@ impl Front {
     /// Sends it, and notes for whom.
     fn send_for(&mut self, message: &Message, sent: Sent) -> Result<u64, String> {
         let incarnation = self.order.me().incarnation;
+        // Not later than it goes: states are as old as messages that they contain.
+        let at = Instant::now();
         let token = self.ring.multicast(&message.encode(incarnation))?;
-        self.under_way.insert(token, sent);
+        self.under_way.insert(token, (sent, at));
         Ok(token)
     }
 
@@ -483,7 +514,11 @@ impl Front {
                 clients.push((self.poll.add(descriptor, reads && takes, writes), number));
             }
         }
+        let readers = self.poll_readers();
         self.poll.wait(patience);
+        if let Some(readers) = readers {
+            self.serve_readers(readers);
+        }
         if listener.is_some_and(|at| self.poll.came(at)) {
             self.accept()?;
         }
@@ -499,7 +534,8 @@ impl Front {
                 }
             }
         }
-        self.ask()
+        self.ask()?;
+        self.renew()
     }
 
     /// True if clients may be read.

@@ -16,6 +16,7 @@
 #![deny(unsafe_code)]
 
 mod clients;
+mod commands;
 mod cut;
 mod front;
 mod mask;
@@ -32,8 +33,9 @@ mod waker;
 mod wire;
 
 pub use clients::MOST_KEPT;
+pub use commands::Commands;
 pub use cut::Protocol;
-pub use front::{Ended, Front, Settings};
+pub use front::{Ended, Front, ReadOnly, Settings};
 pub use order::{Conn, FrontId};
 pub use report::{FrontReport, PeerReport, State};
 pub use ring::{AgentRing, Committing, Ring, RingEvent};

@@ -1,10 +1,14 @@
 //! Mask of what no two programs can have the same in their replies, and no request can depend on:
 //! left out where replies are compared.
 //!
-//! PostgreSQL tells each client its process and a random key (`BackendKeyData`), for cancelling.
+//! PostgreSQL tells each client its process and a random key (`BackendKeyData`), for cancelling. Redis tells it the
+//! connection's number in its answer to `HELLO`: programs that have started at other times, or are asked by clients that
+//! only read, have had other connections.
 
 /// The code of a start-up packet of version 3.0, and those that ask for encryption first.
 const POSTGRESQL: [u32; 3] = [196_608, 80_877_103, 80_877_104];
+/// Part of Redis' answer to `HELLO` before the number, in either version of RESP; for the `?` there is any byte.
+const HELLO: &[u8] = b"$5\r\nproto\r\n:?\r\n$2\r\nid\r\n:";
 
 /// Where one connection's replies stand.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -22,23 +26,53 @@ pub enum Mask {
     Length(u8, u8, u32),
     /// Of that kind, so many bytes are left.
     Body(u8, u32),
+    /// Redis' replies, where one is to `HELLO`: so many bytes of what comes before the number were read.
+    Hello(usize),
+    /// In the number.
+    Number,
 }
 
 impl Mask {
-    /// The connection's first request says which protocol it is.
+    /// The connection's first request says which protocol it is; any may be a `HELLO`.
     pub fn asked(&mut self, request: &[u8]) {
         if *self == Mask::Unknown {
             let code = request.get(4..8).and_then(|code| <[u8; 4]>::try_from(code).ok());
             let known = code.is_some_and(|code| POSTGRESQL.contains(&u32::from_be_bytes(code)));
             *self = if known { Mask::Between } else { Mask::None };
         }
+        if *self == Mask::None && request.windows(5).any(|word| word.eq_ignore_ascii_case(b"HELLO"))
+        {
+            *self = Mask::Hello(0);
+        }
     }
 
-    /// Replies, as they are to be compared: of the same length.
-    pub fn apply(&mut self, bytes: &mut [u8]) {
-        if matches!(self, Mask::Unknown | Mask::None) {
-            return;
+    /// Makes of replies, from that byte on, what is to be compared of them.
+    pub fn apply(&mut self, bytes: &mut Vec<u8>, from: usize) {
+        match self {
+            Mask::Unknown | Mask::None => {}
+            Mask::Hello(_) | Mask::Number => {
+                // Numbers may have other lengths.
+                let replies = bytes.split_off(from.min(bytes.len()));
+                bytes.extend(replies.into_iter().filter(|byte| !self.is_number(*byte)));
+            }
+            _ => self.hide(bytes.get_mut(from..).unwrap_or_default()),
         }
+    }
+
+    /// Of Redis' replies, whether the next byte is one of a connection's number.
+    fn is_number(&mut self, byte: u8) -> bool {
+        let is_digit = *self == Mask::Number && byte.is_ascii_digit();
+        if !is_digit {
+            let read = if let Mask::Hello(read) = *self { read } else { 0 };
+            let fits = HELLO.get(read).is_some_and(|next| *next == byte || *next == b'?');
+            let read = if fits { read + 1 } else { usize::from(HELLO.first() == Some(&byte)) };
+            *self = if read == HELLO.len() { Mask::Number } else { Mask::Hello(read) };
+        }
+        is_digit
+    }
+
+    /// Hides what PostgreSQL's replies have of a key.
+    fn hide(&mut self, bytes: &mut [u8]) {
         for byte in bytes {
             *self = match *self {
                 Mask::Refusal if *byte == 0 => Mask::Length(b'N', 1, 0),
@@ -58,7 +92,7 @@ impl Mask {
                     }
                     if left > 1 { Mask::Body(kind, left - 1) } else { Mask::Between }
                 }
-                Mask::Unknown | Mask::None => return,
+                _ => return,
             };
         }
     }
@@ -74,9 +108,39 @@ mod tests {
         let mut mask = Mask::default();
         mask.asked(request);
         mask.asked(b"later ones say nothing");
-        let mut replies = replies.to_vec();
-        replies.chunks_mut(pieces).for_each(|piece| mask.apply(piece));
-        replies
+        let mut masked = Vec::new();
+        for piece in replies.chunks(pieces) {
+            let from = masked.len();
+            masked.extend(piece);
+            mask.apply(&mut masked, from);
+        }
+        masked
+    }
+
+    #[test]
+    fn the_numbers_of_rediss_connections_are_left_out_and_nothing_else() {
+        let hello = |id: &str| {
+            format!(
+                "+OK\r\n%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n\
+                 $5\r\nproto\r\n:3\r\n$2\r\nid\r\n:{id}\r\n$4\r\nmode\r\n:12\r\n$2\r\nid\r\n:5\r\n"
+            )
+        };
+        for request in [&b"HELLO 3\r\n"[..], b"*2\r\n$5\r\nhello\r\n$1\r\n3\r\n"] {
+            for pieces in 1..hello("12").len() {
+                let masked = |id| masked(request, hello(id).as_bytes(), pieces);
+                assert_eq!(String::from_utf8(masked("12")).unwrap(), hello(""));
+                assert_eq!(masked("7"), masked("4711"));
+            }
+        }
+        assert_eq!(masked(b"GET a\r\n", hello("7").as_bytes(), 9), hello("7").as_bytes());
+        // Said later, after other requests.
+        let mut mask = Mask::default();
+        mask.asked(b"*1\r\n$4\r\nPING\r\n");
+        mask.asked(b"*1\r\n$5\r\nHELLO\r\n");
+        let mut replies = hello("7").into_bytes();
+        mask.apply(&mut replies, 0);
+        assert_eq!(replies, hello("").into_bytes());
+        assert_eq!(masked(START, hello("7").as_bytes(), 9).len(), hello("7").len());
     }
 
     #[test]

@@ -64,6 +64,12 @@ pub struct FrontReport {
     pub same: u64,
     /// And that were not.
     pub different: u64,
+    /// Requests beside the order that it has dealt with.
+    #[serde(default)]
+    pub reads: u64,
+    /// Agreed time up to which its program has what the order has, ns since 1970: what its clock shows.
+    #[serde(default)]
+    pub time_ns: Option<i64>,
     /// The replicas, as far as they were ever in.
     pub peers: Vec<PeerReport>,
 }
@@ -148,6 +154,8 @@ mod tests {
             done: 8,
             same: 1,
             different: 0,
+            reads: 4,
+            time_ns: Some(3),
             peers: vec![PeerReport {
                 member: 2,
                 standing: "gone".into(),

@@ -217,9 +217,8 @@ impl Streams {
         };
         let from = stream.tail.len();
         stream.tail.extend(bytes);
-        let new = stream.tail.get_mut(from..).unwrap_or_default();
-        stream.mask.apply(new);
-        stream.hash = stream.hash.and(new);
+        stream.mask.apply(&mut stream.tail, from);
+        stream.hash = stream.hash.and(stream.tail.get(from..).unwrap_or_default());
         if stream.closed.is_none() {
             stream.last = place;
         }

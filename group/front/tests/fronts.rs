@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use truechimer_group::{Member, Phase, Point};
 use truechimer_group_client::delivery::Page;
 use truechimer_group_front::{
-    Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, Ring, RingEvent, Settings, State,
+    Commands, Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, ReadOnly, Ring,
+    RingEvent, Settings, State,
 };
 
 /// True for a message that is refused.
@@ -35,6 +36,10 @@ struct Hub {
     refuses: Refuses,
     /// Refusals are not told yet.
     holds: bool,
+    /// The member to which nothing is delivered.
+    held_up: Option<Member>,
+    /// No majority has what comes from there on, as far as anybody hears.
+    lost: Option<u64>,
     /// Number of times that the first front has found nothing more.
     turns: u64,
 }
@@ -47,6 +52,8 @@ impl Default for Hub {
             step: 1_000_003,
             refuses: Box::new(|_| false),
             holds: false,
+            held_up: None,
+            lost: None,
             turns: 0,
         }
     }
@@ -112,7 +119,7 @@ impl Ring for MemoryRing {
         {
             return Ok(Some(RingEvent::Refused(token)));
         }
-        let event = hub.log.get(self.at).cloned();
+        let event = hub.log.get(self.at).filter(|_| hub.held_up != Some(self.member)).cloned();
         self.at += usize::from(event.is_some());
         hub.turns += u64::from(event.is_none() && self.member == Member(1));
         self.committed.store(self.at as u64, Ordering::Release);
@@ -142,8 +149,11 @@ impl Ring for MemoryRing {
     }
 
     fn commit(&mut self, point: Point) -> Committing {
-        let committed = Arc::clone(&self.committed);
-        Box::new(move || (committed.load(Ordering::Acquire) >= point.index).then_some(Ok(())))
+        let (committed, hub) = (Arc::clone(&self.committed), Arc::clone(&self.hub));
+        Box::new(move || {
+            let lost = hub.lock().unwrap().lost.is_some_and(|lost| point.index >= lost);
+            (!lost && committed.load(Ordering::Acquire) >= point.index).then_some(Ok(()))
+        })
     }
 }
 
@@ -273,6 +283,7 @@ fn release(state: &Path) -> PathBuf {
 
 struct Running {
     address: SocketAddr,
+    read_only: Option<SocketAddr>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Ended, String>>,
     said: Arc<Mutex<Vec<String>>>,
@@ -326,12 +337,14 @@ impl World {
             patience: Duration::from_secs(5),
             most_kept: MOST_KEPT,
             event_loop: false,
+            read_only: None,
         };
         change(&mut settings);
         let phase = Arc::default();
         let ring = MemoryRing::new(member, &self.hub, &phase);
         let mut front = Front::new(settings, Box::new(ring)).unwrap();
         let address = front.address().unwrap();
+        let read_only = front.read_only_address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stop);
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -342,7 +355,7 @@ impl World {
                 lines.lock().unwrap().push(line.to_string());
             })
         });
-        Running { address, stop, thread, said, phase }
+        Running { address, read_only, stop, thread, said, phase }
     }
 
     fn with_service(&self, member: u32, odd: bool) -> Running {
@@ -373,7 +386,16 @@ struct Client {
 
 impl Client {
     fn of(front: &Running) -> Client {
-        let stream = TcpStream::connect(front.address).unwrap();
+        Client::at(front.address)
+    }
+
+    /// One that only reads.
+    fn reader(front: &Running) -> Client {
+        Client::at(front.read_only.unwrap())
+    }
+
+    fn at(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
         let lines = BufReader::new(stream.try_clone().unwrap());
         Client { stream, lines }
@@ -764,9 +786,25 @@ fn answers_that_one_gives_late_and_another_never_leave_nobody_to_hang() {
 
 #[test]
 fn one_that_dies_is_replaced_with_the_state() {
-    let world = World::new("join");
-    let mut fronts: Vec<Running> =
-        (1..=3).map(|member| world.with_service(member, false)).collect();
+    replaced(false);
+}
+
+#[test]
+fn a_loop_that_dies_is_replaced_with_the_state() {
+    replaced(true);
+}
+
+fn replaced(event_loop: bool) {
+    let world = World::new(&format!("join-{event_loop}"));
+    let start = |member: u32| {
+        let _ = fs::remove_file(world.state(member));
+        let service = service(world.page(member), world.state(member), 0);
+        let change = |settings: &mut Settings| settings.event_loop = event_loop;
+        let front = world.start(member, service.address, change);
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let mut fronts: Vec<Running> = (1..=3).map(start).collect();
     let mut clients: Vec<Client> = fronts.iter().map(Client::of).collect();
     for (i, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.ask(&format!("ADD first-{i}")), "kept\n");
@@ -779,7 +817,7 @@ fn one_that_dies_is_replaced_with_the_state() {
 
     // One without a way to restore is not let in.
     let other = service(world.page(2), world.state(2), 0);
-    let refused = world.start(2, other.address, |_| {});
+    let refused = world.start(2, other.address, |settings| settings.event_loop = event_loop);
     other.started.store(true, Ordering::Release);
     let ended = refused.thread.join().unwrap();
     assert!(matches!(ended, Ok(Ended::Unfit(why)) if why.contains("--restore-command")));
@@ -789,6 +827,7 @@ fn one_that_dies_is_replaced_with_the_state() {
     let command = format!("cat > {0}.new && mv {0}.new {0}", world.state(2).display());
     let second = world.start(2, new.address, |settings| {
         settings.restore_command = Some(command);
+        settings.event_loop = event_loop;
     });
     let state = world.state(2);
     while !state.exists() {
@@ -802,6 +841,19 @@ fn one_that_dies_is_replaced_with_the_state() {
     let log = Client::of(&second).ask("LOG");
     assert_eq!(log, client.ask("LOG"));
     assert_eq!(log.matches(';').count(), 5, "{log}");
+    // Its program has been given less of what clients ask at once than the others', if anything, and goes on as they do.
+    let mut clients: Vec<Client> = [&fronts[0], &second].map(Client::of).into();
+    for round in 0..20 {
+        for (at, client) in clients.iter_mut().enumerate() {
+            client.stream.write_all(format!("ADD {at}-{round}\nTIME\n").as_bytes()).unwrap();
+        }
+        for client in &mut clients {
+            assert_eq!((client.line(), client.line().len()), ("kept\n".into(), 20));
+        }
+    }
+    let log = clients[1].ask("LOG");
+    assert_eq!(log, clients[0].ask("LOG"));
+    assert_eq!(log.matches(';').count(), 45, "{log}");
     fronts.push(second);
     world.stop(fronts);
 }
@@ -853,5 +905,187 @@ fn who_reads_nothing_is_sent_away_before_the_memory_is_full() {
     until_said(&fronts[0], "1 client(s) sent away, the slowest first");
     until_said(&fronts[0], "took more than 1.0 MiB");
     assert_eq!(reader.ask("ADD y"), "kept\n");
+    world.stop(fronts);
+}
+
+impl World {
+    /// A front of a loop with clients that only read.
+    fn with_readers(&self, member: u32, odd: bool, age: Duration) -> Running {
+        let _ = fs::remove_file(self.state(member));
+        let service = service(self.page(member), self.state(member), odd.into());
+        let front = self.start(member, service.address, |settings| {
+            let listen = "127.0.0.1:0".parse().unwrap();
+            settings.event_loop = true;
+            settings.read_only = Some(ReadOnly { listen, age, commands: None });
+        });
+        service.started.store(true, Ordering::Release);
+        front
+    }
+}
+
+/// A second, far longer than anything here takes but for a machine that stands still.
+const SECOND: Duration = Duration::from_secs(1);
+
+fn number(line: &str) -> i64 {
+    line.trim().parse().unwrap_or_else(|_| panic!("{line:?}"))
+}
+
+/// Each read has the time of a place in the order, and the state there; of it nothing is in the order.
+#[test]
+fn who_only_reads_is_answered_beside_the_order() {
+    let world = World::new("readers");
+    let fronts: Vec<Running> =
+        (1..=3).map(|member| world.with_readers(member, false, SECOND)).collect();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask("ADD first"), "kept\n");
+    let mut own = Client::reader(&fronts[0]);
+    let readers: Vec<_> = fronts
+        .iter()
+        .map(|front| {
+            let mut reader = Client::reader(front);
+            std::thread::spawn(move || {
+                let (mut last, mut seen) = (0, 0);
+                for _ in 0..200 {
+                    let time = number(&reader.ask("TIME"));
+                    assert!(time >= last, "{time} after {last}");
+                    let log = reader.ask("LOG");
+                    let kept = log.trim().split_terminator(';');
+                    let times: Vec<i64> =
+                        kept.map(|one| number(one.split_once('@').unwrap().1)).collect();
+                    assert!(times.is_sorted() && times.len() >= seen, "{log}");
+                    (last, seen) = (times.last().copied().unwrap_or(0).max(time), times.len());
+                }
+                reader
+            })
+        })
+        .collect();
+    for round in 0..50 {
+        assert_eq!(writer.ask(&format!("ADD {round}")), "kept\n");
+        // Who is answered by a front finds that at the same front.
+        assert!(own.ask("LOG").contains(&format!("{round}@")), "{round}");
+    }
+    let mut readers: Vec<Client> = readers.into_iter().map(|one| one.join().unwrap()).collect();
+    // An opening and 51 requests; no opening, request or end of a reader.
+    for member in 1..=3 {
+        let report = until_report(&world, member, |report| {
+            (report.count, report.done) == (52, 52) && report.reads >= 400
+        });
+        assert!(report.time_ns.is_some() && report.different == 0, "{report:?}");
+    }
+    // Its end is the program's business alone, and so is one that the program ends.
+    assert_eq!(readers[1].ask("QUIT"), "bye\n");
+    assert_eq!(readers[1].line(), "", "the program has closed it");
+    drop(readers);
+    assert_eq!(writer.ask("ADD last"), "kept\n");
+    let records = records(&world, &[1, 2, 3], 52);
+    assert!(records.iter().all(|record| *record == records[0] && record.lines().count() == 52));
+    world.stop(fronts);
+}
+
+/// With an age of nothing each read finds all that was answered before, at whatever front. Where nothing comes it waits.
+#[test]
+fn no_read_is_older_than_the_age() {
+    let world = World::new("age");
+    let fronts: Vec<Running> =
+        (1..=3).map(|member| world.with_readers(member, false, Duration::ZERO)).collect();
+    let mut writers: Vec<Client> = fronts.iter().map(Client::of).collect();
+    writers.iter_mut().for_each(|writer| assert!(number(&writer.ask("TIME")) > 0));
+    let mut readers: Vec<Client> = fronts.iter().map(Client::reader).collect();
+    for round in 0..30 {
+        assert_eq!(writers[round % 3].ask(&format!("ADD {round}")), "kept\n");
+        let reader = &mut readers[(round + 1) % 3];
+        assert!(reader.ask("LOG").contains(&format!("{round}@")), "{round}");
+    }
+    world.hub.lock().unwrap().held_up = Some(Member(3));
+    assert_eq!(writers[0].ask("ADD newer"), "kept\n");
+    readers[2].stream.write_all(b"LOG\n").unwrap();
+    readers[2].stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
+    assert_eq!(early, Err(ErrorKind::WouldBlock));
+    world.hub.lock().unwrap().held_up = None;
+    readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+    assert!(readers[2].line().contains("newer@"));
+    // A message of a front's own, of whatever kind, is good for nothing while no majority has it.
+    let mut hub = world.hub.lock().unwrap();
+    hub.lost = Some(hub.log.len() as u64 + 1);
+    drop(hub);
+    readers[2].stream.write_all(b"LOG\n").unwrap();
+    readers[2].stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
+    assert_eq!(early, Err(ErrorKind::WouldBlock));
+    world.hub.lock().unwrap().lost = None;
+    readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
+    assert!(readers[2].line().contains("newer@"));
+    world.stop(fronts);
+}
+
+#[test]
+fn a_replica_that_is_out_answers_no_reader() {
+    let world = World::new("readers-out");
+    let mut fronts: Vec<Running> =
+        (1..=3).map(|member| world.with_readers(member, member == 2, SECOND)).collect();
+    let mut client = Client::of(&fronts[0]);
+    assert_eq!(client.ask("ADD x"), "kept\n");
+    // Outside the majority.
+    let mut reader = Client::reader(&fronts[2]);
+    assert!(reader.ask("LOG").contains("x@"));
+    fronts[2].phase.lock().unwrap().push(Phase::Outside);
+    assert_eq!(reader.line(), "", "cut off");
+    Client::reader(&fronts[2]).closed();
+    fronts[2].phase.lock().unwrap().push(Phase::Live);
+    assert!(Client::of(&fronts[2]).ask("LOG").contains("x@"), "back");
+    assert!(Client::reader(&fronts[2]).ask("LOG").contains("x@"));
+    // The second one gives other answers.
+    let mut odd = Client::reader(&fronts[1]);
+    assert!(odd.ask("LOG").contains("x@"));
+    assert!(client.ask("TIME").trim().parse::<i64>().is_ok());
+    let why = unfit(fronts.remove(1));
+    assert!(why.contains("its program's replies differ"), "{why}");
+    assert_eq!(odd.line(), "", "cut off");
+    world.stop(fronts);
+}
+
+/// What is not among the commands ends the connection, after the answers to what came before. So does a program that is
+/// no loop.
+#[test]
+fn what_may_not_be_asked_beside_the_order_is_refused() {
+    let world = World::new("readers-refused");
+    let start = |member: u32| {
+        let _ = fs::remove_file(world.state(member));
+        let service = service(world.page(member), world.state(member), 0);
+        let front = world.start(member, service.address, |settings| {
+            let listen = "127.0.0.1:0".parse().unwrap();
+            let commands = Some("LOG".parse::<Commands>().unwrap());
+            settings.event_loop = true;
+            settings.protocol = Protocol::Resp;
+            settings.read_only = Some(ReadOnly { listen, age: SECOND, commands });
+        });
+        service.started.store(true, Ordering::Release);
+        front
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
+    let log = "*1\r\n$3\r\nLOG\r\n";
+    for wrong in ["*2\r\n$3\r\nADD\r\n$1\r\ny\r\n", "ADD y\r\n", "*1\r\n$999999\r\n"] {
+        let mut reader = Client::reader(&fronts[0]);
+        let _ = reader.stream.write_all(format!("{log}{wrong}{log}").as_bytes());
+        reader.stream.shutdown(Shutdown::Write).unwrap();
+        // The service answers each line.
+        let lines = [(); 3].map(|()| reader.line());
+        assert!(lines[2].starts_with("x@"), "{lines:?}");
+        assert!(reader.line().starts_with("-ERR "), "{wrong:?}");
+        assert_eq!(reader.line(), "");
+    }
+    assert!(!Client::of(&fronts[1]).ask("LOG").contains('y'));
+    let mut reader = Client::reader(&fronts[0]);
+    reader.stream.write_all(log.as_bytes()).unwrap();
+    assert!([(); 3].map(|()| reader.line())[2].starts_with("x@"));
+    let path = CString::new(world.page(1).to_str().unwrap()).unwrap();
+    let page = Page::open(&path).unwrap();
+    assert!(page.loops(1) && !page.loops(2));
+    while !reader.line().is_empty() {}
+    until_said(&fronts[0], "asked nothing beside the order (--read-only): several of its threads");
+    Client::reader(&fronts[0]).closed();
+    assert!(Client::of(&fronts[0]).ask("LOG").contains("x@"), "all else goes on");
     world.stop(fronts);
 }

@@ -15,8 +15,9 @@ struct Reply {
     point: Point,
     client: u32,
     bytes: Vec<u8>,
-    /// How much the program has written on the connection up to its end, bytes.
-    until: u64,
+    /// How much the program has written on the connection up to its end, bytes; none to a client that only reads, with
+    /// whose answers no others are compared.
+    until: Option<u64>,
     /// The client is to go after it.
     last: bool,
 }
@@ -39,10 +40,18 @@ impl Replies {
     }
 
     /// This depends on the stream up to `point`, and ends after so much on its connection.
-    pub fn push(&mut self, point: Point, client: u32, bytes: &[u8], until: u64, last: bool) {
+    pub fn push(
+        &mut self,
+        point: Point,
+        client: u32,
+        bytes: &[u8],
+        until: Option<u64>,
+        last: bool,
+    ) {
         if let Some(reply) = self.waiting.back_mut()
             && reply.client == client
             && reply.point == point
+            && reply.until.is_some() == until.is_some()
             && !reply.last
         {
             reply.bytes.extend(bytes);
@@ -59,7 +68,8 @@ impl Replies {
 
     /// The connections that they are for, of this member's front.
     pub fn waiting_of(&self, member: Member) -> BTreeSet<Conn> {
-        self.waiting.iter().map(|reply| Conn { member, number: reply.client }).collect()
+        let ordered = self.waiting.iter().filter(|reply| reply.until.is_some());
+        ordered.map(|reply| Conn { member, number: reply.client }).collect()
     }
 
     /// They must not be sent.
@@ -88,10 +98,11 @@ impl Front {
         for reply in std::mem::take(&mut self.replies.waiting) {
             let conn = Conn { member: me, number: reply.client };
             let waits = waits && reply.point > committed;
-            let agreed = if votes && !waits {
-                self.streams.may_go(conn, reply.until, majority, self.work.done())
-            } else {
-                Some(true)
+            let agreed = match reply.until {
+                Some(until) if votes && !waits => {
+                    self.streams.may_go(conn, until, majority, self.work.done())
+                }
+                _ => Some(true),
             };
             if waits || agreed == Some(false) {
                 self.replies.waiting.push_back(reply);
@@ -100,13 +111,16 @@ impl Front {
             if !may_answer || agreed.is_none() {
                 // Too few replicas have the state, and whoever asked may have lost its request; or
                 // no majority has given this answer.
-                self.clients.remove(reply.client);
-                self.close(reply.client);
+                self.send_away(&reply);
                 continue;
             }
-            self.clients.reply(reply.client, &reply.bytes);
+            let clients = match (&mut self.readers, reply.until) {
+                (Some(readers), None) => readers.clients(),
+                _ => &mut self.clients,
+            };
+            clients.reply(reply.client, &reply.bytes);
             if reply.last {
-                self.clients.go(reply.client);
+                clients.go(reply.client);
             }
         }
         if let Some(reply) = self.replies.waiting.back()
@@ -121,6 +135,21 @@ impl Front {
             self.serve(client, false);
         }
         self.shed();
+        self.release_readers();
+    }
+
+    /// Closes the connection of a client that must not be answered.
+    fn send_away(&mut self, reply: &Reply) {
+        match &mut self.readers {
+            Some(readers) if reply.until.is_none() => {
+                readers.clients().remove(reply.client);
+                readers.end(reply.client, Vec::new());
+            }
+            _ => {
+                self.clients.remove(reply.client);
+                self.close(reply.client);
+            }
+        }
     }
 
     /// Gives up what was up to there: it must not be answered.
@@ -130,9 +159,6 @@ impl Front {
         self.replies.waiting = rest;
         let lost: VecDeque<Reply> = lost;
         self.says.push(format!("{} replies are withheld: {why}", lost.len()));
-        for reply in lost {
-            self.clients.remove(reply.client);
-            self.close(reply.client);
-        }
+        lost.iter().for_each(|reply| self.send_away(reply));
     }
 }

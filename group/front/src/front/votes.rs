@@ -9,7 +9,7 @@ use crate::report::{FrontReport, PeerReport, State};
 use crate::streams::Difference;
 use crate::wire::{MOST_REPLIED, Message};
 
-use super::{Ended, Front};
+use super::{Ended, Front, Readers};
 
 /// Differences that are said; further ones are counted.
 const MOST_SAID: u64 = 20;
@@ -240,6 +240,8 @@ impl Front {
             done: self.work.done(),
             same: self.streams.same,
             different: self.streams.different,
+            reads: self.readers.as_ref().map_or(0, Readers::asks),
+            time_ns: self.program.page().time(),
             peers: peers.collect(),
         }
     }

@@ -25,6 +25,8 @@ enum Doing {
     Start,
     /// Until it is done.
     Program(Busy),
+    /// Until it is done with what clients ask that only read.
+    Reads(Busy),
     /// Until the checkpoint is made.
     Checkpoint { to: FrontId, serial: u32, state: State, gave: Gave },
     /// Until it is sent.
@@ -48,6 +50,8 @@ pub struct Work {
     started: bool,
     /// Words that were said of it as it is hard to follow.
     told: Vec<&'static str>,
+    /// True if it was last asked something beside the order.
+    read: bool,
     /// How many openings, requests and ends have been dealt with.
     done: u64,
 }
@@ -95,11 +99,24 @@ impl Work {
         self.waiting.len()
     }
 
+    /// The place of what it was given last.
+    pub fn place(&self) -> Point {
+        self.point
+    }
+
+    /// The place of the first thing of the order that it has not dealt with; none if there is none.
+    pub fn next(&self) -> Option<Point> {
+        match &self.doing {
+            None | Some(Doing::Reads(_)) => self.waiting.front().map(|(_, _, point)| *point),
+            Some(_) => Some(self.point),
+        }
+    }
+
     /// Waits a little for the program, if that is what is to be waited for, and returns how long
     /// all else may be waited for.
     pub fn wait(&self, program: &mut Program, patience: Duration) -> Duration {
         match &self.doing {
-            Some(Doing::Program(busy)) => {
+            Some(Doing::Program(busy) | Doing::Reads(busy)) => {
                 let settles = program.page().settles();
                 if !program.is_done(*busy) {
                     program.wait(settles, GLANCE);
@@ -129,6 +146,16 @@ impl Front {
                 self.work.since = None;
                 continue;
             }
+            // In turn with what comes in the order, so that neither holds up the other.
+            let reads = !self.work.read || self.work.waiting.is_empty();
+            let busy = if reads { self.read() } else { None };
+            self.work.read = busy.is_some();
+            if let Some(busy) = busy {
+                self.work.doing = Some(Doing::Reads(busy));
+                self.work.since = Some(Instant::now());
+                self.work.reported = None;
+                continue;
+            }
             let Some((op, time, point)) = self.work.waiting.pop_front() else { return Ok(()) };
             self.work.point = point;
             self.program.set_time(time);
@@ -154,7 +181,8 @@ impl Front {
                 }
             },
             Op::Requests(mut requests) => {
-                let now = self.program.takes(&requests);
+                let lengths = requests.iter().map(|request| (request.conn, request.bytes.len()));
+                let now = self.program.takes(lengths);
                 let later = requests.split_off(now);
                 if !later.is_empty() {
                     // Of a loop all have one, as it is given several at once at one replica and maybe not at another.
@@ -207,6 +235,20 @@ impl Front {
                 self.drain(self.work.done + 1)?;
                 self.tell_troubles();
                 self.finish(busy)?;
+                Ok((None, true))
+            }
+            Doing::Reads(busy) => {
+                if !self.program.is_done(busy) {
+                    return Ok((Some(Doing::Reads(busy)), false));
+                }
+                self.drain(self.work.done)?;
+                self.tell_troubles();
+                if let Busy::End(conn) = busy {
+                    self.program.close(conn);
+                    let word = self.last_word_of(conn);
+                    let place = self.place_of_reads();
+                    self.replies.push(place, conn.number, &word, None, true);
+                }
                 Ok((None, true))
             }
             Doing::Checkpoint { to, serial, state, gave } => match gave.try_recv() {
@@ -293,6 +335,9 @@ impl Front {
         self.work = Work::default();
         self.streams.clear();
         self.program.forget();
+        if let Some(readers) = &mut self.readers {
+            readers.forget();
+        }
         let gave = self.shell.give(&command, data, &self.waker);
         let gave = gave.map_err(|why| format!("cannot start a thread: {why}"))?;
         self.work.doing = Some(Doing::Restore(gave));
@@ -302,14 +347,22 @@ impl Front {
     /// Takes what the program has written, by what has that place at the latest.
     fn drain(&mut self, place: u64) -> Result<(), String> {
         let me = self.order.me().member;
+        let place_of_reads = self.place_of_reads();
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
         let streams = &mut self.streams;
         let request = !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
+            if conn.is_beside() {
+                replies.push(place_of_reads, conn.number, bytes, None, end != End::Open);
+                if end != End::Open {
+                    ended.push(conn);
+                }
+                return;
+            }
             differences.extend(streams.wrote(conn, bytes, place));
             if conn.member == me {
-                let until = streams.length(conn);
+                let until = Some(streams.length(conn));
                 replies.push(point, conn.number, bytes, until, end != End::Open);
             }
             if end != End::Open {
@@ -321,6 +374,9 @@ impl Front {
             }
         });
         for conn in ended {
+            if let Some(readers) = self.readers.as_mut().filter(|_| conn.is_beside()) {
+                readers.end(conn.number, Vec::new());
+            }
             if conn.member == me && self.order.has(conn) {
                 self.close(conn.number);
             }
@@ -333,7 +389,7 @@ impl Front {
         if let Busy::End(conn) = busy {
             self.program.close(conn);
             if conn.member == self.order.me().member {
-                let until = self.streams.length(conn);
+                let until = Some(self.streams.length(conn));
                 self.replies.push(self.work.point, conn.number, &[], until, true);
                 self.said.retain(|said| *said != conn);
             }
@@ -368,7 +424,7 @@ impl Front {
         let late = now.saturating_duration_since(since).as_secs();
         let what = match &self.work.doing {
             Some(Doing::Start) => self.program.misses(),
-            Some(Doing::Program(busy)) => Some(self.program.says(*busy)),
+            Some(Doing::Program(busy) | Doing::Reads(busy)) => Some(self.program.says(*busy)),
             Some(Doing::Checkpoint { .. }) => Some("the checkpoint command runs".into()),
             Some(Doing::Restore(_)) => Some("the restore command runs".into()),
             _ => None,

@@ -12,6 +12,7 @@ mod hanging;
 mod passive;
 mod pools;
 mod postgresql;
+mod redis;
 mod rounds;
 mod services;
 mod soak;
