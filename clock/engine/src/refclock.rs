@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
+use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Span, Stamp};
 
 use crate::cause::Cause;
@@ -157,6 +158,11 @@ impl RefClock {
     /// Whether it has a vote.
     pub(crate) fn votes(&self) -> bool {
         self.peer.votes()
+    }
+
+    /// Leap indicator of its newest sample, if those have one.
+    pub(crate) fn leap(&self) -> Option<LeapIndicator> {
+        self.leap.map(LeapIndicator::from_bits)
     }
 
     /// News of it that was not yet told.

@@ -373,7 +373,7 @@ fn a_leap_second_is_a_second() {
     let mut bench = Bench::new(&["s1"]);
     bench.world.leaps = leaps;
     bench.world.server("s1").leap = LeapIndicator::Insert;
-    bench.world.event(Event::Leaps(leaps));
+    bench.world.event(Event::Leaps(leaps.into()));
     bench.run(600);
     assert_eq!(bench.report().accepted, 600, "{:?}", bench.report());
     bench.world.assert_true();

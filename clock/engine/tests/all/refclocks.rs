@@ -7,6 +7,7 @@ use truechimer_engine::{
     Engine, Event, ReasonKind, RefClockConfig, RefClockKind, Scale, Shown, SourceId, SourceKind,
     SourceReport, SourceStatus,
 };
+use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Leaps, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
 
@@ -143,6 +144,40 @@ fn with_trust_it_has_a_vote_and_needs_no_server() {
     let report = bench.report();
     assert_eq!(report.status, SourceStatus::Falseticker, "{report:?}");
     bench.world.assert_true();
+}
+
+#[test]
+fn a_trusted_receiver_announces_a_leap_second() {
+    let sock = |trust| {
+        let error = Span::from_micros(2);
+        RefClockConfig { trust, ..RefClockConfig::new(RefClockKind::Sock, "/run/gps.sock", error) }
+    };
+    // Its own flag, that of a server beside it if there is one, and whether that is believed.
+    for (trust, own, server, believed) in [
+        (true, 1, None, true),
+        (true, 0, None, false),
+        (true, 1, Some(LeapIndicator::None), false),
+        (true, 1, Some(LeapIndicator::Insert), true),
+        // Many receivers' programs leave it at 0.
+        (true, 0, Some(LeapIndicator::Insert), true),
+        (false, 1, Some(LeapIndicator::None), false),
+    ] {
+        let hosts: &[&str] = if server.is_some() { &["s1"] } else { &[] };
+        let mut bench = Bench::new(hosts, sock(trust));
+        bench.leap = own;
+        if let Some(leap) = server {
+            bench.world.server("s1").leap = leap;
+        }
+        bench.run(60);
+        assert_eq!(bench.world.hand().status, Status::Synchronised);
+        let next = bench.world.hand().leaps.next;
+        assert_eq!(next.is_some(), believed, "{trust} {own} {server:?}: {next:?}");
+        if server.is_none() && believed {
+            bench.leap = 0;
+            bench.run(60);
+            assert_eq!(bench.world.hand().leaps.next, None, "withdrawn");
+        }
+    }
 }
 
 #[test]
