@@ -403,7 +403,11 @@ impl RefClock {
     /// How far a sample may be off, by its stamp and by its own error.
     fn reach(&self, stamp: &Stamp, shown: &Shown) -> Span {
         let error = self.nominal().span(stamp.error).abs();
-        let own = if self.is_pulse() { self.config.error.half() } else { self.error(shown) };
+        let own = if self.is_pulse() {
+            self.config.error.half() + self.config.pulse_error
+        } else {
+            self.error(shown)
+        };
         own + error
     }
 
@@ -436,9 +440,8 @@ impl RefClock {
                 self.peer.filter.restart(known.method, known.rate, prior);
             }
         }
-        if !self.is_pulse() {
-            self.peer.own_error = self.error(shown);
-        }
+        self.peer.own_error =
+            if self.is_pulse() { self.config.pulse_error } else { self.error(shown) };
         self.stamp_error = self.nominal().span(stamp.error);
         let exchange = self.exchange(*stamp, time, shown);
         match self.peer.filter.exchange(&exchange) {
@@ -468,11 +471,12 @@ impl RefClock {
     }
 
     /// The sample as an exchange: of an edge one that takes as long as the edge may have happened
-    /// in; of the others one of no length, with their own error in that of its stamps. A root
+    /// in; of the others one of no length. Their own error is in that of its stamps. A root
     /// distance is taken to stay what it is, and receivers and cards stray from sample to sample.
     fn exchange(&self, stamp: Stamp, time: Instant, shown: &Shown) -> Exchange {
         let (before, more) = if self.is_pulse() {
-            (self.nominal().counts(self.config.error), CountSpan(0))
+            let [late, own] = [self.config.error, self.config.pulse_error];
+            (self.nominal().counts(late), self.nominal().counts(own))
         } else {
             (CountSpan(1), self.nominal().counts(self.error(shown)))
         };

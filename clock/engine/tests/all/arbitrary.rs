@@ -85,6 +85,7 @@ fn config() -> impl Strategy<Value = Config> {
             offset: Span::from_nanos(offset),
             poll,
             trust,
+            pulse_error: Span::from_nanos((error >> 40) as i64),
             scale: [Scale::Auto, Scale::Utc, Scale::Tai][scale],
             ..RefClockConfig::new(kind, format!("{n}"), Span::from_nanos((error >> 1) as i64))
         }

@@ -147,6 +147,31 @@ fn with_trust_it_has_a_vote_and_needs_no_server() {
 }
 
 #[test]
+fn what_a_card_taught_of_a_far_server_keeps_the_bound_narrow_when_it_fails() {
+    let bounds = [true, false].map(|learn| {
+        let card = RefClockConfig { poll: 16, ..phc() };
+        let mut bench = Bench::new(&["s1"], card.clone());
+        // Requests take 3 ms less than replies.
+        (bench.world.server("s1").delay, bench.world.server("s1").back) = (6_000_000, 9_000_000);
+        let mut config = truechimer_engine::Config { refclocks: vec![card], ..config(&["s1"]) };
+        config.sources.iter_mut().for_each(|source| source.learn_asymmetry = learn);
+        bench.world.event(Event::Configure(config));
+        bench.run(225);
+        bench.world.assert_true();
+        assert!(bench.bound() < Span::from_micros(40), "{}", bench.bound());
+        // The card says no more.
+        for _ in 0..24 {
+            bench.world.run(3600);
+            bench.world.assert_true();
+        }
+        bench.bound()
+    });
+    // Half of the round trip is 7.5 ms.
+    let half = Span::from_micros(7_500);
+    assert!(bounds[0] < Span::from_micros(600) && bounds[1] >= half, "{bounds:?}");
+}
+
+#[test]
 fn a_trusted_receiver_announces_a_leap_second() {
     let sock = |trust| {
         let error = Span::from_micros(2);
