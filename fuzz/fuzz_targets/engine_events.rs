@@ -136,6 +136,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         resolution: CountSpan(i64::from(input.byte())),
         seed: [1; 32],
         leaps: Leaps::default(),
+        leaps_until: 0,
         warm: None,
         saved: None,
         built: 0,

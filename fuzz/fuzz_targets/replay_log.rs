@@ -22,6 +22,7 @@ fn beginning() -> String {
         resolution: CountSpan(1),
         seed: [1; 32],
         leaps: Leaps::default(),
+        leaps_until: 0,
         warm: None,
         saved: None,
         built: 0,

@@ -178,6 +178,52 @@ ok "with them it listens by UDP and by Ethernet" \
     soon sh -c '[ "$(truechimer sources --json | grep -o "no PTP master announces itself" | wc -l)" = 2 ]'
 confined truechimer 0000000000002400
 rm -r $drop
+# Receivers' programs, as docs/use/references.md has them: a socket by a link, and a segment of shared memory.
+cp /opt/bin/truechimer.toml /etc
+printf '[[source]]\nsock = "/run/truechimer/gps.sock"\nname = "gps"\nerror = "1s"\n[[source]]\nshm = 0\nerror = "1s"\n' >>/etc/truechimer.toml
+echo 'L+ /run/chrony.ttyS0.sock - - - - /run/truechimer/gps.sock' >/tmp/gpsd.conf
+ok "the link is made" systemd-tmpfiles --create /tmp/gpsd.conf
+systemctl daemon-reload
+systemctl restart truechimer
+cat >/tmp/receiver.py <<'RECEIVER'
+import ctypes, socket, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+# The daemon makes it.
+while (segment := libc.shmget(0x4e545030, 96, 0o600)) < 0:
+    time.sleep(0.2)
+at = libc.shmat(segment, None, 0)
+if at == ctypes.c_void_p(-1).value:
+    sys.exit("not attached: %d" % ctypes.get_errno())
+print("attached", flush=True)
+out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+while True:
+    time.sleep(0.2)
+    ns = time.time_ns()
+    s, us, left = ns // 10**9, ns // 1000 % 10**6, ns % 1000
+    # struct shmTime in mode 0.
+    nanos = us * 1000 + left
+    sample = struct.pack("@iiqiqiiiiiII", 0, 0, s, us, s, us, 0, -10, 0, 1, nanos, nanos)
+    ctypes.memmove(at, sample, len(sample))
+    try:
+        out.sendto(struct.pack("=qqdiiii", s, us, 0.0, 0, 0, 0, 0x534f434b), "/run/chrony.ttyS0.sock")
+    except OSError:
+        pass
+RECEIVER
+# NAME: samples of that source that were used by the daemon as it runs now.
+# shellcheck disable=SC2329  # by ok
+used() { truechimer sources --json --control /run/truechimer/clock.control | json "name=$1/accepted" | grep -x '[1-9][0-9]*'; }
+soon test -S /run/truechimer/gps.sock
+python3 /tmp/receiver.py >/tmp/receiver.log 2>&1 &
+receiver=$!
+ok "the receiver writes where the daemon reads" soon grep attached /tmp/receiver.log
+ok "samples come by the link" soon used gps
+ok "samples come by shared memory" soon used shm0
+ok "the daemon is restarted" systemctl restart truechimer
+ok "samples still come by the link" soon used gps
+ok "samples still come by shared memory, from who wrote it before" soon used shm0
+ok "cards' clocks are among the devices that may be had" grep -x 'DeviceAllow=char-ptp r' /usr/local/share/truechimer/truechimer-devices.conf
+kill $receiver
 mkdir $drop
 # Stamps by the card of an interface that has none: nothing is changed that would have to be put back.
 cp /opt/bin/truechimer.toml /etc

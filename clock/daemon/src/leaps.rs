@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use truechimer_engine::LeapData;
 use truechimer_time::{Leap, Leaps};
 
 use crate::config::Place;
@@ -25,12 +26,12 @@ struct List {
     expires: i64,
 }
 
-/// Leap seconds in the list around Unix time `now`; `None` if there is no list and nobody asked for
+/// Leap seconds in the list around Unix time `now`, and when it expires; `None` if there is no list and nobody asked for
 /// one.
 ///
 /// # Errors
 /// Fault of the list, in a form for the user.
-pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<Leaps>, String> {
+pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<LeapData>, String> {
     let path = match place {
         Place::Default => PathBuf::from(DEFAULT_LIST),
         Place::At(path) => path.clone(),
@@ -44,7 +45,7 @@ pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<Leaps>, String> {
         // A machine without a battery for its clock. What it thinks is now says nothing.
         return Err(format!("{} was made after what this machine takes for now", path.display()));
     }
-    Ok(Some(list.around(now)))
+    Ok(Some(LeapData { leaps: list.around(now), until: list.expires }))
 }
 
 /// Whether there is a list at this place, if one is asked for.
@@ -214,7 +215,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("truechimer-leaps-{}", std::process::id()));
         std::fs::write(&path, LIST).unwrap();
         let at = |now| listed(&Place::At(path.clone()), now);
-        assert_eq!(at(1_782_604_799).unwrap().map(|leaps| leaps.tai_offset), Some(37));
+        let data = at(1_782_604_799).unwrap().unwrap();
+        assert_eq!((data.leaps.tai_offset, data.until), (37, 1_782_604_800));
         assert!(at(1_782_604_800).unwrap_err().contains("has expired"));
         assert!(at(1_751_846_400).is_ok());
         assert!(at(1_751_846_399).unwrap_err().contains("takes for now"), "an unset clock");

@@ -56,7 +56,11 @@ fn the_documented_file_is_right_and_complete() {
         parse(&uncommented, "docs/reference/truechimer.toml").expect("with its defaults spelt out");
     let of = |kind, path: &str, error| RefClockConfig::new(kind, path, error);
     let refclocks = vec![
-        RefClockConfig { name: "gps".into(), ..RefClockConfig::pulse("/dev/pps0") },
+        RefClockConfig {
+            name: "gps".into(),
+            pulse_error: Span::from_nanos(50),
+            ..RefClockConfig::pulse("/dev/pps0")
+        },
         of(RefClockKind::Phc, "/dev/ptp0", Span::from_micros(1)),
         RefClockConfig {
             name: "shm0".into(),

@@ -29,7 +29,7 @@ use crate::combination::Combination;
 use crate::config::Config;
 use crate::disruption::Watch;
 use crate::event::{
-    Action, Event, HostCheck, Level, Saved, Shown, SourceId, Start, Steer, SystemReading,
+    Action, Event, HostCheck, LeapData, Level, Saved, Shown, SourceId, Start, Steer, SystemReading,
 };
 use crate::hold_off::Held;
 use crate::kernel::Kernel;
@@ -152,6 +152,8 @@ impl Engine {
             Some(warm) => Hand { status: Status::Holdover, likely: None, ..warm },
             None => unknown_hand(&start, rate_prior),
         };
+        let mut announced = Announced::default();
+        announced.listed(start.leaps_until);
         let mut engine = Engine {
             method,
             settings,
@@ -159,7 +161,7 @@ impl Engine {
             nominal,
             counter: start.counter,
             leaps: start.leaps,
-            announced: Announced::default(),
+            announced,
             random: ChaCha20Rng::from_seed(start.seed),
             sources: Vec::new(),
             pools: Vec::new(),
@@ -394,6 +396,12 @@ impl Engine {
         &self.hand
     }
 
+    /// Leap seconds as known.
+    #[must_use]
+    pub fn leaps(&self) -> LeapData {
+        LeapData { leaps: self.leaps, until: self.announced.until() }
+    }
+
     fn source(&mut self, id: SourceId) -> Option<&mut Source> {
         self.sources.iter_mut().find(|s| s.peer.id == id)
     }
@@ -487,7 +495,8 @@ impl Engine {
 
     /// Leap seconds to come may be learnt at any time; the scale that everything is counted on may
     /// not change under a running clock.
-    fn learn_leaps(&mut self, leaps: Leaps, at: Count, actions: &mut Vec<Action>) {
+    fn learn_leaps(&mut self, data: LeapData, at: Count, actions: &mut Vec<Action>) {
+        let LeapData { leaps, until } = data;
         let now = self.hand.time_at(at);
         if leaps.offset_at(now) != self.leaps.offset_at(now) && self.hand.status != Status::Unknown
         {
@@ -495,6 +504,7 @@ impl Engine {
             return note(actions, Level::Warning, text.into());
         }
         self.leaps = leaps;
+        self.announced.listed(until);
         self.hand.leaps = leaps;
         actions.push(Action::Publish(self.hand));
     }

@@ -39,6 +39,9 @@ pub struct Start {
     pub seed: [u8; 32],
     /// Leap seconds as known at the start.
     pub leaps: Leaps,
+    /// Unix time in s until which a list has all of them ([`LeapData::until`]).
+    #[serde(default)]
+    pub leaps_until: i64,
     /// The last hand of the daemon before, if the page held one of the same counter, boot and
     /// epoch.
     pub warm: Option<Hand>,
@@ -197,11 +200,29 @@ pub enum Event {
     /// The configuration was read again.
     Configure(Config),
     /// Leap-second knowledge changed. Ignored, with a note, if UTC now would be another.
-    Leaps(Leaps),
+    Leaps(LeapData),
     /// The system clock was read; sent about once a second while discipline is on.
     SystemClock(SystemReading),
     /// The caller is about to end. What is left running should be fit to run alone.
     Stop,
+}
+
+/// Leap seconds around now, and for how long no other can come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LeapData {
+    /// Those around now.
+    #[serde(flatten)]
+    pub leaps: Leaps,
+    /// Unix time in s until which a list has all of them: what sources announce for the time before it is
+    /// left aside. 0 without a list.
+    #[serde(default)]
+    pub until: i64,
+}
+
+impl From<Leaps> for LeapData {
+    fn from(leaps: Leaps) -> LeapData {
+        LeapData { leaps, until: 0 }
+    }
 }
 
 /// Time that a reference clock showed.

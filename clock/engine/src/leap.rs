@@ -2,7 +2,11 @@
 //!
 //! A server announces a leap second by its leap indicator, for the end of the month in course
 //! (RFC 5905 §7.3; leap seconds happen at no other time). A majority of those that are believed
-//! has to say so, and the announcement may be withdrawn until it happens. A list is always right.
+//! has to say so, and the announcement may be withdrawn until it happens. A list is always right: until it
+//! expires nobody announces what it has not.
+
+use alloc::format;
+use alloc::string::String;
 
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Date, Instant, Leap, Leaps, Span};
@@ -19,11 +23,28 @@ pub(crate) fn nearer_showing(first: Instant, leaps: &Leaps, about: Option<Instan
     leaps.again(first).filter(|_| late).unwrap_or(first)
 }
 
-/// The leap that the servers have announced, if any.
+/// Announcements of leap seconds, and for how long a list decides instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Announced(Option<Leap>);
+pub(crate) struct Announced {
+    /// The leap that a majority has announced.
+    leap: Option<Leap>,
+    /// Unix time until which a list has all leaps; 0 without one.
+    until: i64,
+    /// The end of the month, Unix time, for which an announcement was called in question.
+    told: Option<i64>,
+}
 
 impl Announced {
+    /// A list has all leaps until that Unix time.
+    pub(crate) fn listed(&mut self, until: i64) {
+        self.until = until;
+    }
+
+    /// Unix time until which a list has all leaps; 0 without one.
+    pub(crate) fn until(&self) -> i64 {
+        self.until
+    }
+
     /// Leaps as known after hearing what the servers in use announce at `now`.
     pub(crate) fn heard(
         &mut self,
@@ -31,7 +52,9 @@ impl Announced {
         now: Instant,
         indicators: impl Iterator<Item = LeapIndicator> + Clone,
     ) -> Leaps {
-        if leaps.next.is_some() && leaps.next != self.0 {
+        let unix = leaps.utc(now).unix;
+        let month_end = next_month(unix);
+        if self.until >= month_end || leaps.next.is_some() && leaps.next != self.leap {
             return leaps;
         }
         let settled = |next: Leap| next.at.saturating_sub(now.secs()) <= SETTLED;
@@ -45,16 +68,47 @@ impl Announced {
             (_, true) => -1,
             _ => 0,
         };
+        self.leap = (step != 0 && !is_stale(unix)).then(|| leap_at(month_end, &leaps, step));
+        Leaps { next: self.leap, ..leaps }
+    }
+
+    /// Words about one of `sources` that announces what the list has not, once a month at most. `leaps` are
+    /// those known at `now`.
+    pub(crate) fn contradiction<'a>(
+        &mut self,
+        leaps: &Leaps,
+        now: Instant,
+        mut sources: impl Iterator<Item = (&'a str, LeapIndicator)>,
+    ) -> Option<String> {
         let unix = leaps.utc(now).unix;
         let month_end = next_month(unix);
-        // Some servers go on announcing for a while after the leap.
-        let stale = next_month(unix.saturating_sub(DAY)) != month_end;
-        self.0 = (step != 0 && !stale).then(|| Leap {
-            at: month_end.saturating_add(i64::from(leaps.tai_offset) + i64::from(step)),
-            step,
-        });
-        Leaps { next: self.0, ..leaps }
+        if self.until < month_end || is_stale(unix) || self.told == Some(month_end) {
+            return None;
+        }
+        let listed = |step| leaps.next == Some(leap_at(month_end, leaps, step));
+        let (name, kind) = sources.find(|(_, indicator)| match indicator {
+            LeapIndicator::Insert => !listed(1),
+            LeapIndicator::Delete => !listed(-1),
+            LeapIndicator::None | LeapIndicator::Unsynchronised => false,
+        })?;
+        self.told = Some(month_end);
+        let what = if kind == LeapIndicator::Insert { "inserted" } else { "left out" };
+        Some(format!(
+            "{name} announces a leap second (one {what} at the end of this month) that our list has not: \
+             the list is used"
+        ))
     }
+}
+
+/// True if a warning may be left over at Unix time `unix`: some servers go on for a while after the leap.
+fn is_stale(unix: i64) -> bool {
+    next_month(unix.saturating_sub(DAY)) != next_month(unix)
+}
+
+/// The leap at that end of a month, Unix time, with `leaps` before it.
+fn leap_at(month_end: i64, leaps: &Leaps, step: i8) -> Leap {
+    let offset = i64::from(leaps.tai_offset) + i64::from(step);
+    Leap { at: month_end.saturating_add(offset), step }
 }
 
 /// The Unix time at which the month after that of `unix` begins, UTC.
@@ -114,6 +168,41 @@ mod tests {
         for votes in [[Quiet; 3], [Delete; 3]] {
             assert_eq!(announced.heard(listed, at(MIDNIGHT - 9), votes.into_iter()), listed);
         }
+    }
+
+    #[test]
+    fn a_list_without_a_leap_is_right_until_it_expires() {
+        let (day_before, inserted) = (at(MIDNIGHT - DAY / 2), Leap { at: MIDNIGHT + 37, step: 1 });
+        for (until, next) in [(MIDNIGHT, None), (MIDNIGHT - 1, Some(inserted)), (0, Some(inserted))]
+        {
+            let mut announced = Announced::default();
+            announced.listed(until);
+            let leaps = announced.heard(KNOWN, day_before, [Insert; 3].into_iter());
+            assert_eq!(leaps.next, next, "{until}");
+            let mut says = |kind, at| {
+                let sources = [("s1", Quiet), ("s2", kind)].into_iter();
+                announced.contradiction(&leaps, at, sources)
+            };
+            let text = says(Insert, day_before);
+            assert_eq!(text.is_some(), next.is_none(), "{text:?}");
+            assert!(text.is_none_or(|text| text.starts_with("s2 announces a leap second (one inserted")));
+            assert_eq!(says(Insert, day_before), None, "it is told once");
+        }
+    }
+
+    #[test]
+    fn only_what_the_list_has_not_is_called_in_question() {
+        let listed = Leaps { next: Some(Leap { at: MIDNIGHT + 37, step: 1 }), ..KNOWN };
+        let says = |leaps, kind, unix| {
+            let mut announced = Announced { until: MIDNIGHT + 40 * DAY, ..Announced::default() };
+            announced.contradiction(leaps, at(unix), [("s1", kind)].into_iter()).is_some()
+        };
+        let before = MIDNIGHT - DAY / 2;
+        assert!(!says(&listed, Insert, before), "it has that one");
+        assert!(says(&listed, Delete, before), "it has another");
+        assert!(!says(&KNOWN, Quiet, before));
+        assert!(says(&KNOWN, Delete, before));
+        assert!(!says(&KNOWN, Insert, MIDNIGHT + DAY / 2), "left over from the month before");
     }
 
     #[test]

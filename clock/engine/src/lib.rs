@@ -48,8 +48,8 @@ pub use config::{
 };
 pub use engine::Engine;
 pub use event::{
-    Action, Event, HostCheck, KernelWord, Level, RtcReading, Saved, Shown, SourceId, Start, Steer,
-    SystemReading,
+    Action, Event, HostCheck, KernelWord, LeapData, Level, RtcReading, Saved, Shown, SourceId,
+    Start, Steer, SystemReading,
 };
 pub use hold_off::{Agreed, Held};
 pub use method::{Beginning, Candidate, Method, RENEW_AFTER, Standard};

@@ -49,8 +49,8 @@ pub(crate) struct Peer {
     pub(crate) preferred: bool,
     /// The user wants no time without it, or another such source.
     pub(crate) required: bool,
-    /// Part of its bound that is its own error, of a reference clock. A server's is its root
-    /// distance, a pulse's its latency.
+    /// Part of its bound that is its own error, of a reference clock; of a pulse what the user says beside its
+    /// latency. A server's is its root distance.
     pub(crate) own_error: Span,
     /// Others say which second its samples are of.
     pub(crate) is_numbered: bool,
@@ -146,7 +146,11 @@ impl Peer {
     /// Whether its samples say how far it is likely to be off. Those of a reference clock do not: its
     /// own error may be the same in all of them.
     pub(crate) fn has_statistics(&self) -> bool {
-        matches!(self.kind, SourceKind::Server | SourceKind::Ptp | SourceKind::Pulse)
+        match self.kind {
+            SourceKind::Server | SourceKind::Ptp => true,
+            SourceKind::Pulse => self.own_error == Span::ZERO,
+            _ => false,
+        }
     }
 
     /// Whether truth lies where a majority of its like agrees.

@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Estimate, Exchange, RatePrior, TimePrior};
+use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Instant, Leaps, Period, Span, Stamp};
 
 use crate::backoff::{Backoff, TO_OPEN};
@@ -156,6 +157,11 @@ impl RefClock {
     /// Whether it has a vote.
     pub(crate) fn votes(&self) -> bool {
         self.peer.votes()
+    }
+
+    /// Leap indicator of its newest sample, if those have one.
+    pub(crate) fn leap(&self) -> Option<LeapIndicator> {
+        self.leap.map(LeapIndicator::from_bits)
     }
 
     /// News of it that was not yet told.
@@ -396,7 +402,11 @@ impl RefClock {
     /// How far a sample may be off, by its stamp and by its own error.
     fn reach(&self, stamp: &Stamp, shown: &Shown) -> Span {
         let error = self.nominal().span(stamp.error).abs();
-        let own = if self.is_pulse() { self.config.error.half() } else { self.error(shown) };
+        let own = if self.is_pulse() {
+            self.config.error.half() + self.config.pulse_error
+        } else {
+            self.error(shown)
+        };
         own + error
     }
 
@@ -429,9 +439,8 @@ impl RefClock {
                 self.peer.filter.restart(known.method, known.rate, prior);
             }
         }
-        if !self.is_pulse() {
-            self.peer.own_error = self.error(shown);
-        }
+        self.peer.own_error =
+            if self.is_pulse() { self.config.pulse_error } else { self.error(shown) };
         self.stamp_error = self.nominal().span(stamp.error);
         let exchange = self.exchange(*stamp, time, shown);
         let sample = Sample { exchange, reply: None, rtt: None, smear: Span::ZERO };
@@ -456,11 +465,12 @@ impl RefClock {
     }
 
     /// The sample as an exchange: of an edge one that takes as long as the edge may have happened
-    /// in; of the others one of no length, with their own error in that of its stamps. A root
+    /// in; of the others one of no length. Their own error is in that of its stamps. A root
     /// distance is taken to stay what it is, and receivers and cards stray from sample to sample.
     fn exchange(&self, stamp: Stamp, time: Instant, shown: &Shown) -> Exchange {
         let (before, more) = if self.is_pulse() {
-            (self.nominal().counts(self.config.error), CountSpan(0))
+            let [late, own] = [self.config.error, self.config.pulse_error];
+            (self.nominal().counts(late), self.nominal().counts(own))
         } else {
             (CountSpan(1), self.nominal().counts(self.error(shown)))
         };

@@ -1,5 +1,6 @@
 //! Foreign masters: who announces itself, who of them is qualified, and which is the best (9.3.2).
 
+use core::cmp::Ordering;
 use core::net::IpAddr;
 
 use truechimer_time::{Count, Period, Span};
@@ -12,6 +13,8 @@ pub const MASTERS: usize = 8;
 /// Intervals within which a second announcement qualifies a foreign master: two are
 /// FOREIGN_MASTER_THRESHOLD, four intervals FOREIGN_MASTER_TIME_WINDOW (9.3.2.4.4).
 const WINDOW: i64 = 4;
+/// Intervals after which one that announced itself once has to give way to another.
+const OVERDUE: i64 = 2;
 /// Intervals without an announcement after which a master is lost (announceReceiptTimeout, 7.7.3.1).
 const RECEIPT_TIMEOUT: i64 = 3;
 /// Masters further removed than this are none (9.3.2.5 d).
@@ -19,6 +22,42 @@ const MAX_STEPS: u16 = 254;
 /// Exponents of announced intervals that are taken as they are: 1/8 s to 64 s. Others are brought
 /// into that range, so that nobody is remembered for years.
 const INTERVALS: (i8, i8) = (-3, 6);
+
+/// First and longest time for which a master is passed over that gives nothing to tell the time by, s; it
+/// doubles in between.
+const PASSED_OVER: (i64, i64) = (300, 4800);
+
+/// Time for which a master is passed over, as it announces itself and gives nothing to tell the time by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PassedOver {
+    until: Option<Count>,
+    /// Length of the next such time, s.
+    next: i64,
+}
+
+impl PassedOver {
+    /// Not passed over, nor was it before.
+    pub(crate) const NEVER: PassedOver = PassedOver { until: None, next: PASSED_OVER.0 };
+
+    /// True if it is passed over at `at`.
+    pub(crate) fn is(&self, at: Count) -> bool {
+        self.until.is_some_and(|until| !at.at_or_after(until))
+    }
+
+    /// It gives no time. Where all are passed over the best of them is asked on, and that is no new fault
+    /// of its.
+    pub(crate) fn pass(&mut self, at: Count, nominal: Period) {
+        if !self.is(at) {
+            self.until = Some(at + nominal.counts(Span::from_secs(self.next)));
+            self.next = (self.next * 2).min(PASSED_OVER.1);
+        }
+    }
+
+    /// The counter broke: nobody knows how long it was.
+    pub(crate) fn new_epoch(&mut self) {
+        self.until = None;
+    }
+}
 
 /// A master: its port, where it sends from, and what it says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +70,8 @@ pub struct Master {
     pub announce: Announce,
     /// Flags of that.
     pub flags: Flags,
+    /// Minor version of PTP that it speaks.
+    pub minor_version: u8,
 }
 
 /// A master, and what decides whether it is qualified.
@@ -43,6 +84,8 @@ struct Foreign {
     newest: Count,
     /// Enough announcements came, and it was not lost since.
     qualified: bool,
+    /// Never used of those that are asked by address: these are passed over by that.
+    passed_over: PassedOver,
 }
 
 /// Reason for which an announcement had no effect.
@@ -71,12 +114,13 @@ impl Masters {
         Masters { own, nominal, list: [None; MASTERS] }
     }
 
-    /// An announcement came.
+    /// An announcement came at `at`. `parent`: the port that is followed; `asked`: those that are asked by
+    /// address.
     pub(crate) fn heard(
         &mut self,
         master: Master,
-        sequence: u16,
-        interval: Option<Span>,
+        (sequence, interval): (u16, Option<Span>),
+        (parent, asked): (Option<PortIdentity>, Option<&Unicast>),
         at: Count,
     ) -> Result<(), Ignored> {
         if master.announce.steps_removed > MAX_STEPS {
@@ -94,27 +138,49 @@ impl Masters {
             }
             let (newest, window) = (foreign.newest, nominal.counts(interval * WINDOW));
             let qualified = foreign.qualified || (at - newest).0 <= window.0;
-            *foreign = Foreign { master, sequence, interval, newest: at, qualified };
+            *foreign = Foreign { master, sequence, interval, newest: at, qualified, ..*foreign };
             return Ok(());
         }
-        let place = self.place(at).ok_or(Ignored::NoRoom)?;
-        *place = Some(Foreign { master, sequence, interval, newest: at, qualified: false });
+        let passed_over = PassedOver::NEVER;
+        let new = Foreign { master, sequence, interval, newest: at, qualified: false, passed_over };
+        let place = self.place(&new, parent, asked, at);
+        let place = place.and_then(|place| self.list.get_mut(place)).ok_or(Ignored::NoRoom)?;
+        *place = Some(new);
         Ok(())
     }
 
-    /// Room for another: an empty place, or that of one which is not qualified and was heard of the
-    /// longest ago. Nobody who made up names takes the place of a qualified master.
-    fn place(&mut self, at: Count) -> Option<&mut Option<Foreign>> {
-        let rank = |place: &Option<Foreign>| match place {
-            None => Some(i64::MIN),
-            Some(foreign) if !foreign.qualified => Some((foreign.newest - at).0),
-            Some(_) => None,
+    /// Room for another: an empty place; or that of one which is not qualified, and is worse or has not been
+    /// heard of again when it should have been; or, if all are qualified, that of the worst, if the new one is better
+    /// (9.3.2.4.5 leaves open whom to forget). The parent keeps its place. So names that are made up cost one
+    /// alternate at the most, and names that announce themselves for good keep out no better master.
+    fn place(
+        &self,
+        new: &Foreign,
+        parent: Option<PortIdentity>,
+        asked: Option<&Unicast>,
+        at: Count,
+    ) -> Option<usize> {
+        let all =
+            || self.list.iter().enumerate().filter_map(|(n, foreign)| Some((n, foreign.as_ref()?)));
+        let worst = |qualified: bool| {
+            let others = all().filter(|(_, foreign)| {
+                foreign.qualified == qualified && Some(foreign.master.port) != parent
+            });
+            let (n, worst) = others.max_by(|(_, a), (_, b)| self.order(a, b, asked, at))?;
+            self.order(new, worst, asked, at).is_lt().then_some(n)
         };
-        self.list
-            .iter_mut()
-            .filter_map(|place| Some((rank(place)?, place)))
-            .min_by_key(|(rank, _)| *rank)
-            .map(|(_, place)| place)
+        let overdue = |foreign: &Foreign| {
+            at.at_or_after(foreign.newest + self.nominal.counts(foreign.interval * OVERDUE))
+        };
+        let stale = || {
+            let stale = all().filter(|(_, foreign)| !foreign.qualified && overdue(foreign));
+            stale.min_by_key(|(_, foreign)| (foreign.newest - at).0).map(|(n, _)| n)
+        };
+        let empty = self.list.iter().position(Option::is_none);
+        let all_qualified = all().all(|(_, foreign)| foreign.qualified);
+        let gives_way =
+            || worst(false).or_else(stale).or_else(|| worst(true).filter(|_| all_qualified));
+        empty.or_else(gives_way)
     }
 
     /// Forgets those that were not heard of for too long; whether there was one.
@@ -139,23 +205,52 @@ impl Masters {
     /// good the first, as the alternate algorithm of ITU-T G.8275.2 has it (6.7) with local priorities in
     /// that order. One that is passed over at `at` comes behind all others.
     pub(crate) fn best(&self, asked: Option<&Unicast>, at: Count) -> Option<Master> {
-        let set = |foreign: &&Foreign| DataSet {
+        let qualified = self.list.iter().flatten().filter(|foreign| foreign.qualified);
+        qualified.min_by(|a, b| self.order(a, b, asked, at)).map(|foreign| foreign.master)
+    }
+
+    /// Order of two masters, the better first, as of [`best`](Masters::best).
+    fn order(&self, a: &Foreign, b: &Foreign, asked: Option<&Unicast>, at: Count) -> Ordering {
+        let set = |foreign: &Foreign| DataSet {
             announce: foreign.master.announce,
             sender: foreign.master.port,
             receiver: self.own,
         };
-        let better = |a: &&Foreign, b: &&Foreign| match asked {
+        let passed = |foreign: &Foreign| match asked {
+            Some(asked) => asked.is_passed_over(foreign.master.from, at),
+            None => foreign.passed_over.is(at),
+        };
+        let order = passed(a).cmp(&passed(b));
+        order.then_with(|| match asked {
             Some(asked) => {
-                let place = |foreign: &&Foreign| asked.place(foreign.master.from);
-                let passed = |foreign: &&Foreign| asked.is_passed_over(foreign.master.from, at);
-                let quality = passed(a).cmp(&passed(b)).then(set(a).compare_quality(&set(b)));
-                quality.then(place(a).cmp(&place(b)))
+                let place = |foreign: &Foreign| asked.place(foreign.master.from);
+                set(a).compare_quality(&set(b)).then(place(a).cmp(&place(b)))
             }
             // One master seen twice cannot be, as ports are told apart.
             None => set(a).compare(&set(b)).then_with(|| a.master.port.cmp(&b.master.port)),
+        })
+    }
+
+    /// A master that announces itself to all gives nothing to tell the time by.
+    pub(crate) fn pass_over(&mut self, master: &Master, at: Count) {
+        let nominal = self.nominal;
+        if let Some(foreign) = self.foreign(master) {
+            foreign.passed_over.pass(at, nominal);
+        }
+    }
+
+    /// A master gives all that it takes to tell the time.
+    pub(crate) fn serves(&mut self, master: &Master) {
+        if let Some(foreign) = self.foreign(master) {
+            foreign.passed_over = PassedOver::NEVER;
+        }
+    }
+
+    fn foreign(&mut self, of: &Master) -> Option<&mut Foreign> {
+        let is = |foreign: &&mut Foreign| {
+            (foreign.master.port, foreign.master.from) == (of.port, of.from)
         };
-        let qualified = self.list.iter().flatten().filter(|foreign| foreign.qualified);
-        qualified.min_by(better).map(|foreign| foreign.master)
+        self.list.iter_mut().flatten().find(is)
     }
 
     /// The qualified master of that name and address.
@@ -173,6 +268,7 @@ impl Masters {
     pub(crate) fn new_epoch(&mut self, at: Count) {
         for foreign in self.list.iter_mut().flatten() {
             foreign.newest = at;
+            foreign.passed_over.new_epoch();
         }
     }
 }

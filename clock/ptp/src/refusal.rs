@@ -38,8 +38,10 @@ pub enum Refusal {
     Timestamp,
     /// Its correction was too large for the field, or is larger than any path.
     Correction,
-    /// The neighbour on the link is not the master, or does not say when it answered.
+    /// The neighbour on the link is not the master.
     Neighbour,
+    /// The neighbour on the link says how long it took to answer, not when the question arrived.
+    Turnaround,
     /// Was not granted, or is not said to be unicast, where masters are asked by address.
     Ungranted,
     /// Grants or ends what was not asked for or granted, for no time of use, or at another interval.
@@ -47,7 +49,7 @@ pub enum Refusal {
 }
 
 /// Names in the order of [`Refusal::index`].
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "malformed",
     "profile",
     "domain",
@@ -64,6 +66,7 @@ const NAMES: [&str; 18] = [
     "timestamp",
     "correction",
     "neighbour",
+    "turnaround",
     "ungranted",
     "grant",
 ];
@@ -87,8 +90,9 @@ impl Refusal {
             Refusal::Timestamp => 13,
             Refusal::Correction => 14,
             Refusal::Neighbour => 15,
-            Refusal::Ungranted => 16,
-            Refusal::Grant => 17,
+            Refusal::Turnaround => 16,
+            Refusal::Ungranted => 17,
+            Refusal::Grant => 18,
         }
     }
 
@@ -112,6 +116,7 @@ impl Refusal {
                 | Refusal::Timestamp
                 | Refusal::Correction
                 | Refusal::Neighbour
+                | Refusal::Turnaround
                 | Refusal::Grant
         )
     }
@@ -144,8 +149,12 @@ impl fmt::Display for Refusal {
             Refusal::ForOthers => f.write_str("an answer to another slave"),
             Refusal::Timestamp => f.write_str("a timestamp's nanoseconds are a second or more"),
             Refusal::Neighbour => f.write_str(
-                "the neighbour on the link is not the master, answers in one step or by another \
-                 clock: nothing bounds the path to the master; set delay = \"e2e\"",
+                "the neighbour on the link is not the master, or answers by another clock: nothing \
+                 bounds the path to the master; set delay = \"e2e\"",
+            ),
+            Refusal::Turnaround => f.write_str(
+                "the neighbour on the link says how long it took to answer (in one step, or as a \
+                 correction), not when: nothing bounds the path to the master; set delay = \"e2e\"",
             ),
             Refusal::Ungranted => f.write_str(
                 "a message that no master was asked for, or one that is not said to be unicast",

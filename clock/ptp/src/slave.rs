@@ -25,15 +25,16 @@ use unicast::Unicast;
 
 /// Room for the longest message that is sent, in bytes: a signalling message of several TLVs.
 const LONGEST: usize = 96;
-/// Minor version that is sent: that of IEEE 1588-2019.
+/// Highest minor version that is sent: that of IEEE 1588-2019. To a master of a lower one that one is sent, as
+/// devices of IEEE 1588-2008 may drop what they do not know.
 const MINOR_VERSION: u8 = 1;
 /// Exponents of intervals between `Delay_Req` that a master may ask for: 1 s to 32 s. Shorter ones
 /// are not used: a second between questions is all that the estimator wants.
 const REQUEST_INTERVALS: (i8, i8) = (0, 5);
 /// Intervals for which an answer may wait for its `Sync` before another question is asked.
 const PATIENCE: i64 = 4;
-/// A master that is asked by address and gives nothing to tell the time by for so long is passed over. Four
-/// requests that are lost fit in.
+/// A master that gives nothing to tell the time by for so long, or for [`PATIENCE`] of its own intervals between
+/// questions if that is more, is passed over. Four requests for unicast messages that are lost fit in.
 const IDLE: Span = Span::from_secs(30);
 /// A master that took the place of another is followed for so long if it goes on announcing itself: forged
 /// announcements do not have us ask and end at their pace.
@@ -312,17 +313,18 @@ impl Slave {
 
     /// When the parent is passed over if it still gives nothing to tell the time by.
     fn passed_over_at(&self) -> Option<Count> {
-        self.unicast.as_ref().and(self.parent)?;
-        self.idle.map(|idle| idle + self.nominal.counts(IDLE))
+        self.parent?;
+        let most = IDLE.max(self.interval * PATIENCE);
+        self.idle.map(|idle| idle + self.nominal.counts(most))
     }
 
     /// Passes the parent over, as another may serve us; whether it did.
     fn pass_over(&mut self, at: Count) -> bool {
         let due = self.passed_over_at().is_some_and(|due| at.at_or_after(due));
-        if let (true, Some(unicast), Some(parent)) = (due, &mut self.unicast, &self.parent) {
-            // Where all are passed over the best of them is asked on, and that is no new fault of its.
-            if !unicast.is_passed_over(parent.from, at) {
-                unicast.pass_over(parent.from, at);
+        if let (true, Some(parent)) = (due, &self.parent) {
+            match &mut self.unicast {
+                Some(unicast) => unicast.pass_over(parent.from, at),
+                None => self.masters.pass_over(parent, at),
             }
             self.idle = Some(at);
         }
@@ -369,7 +371,7 @@ impl Slave {
     fn header(&self, sequence: u16) -> Header {
         Header {
             sdo_id: self.sdo_id,
-            minor_version: MINOR_VERSION,
+            minor_version: self.parent.map_or(0, |parent| parent.minor_version.min(MINOR_VERSION)),
             domain: self.domain,
             source: self.own,
             sequence,
@@ -477,7 +479,8 @@ impl Slave {
                     return Err(Refusal::Own);
                 }
                 let (port, flags) = (header.source, header.flags);
-                let master = Master { port, from, announce, flags };
+                let minor_version = header.minor_version;
+                let master = Master { port, from, announce, flags, minor_version };
                 let change = self.announced(master, header, granted, at)?;
                 return Ok(Heard { change, ..Heard::default() });
             }
@@ -533,7 +536,9 @@ impl Slave {
     ) -> Result<Packet, Refusal> {
         let known = self.masters.by_name(header.source, from).is_some();
         let body = self.answers.to(header, known, received, (at, self.nominal))?;
-        let header = Header { flags: Flags::TWO_STEP, ..self.header(header.sequence) };
+        let minor_version = header.minor_version.min(MINOR_VERSION);
+        let header =
+            Header { flags: Flags::TWO_STEP, minor_version, ..self.header(header.sequence) };
         Packet::new(&Message { header, body, rest: &[] }, None).ok_or(Refusal::Timestamp)
     }
 
@@ -598,14 +603,14 @@ impl Slave {
         if header.flags.has(Flags::ALTERNATE_MASTER) {
             return Err(Refusal::NotParent);
         }
-        self.masters.heard(master, header.sequence, announced(interval), at).map_err(
-            |ignored| match ignored {
-                Ignored::TooFar => Refusal::TooFar,
-                Ignored::Copy => Refusal::Duplicate,
-                Ignored::WrongAddress => Refusal::WrongAddress,
-                Ignored::NoRoom => Refusal::TooMany,
-            },
-        )?;
+        let known = (self.parent.map(|parent| parent.port), self.unicast.as_ref());
+        let heard = (header.sequence, announced(interval));
+        self.masters.heard(master, heard, known, at).map_err(|ignored| match ignored {
+            Ignored::TooFar => Refusal::TooFar,
+            Ignored::Copy => Refusal::Duplicate,
+            Ignored::WrongAddress => Refusal::WrongAddress,
+            Ignored::NoRoom => Refusal::TooMany,
+        })?;
         Ok(self.choose(at))
     }
 
@@ -682,8 +687,10 @@ impl Slave {
             self.arrivals.first_after(sent.count, master_received)?;
         self.answered = None;
         self.idle = Some(received.count);
-        if let (Some(unicast), Some(parent)) = (&mut self.unicast, &self.parent) {
-            unicast.serves(parent.from);
+        match (&mut self.unicast, &self.parent) {
+            (Some(unicast), Some(parent)) => unicast.serves(parent.from),
+            (None, Some(parent)) => self.masters.serves(parent),
+            (_, None) => {}
         }
         self.due = self.due.map(|due| due.latest(received.count + self.apart));
         Some(Exchange {

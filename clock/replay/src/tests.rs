@@ -26,6 +26,7 @@ fn start() -> Start {
         resolution: CountSpan(1),
         seed: [9; 32],
         leaps: Leaps::default(),
+        leaps_until: 0,
         warm: None,
         saved: None,
         built: 0,

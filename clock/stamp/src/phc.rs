@@ -308,8 +308,13 @@ fn devices_in(directory: &Path) -> Vec<String> {
 /// if it says that the clock is not synchronised.
 #[must_use]
 pub fn stated_error(device: &Path) -> Option<Span> {
+    stated_in(Path::new("/sys/class"), device)
+}
+
+/// The same by what is below `classes`.
+fn stated_in(classes: &Path, device: &Path) -> Option<Span> {
     let number = device.canonicalize().ok()?.file_name()?.to_str()?.to_owned();
-    let path = Path::new("/sys/class/ptp").join(number).join("device/phc_error_bound");
+    let path = classes.join("ptp").join(number).join("device/phc_error_bound");
     Some(parse_error(&std::fs::read_to_string(path).ok()?))
 }
 

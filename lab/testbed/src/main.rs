@@ -9,6 +9,7 @@ mod look;
 mod member;
 mod pick;
 mod ptp_master;
+mod ptp_transparent;
 mod stamps;
 mod timex;
 mod waits;
@@ -73,6 +74,9 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed ptp-master ADDRESS LIES
            be a PTP master at that address; LIES as in identity=1,ahead=5000000,correction=-100 (ns),
            nothing for the truth
+       truechimer-testbed ptp-transparent ADDRESS ADDRESS MICROSECONDS [silent]
+           be a transparent clock of PTP between the networks of these two addresses, which has each
+           message for so long, and says so unless it is `silent`
        truechimer-testbed json PATH
            print a value of the JSON on standard input; PATH as in counters/name=hpet/steps/0
        truechimer-testbed breach thread|sleep|wait|receive|sockets
@@ -99,6 +103,10 @@ fn main() -> ExitCode {
         ["member", group] => member(group),
         ["stranger", group] => stranger(group),
         ["ptp-master", address, lies] => ptp_master::run(address, lies),
+        ["ptp-transparent", one, other, held, "silent"] => {
+            ptp_transparent::run([one, other], held, false)
+        }
+        ["ptp-transparent", one, other, held] => ptp_transparent::run([one, other], held, true),
         ["json", path] => pick(path),
         ["breach", rule] => breach(rule),
         _ => Err(USAGE.to_owned()),

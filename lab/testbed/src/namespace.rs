@@ -68,18 +68,7 @@ impl Pair {
             Means::Root => ["-n"].as_slice(),
         });
         let server = Namespace::hold(first, means)?;
-        let mut second = match means {
-            // Both networks must belong to the same user namespace for the wire.
-            Means::UserNamespace => {
-                let mut enter = Command::new("nsenter");
-                enter.args(["-t", &server.holder.id().to_string(), "-U", "--preserve-credentials"]);
-                enter.args(["--", "unshare"]);
-                enter
-            }
-            Means::Root => Command::new("unshare"),
-        };
-        second.arg("-n");
-        let pair = Pair { client: Namespace::hold(second, means)?, server };
+        let pair = Pair { client: server.another()?, server };
         let there = pair.client.holder.id().to_string();
         pair.server.ip(&[
             "link", "add", "wire", "type", "veth", "peer", "name", "wire", "netns", &there,
@@ -91,6 +80,22 @@ impl Pair {
             host.ip(&["link", "set", "wire", "up"])?;
         }
         Ok(pair)
+    }
+
+    /// A third host, behind the server: 198.51.100.1 on its `wire`, and 198.51.100.2 the server's `far`.
+    pub fn behind_server(&self) -> Result<Namespace, Lacking> {
+        let third = self.server.another()?;
+        let there = third.holder.id().to_string();
+        let server = &self.server;
+        server
+            .ip(&["link", "add", "far", "type", "veth", "peer", "name", "wire", "netns", &there])?;
+        for (host, device, address) in
+            [(server, "far", "198.51.100.2/24"), (&third, "wire", "198.51.100.1/24")]
+        {
+            host.ip(&["address", "add", address, "dev", device])?;
+            host.ip(&["link", "set", device, "up"])?;
+        }
+        Ok(third)
     }
 }
 
@@ -115,6 +120,21 @@ impl Namespace {
         }
         let _ = holder.wait();
         Err(Lacking(why.trim().to_owned()))
+    }
+
+    /// Another one, that a wire can lead to: of the same user namespace.
+    fn another(&self) -> Result<Namespace, Lacking> {
+        let mut unshare = match self.means {
+            Means::UserNamespace => {
+                let mut enter = Command::new("nsenter");
+                enter.args(["-t", &self.holder.id().to_string(), "-U", "--preserve-credentials"]);
+                enter.args(["--", "unshare"]);
+                enter
+            }
+            Means::Root => Command::new("unshare"),
+        };
+        unshare.arg("-n");
+        Namespace::hold(unshare, self.means)
     }
 
     fn ip(&self, arguments: &[&str]) -> Result<(), Lacking> {

@@ -14,6 +14,7 @@ use crate::{binary, temp};
 #[derive(Debug)]
 pub struct Ptp4l<'n> {
     network: &'n Namespace,
+    interfaces: &'static [&'static str],
     configuration: PathBuf,
     log: PathBuf,
     process: Option<Process>,
@@ -37,6 +38,17 @@ impl<'n> Ptp4l<'n> {
         (identity, priority1): (u8, u8),
         more: &str,
     ) -> Result<Ptp4l<'n>, Lacking> {
+        Ptp4l::on(&["wire"], network, dir, (identity, priority1), more)
+    }
+
+    /// Starts one on these interfaces; of several it is a boundary clock.
+    pub fn on(
+        interfaces: &'static [&'static str],
+        network: &'n Namespace,
+        dir: &temp::Dir,
+        (identity, priority1): (u8, u8),
+        more: &str,
+    ) -> Result<Ptp4l<'n>, Lacking> {
         installed()?;
         let name = format!("ptp4l-{identity}");
         let socket = dir.join(&format!("{name}.socket"));
@@ -50,17 +62,23 @@ impl<'n> Ptp4l<'n> {
         let configuration = dir.join(&format!("{name}.conf"));
         std::fs::write(&configuration, text).expect("the configuration can be written");
         let log = dir.join(&format!("{name}.log"));
-        let mut ptp4l = Ptp4l { network, configuration, log, process: None };
+        let mut ptp4l = Ptp4l { network, interfaces, configuration, log, process: None };
         ptp4l.resume();
         Ok(ptp4l)
     }
 
-    /// Starts it again after [`Ptp4l::stop`], and waits until it takes itself for the master.
+    /// Starts it again after [`Ptp4l::stop`], and waits until it takes itself for the master, or as a boundary
+    /// clock follows one.
     pub fn resume(&mut self) {
         let mut command = self.network.command(binary::system("ptp4l"));
-        command.args(["-m", "-i", "wire", "-f"]).arg(&self.configuration);
+        command.args(["-m", "-f"]).arg(&self.configuration);
+        command.args(self.interfaces.iter().flat_map(|interface| ["-i", interface]));
         let mut process = Process::start(command, &self.log);
-        process.expect_output("assuming the grand master role", Duration::from_secs(60));
+        let ready = match self.interfaces {
+            [_] => "assuming the grand master role",
+            _ => "to UNCALIBRATED on RS_SLAVE",
+        };
+        process.expect_output(ready, Duration::from_secs(60));
         self.process = Some(process);
     }
 

@@ -10,6 +10,7 @@
 : "${PPB:=250}"
 base=1782863400
 line=$base-$PPB
+leaps=none
 
 # The daemon with this page and these further lines about the card.
 follow() {
@@ -20,7 +21,7 @@ page = "/run/$follow_page"
 state = "none"
 counter = "tsc"
 max-step = "none"
-leap-file = "none"
+leap-file = "$leaps"
 $(printf '%s\n' "$@")
 END
     on client truechimer run --config /run/"$follow_page".toml
@@ -45,6 +46,8 @@ for way in 0 1 2; do
     note "way $way: median $(json median_ns </tmp/alone.json) ns, bound" \
         "$(json median_bound_ns </tmp/alone.json) ns"
     is "way $way: no bound broken" "$(json broken </tmp/alone.json)" 0
+    # By hardware at once, or nearly: a bound of the card's own error and little more.
+    [ $way != 0 ] || holds "way $way: below 1 us" "$(json median_bound_ns </tmp/alone.json) < 1000"
     stop_all
     on server truechimer-testbed serve 0.0.0.0:123 "$line"
     ok "the module goes" rmmod vm_ptp
@@ -62,6 +65,28 @@ sleep 60
 truechimer-testbed watch /run/beside "line:$line" 60 200 >/tmp/beside.json
 is "stepped: no bound broken" "$(json broken </tmp/beside.json)" 0
 holds "stepped: refused" "$(card beside refused/off-time) > 20"
+[ "$tap_failed" = 0 ] || logs
+stop_all
+ok "the module goes" rmmod vm_ptp
+
+# On TAI, which nobody says: found by the server and the list of leap seconds.
+leaps=/run/leap-seconds.list
+cat >$leaps <<'LIST'
+#$ 3960835200
+#@ 4102444800
+3692217600 37
+LIST
+on server truechimer-testbed serve 0.0.0.0:123 "$line"
+ok "the module, on TAI" insmod /modules/vm_ptp.ko "base=$((base + 37))" "ppb=$PPB"
+follow tai '[[source]]' "host = \"$server\"" 'poll = 4' \
+    '[[source]]' 'phc = "vm_ptp"' 'name = "card"' 'error = "1us"'
+ok "on TAI: it synchronises" synchronised tai 60s
+sleep 60
+is "on TAI: the card is selected" "$(card tai status)" selected
+is "on TAI: it says so" "$(card tai reference)" "PHC on TAI"
+ok "on TAI: so does the log" grep -F "shows TAI, 37 s ahead of UTC" /tmp/log.*
+truechimer-testbed watch /run/tai "line:$line" 60 200 >/tmp/tai.json
+is "on TAI: no bound broken" "$(json broken </tmp/tai.json)" 0
 [ "$tap_failed" = 0 ] || logs
 stop_all
 ok "the module goes" rmmod vm_ptp

@@ -54,7 +54,9 @@ pub(super) fn refclock(
                 format!("`latency` is for a pulse, and this source is {what}: that is `error`"),
             ),
             "error" if is_pulse => {
-                reader.problem(start, "`error` is not for a pulse: that is `latency`");
+                if let Some(span) = span(reader, "error", value, "50ns", error) {
+                    config.pulse_error = span;
+                }
             }
             "error" => {
                 if let Some(span) = span(reader, "error", value, "10us", error) {

@@ -180,6 +180,7 @@ fn pulses_stand_among_the_sources() {
             [[source]]
             pps = "/sys/class/pps/pps1/assert"
             latency = "2.5 µs"
+            error = "50 ns"
             offset = "-120ns"
             [[source]]
             host = "a"
@@ -191,6 +192,7 @@ fn pulses_stand_among_the_sources() {
     assert_eq!(engine.sources, [SourceConfig::new("a")]);
     let first = RefClockConfig {
         error: Span::from_nanos(2_500),
+        pulse_error: Span::from_nanos(50),
         offset: Span::from_nanos(-120),
         ..RefClockConfig::pulse("/sys/class/pps/pps1/assert")
     };
@@ -465,7 +467,7 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "[[source]]\nphc = \"/dev/ptp0\"\nlatency = \"1us\"",
             "t:3: `latency` is for a pulse, and this source is a card's clock: that is `error`",
         ),
-        ("[[source]]\npps = \"/p\"\nerror = \"1us\"", "t:3: `error` is not for a pulse: that is"),
+        ("[[source]]\npps = \"/p\"\nerror = \"2s\"", "must be 1ns to 1s: the most by which it"),
         ("[[source]]\npps = \"/p\"\ntrust = true", "t:3: `trust` is not for a pulse, which"),
         ("[[source]]\nphc = \"/p\"\nburst = true", "t:3: `burst` is for a server, and this"),
         ("[[source]]\nphc = \"/p\"\npoll = 65", "t:3: `poll` = 65: must be 1 to 64 seconds"),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use truechimer_audit::Kind;
 use truechimer_confine::{CapabilitySet, Rules};
 use truechimer_counter::{Counter, nominal, realtime_pair, resolution};
-use truechimer_engine::{Config, Engine, Level, Saved, Start};
+use truechimer_engine::{Config, Engine, LeapData, Level, Saved, Start};
 use truechimer_time::{CounterKind, Period};
 use truechimer_timehands::{PageWriter, places};
 
@@ -75,10 +75,11 @@ impl<'n> Daemon<'n> {
             .map_err(|why| DaemonError::System { what: "no random numbers", why })?;
 
         let unix = realtime_pair(counter, 1).unix_ns.div_euclid(1_000_000_000);
-        let (leaps, leap_note) = match leaps::listed(&settings.leap_file, unix) {
-            Ok(leaps) => (leaps.unwrap_or_else(leaps::from_kernel), None),
-            Err(why) => (leaps::from_kernel(), Some(why)),
-        };
+        let (LeapData { leaps, until: leaps_until }, leap_note) =
+            match leaps::listed(&settings.leap_file, unix) {
+                Ok(listed) => (listed.unwrap_or_else(|| leaps::from_kernel().into()), None),
+                Err(why) => (leaps::from_kernel().into(), Some(why)),
+            };
         // From here on counts are kept: what is read before a lapse is of no use after it.
         let lapses = counter.lapses();
         let moved = host::has_moved(page.marker(), marker);
@@ -102,6 +103,7 @@ impl<'n> Daemon<'n> {
             resolution,
             seed,
             leaps,
+            leaps_until,
             warm,
             saved,
             built: if truechimer_counter::is_simulated() { 0 } else { crate::RELEASED },

@@ -175,14 +175,14 @@ impl Daemon<'_> {
             return;
         }
         let now = hand.leaps.utc(hand.time_at(self.counter.read())).unix;
-        let leaps = match leaps::listed(&self.settings.leap_file, now) {
-            Ok(Some(leaps)) if leaps != hand.leaps => leaps,
+        let listed = match leaps::listed(&self.settings.leap_file, now) {
+            Ok(Some(listed)) if listed != self.engine.leaps() => listed,
             Ok(_) => return self.note_leaps(None),
             Err(why) => return self.note_leaps(Some(why)),
         };
-        if same_scale(&hand.leaps, &leaps, &hand) {
+        if same_scale(&hand.leaps, &listed.leaps, &hand) {
             self.note_leaps(None);
-            self.handle(self.counter.read(), Event::Leaps(leaps));
+            self.handle(self.counter.read(), Event::Leaps(listed));
         } else {
             self.note_leaps(Some("a new list will be used from the next start on".into()));
         }

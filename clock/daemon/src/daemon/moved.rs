@@ -178,6 +178,30 @@ fn a_machine_that_is_moved_has_the_time_again_with_the_first_reply() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+/// A page whose generation alone changes has no other marker for readers: they hear of it by the daemon.
+#[test]
+fn another_generation_alone_is_a_disruption_with_the_next_look() {
+    let (server, directory) = (Server::start(), directory("generation"));
+    let device = Device::new(&directory, 1);
+    device.put(0x68, 5);
+    device.put(0x18, 1 << 8);
+    let mut notes = Vec::new();
+    let mut note = |_: Level, text: &str| notes.push(text.to_owned());
+    let mut daemon = daemon(&directory, &server, &mut note);
+    until(&mut daemon, Status::Synchronised);
+    let page = PageReader::open(directory.join("clock")).unwrap();
+    let (marker, epoch) = marked(&page);
+    device.put(0x68, 6);
+    daemon.turn().unwrap();
+    assert_eq!(marked(&page), (marker, epoch + 1));
+    let before = until(&mut daemon, Status::Synchronised);
+    assert!(before.iter().all(|status| *status == Status::Disrupted), "{before:?}");
+    daemon.finish();
+    let said = notes.iter().filter(|note| note.contains("or cloned (generation)")).count();
+    assert_eq!(said, 1, "{notes:?}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
 #[test]
 fn replies_that_were_under_way_when_it_moved_are_not_used() {
     let (server, directory) = (Server::start(), directory("under-way"));

@@ -4,15 +4,15 @@
 use truechimer_counter::Counter;
 use truechimer_counter::vmclock::{VmCounter, VmLeap, VmScale, VmTime, Vmclock};
 use truechimer_engine::{Scale, Shown};
-use truechimer_time::{Count, CounterKind, Span};
+use truechimer_time::{Count, CounterKind, Date, Instant, Span};
 
 /// A page says nothing of a time so far from when it was written.
 const REACH: Span = Span::from_secs(30 * 86_400);
 /// Leap indicator of a clock that is not synchronised.
 const UNSYNCHRONISED: u8 = 3;
 
-/// A count, and the time of the page at it; `None` while that cannot be told: within a leap second, or where the
-/// machine was moved just now.
+/// A count, and the time of the page at it; `None` while that cannot be told: within a leap second, from one that
+/// the page announces until the hypervisor writes it anew, or where the machine was moved just now.
 pub(super) fn read(page: &Vmclock, counter: Counter) -> Result<Option<(Count, Shown)>, String> {
     let found = page.snapshot().map_err(|why| why.to_string())?;
     let count = counter.read();
@@ -60,8 +60,19 @@ fn shown(time: &VmTime, count: Count) -> Result<Option<Shown>, String> {
             since.abs()
         ));
     }
+    let now = time.time + since;
     let leap = match time.leap {
         VmLeap::Now => return Ok(None),
+        // Unix time is another from then on than the page and the count say.
+        VmLeap::Coming(step)
+            if (now + NANOSECOND).secs()
+                >= month_end(time.time).saturating_add(step.min(0).into()) =>
+        {
+            if scale == Scale::Utc {
+                return Ok(None);
+            }
+            0
+        }
         VmLeap::Coming(1) => 1,
         VmLeap::Coming(-1) => 2,
         _ => 0,
@@ -70,8 +81,7 @@ fn shown(time: &VmTime, count: Count) -> Result<Option<Shown>, String> {
     let stated = time.error.zip(time.period_error);
     let error = stated.map(|(error, rate)| error + rate.over(since.abs()) + NANOSECOND);
     let lost = time.free_running && error.is_none();
-    let unix_ns =
-        i64::try_from((time.time + since).as_nanos()).map_err(|_| "the time is out of range")?;
+    let unix_ns = i64::try_from(now.as_nanos()).map_err(|_| "the time is out of range")?;
     Ok(Some(Shown {
         unix_ns,
         pulse: false,
@@ -81,13 +91,19 @@ fn shown(time: &VmTime, count: Count) -> Result<Option<Shown>, String> {
     }))
 }
 
+/// The second at which the month of `time` ends, on its own scale; TAI's months end some seconds before UTC's.
+fn month_end(time: Instant) -> i64 {
+    const DAY: i64 = 86_400;
+    Date::of(time.secs().div_euclid(DAY)).next_month().days().saturating_mul(DAY)
+}
+
 /// The most that the time is rounded by.
 const NANOSECOND: Span = Span::from_nanos(1);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_time::{Instant, Period, Rate};
+    use truechimer_time::{Period, Rate};
 
     /// A page of a counter of 1 GHz that was written at count 5·10⁹, at 100 s.
     fn page() -> VmTime {
@@ -141,6 +157,29 @@ mod tests {
         assert_eq!(at(&with(VmLeap::Coming(-1)), 0).leap, 2);
         assert_eq!(at(&with(VmLeap::Past(1)), 0).leap, 0);
         assert_eq!(shown(&with(VmLeap::Now), Count(0)), Ok(None));
+    }
+
+    /// A page that the hypervisor has not written since knows nothing of the second that came or was left out.
+    #[test]
+    fn utc_is_not_told_across_a_leap_second_that_is_announced() {
+        // 10 s before 1970-02-01, at count 5·10⁹.
+        let month_end = 31 * 86_400;
+        let time = Instant::new(month_end - 10, 0);
+        for (step, until) in [(1, 10), (-1, 9)] {
+            let leap = VmLeap::Coming(step);
+            let count = |since_ms: u64| Count(5_000_000_000 + since_ms * 1_000_000);
+            let utc = VmTime { scale: VmScale::Utc, time, leap, ..page() };
+            let before = shown(&utc, count(until * 1000 - 1)).unwrap().unwrap();
+            assert_eq!(before.leap, if step > 0 { 1 } else { 2 });
+            for since in [until * 1000, until * 1000 + 500, 40_000, 90_000_000] {
+                assert_eq!(shown(&utc, count(since)), Ok(None), "{step} {since}");
+            }
+            // On TAI nothing is left out, and the announcement is over.
+            let tai =
+                shown(&VmTime { scale: VmScale::Tai, ..utc }, count(40_000)).unwrap().unwrap();
+            assert_eq!(tai.leap, 0);
+            assert!((tai.unix_ns - (month_end + 30) * 1_000_000_000).abs() <= 1, "{tai:?}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use core::fmt::Write;
 use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior};
+use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, Instant, Span};
 use truechimer_timehands::{Hand, Status};
 
@@ -251,12 +252,7 @@ impl Engine {
         let wait = if patience.is_negative() { renew } else { renew.min(patience + MOMENT) };
         self.renew_at = Some(at + estimate.period.counts(wait));
         self.leaps = self.leaps.advanced(estimate.time);
-        let believed = |s: &&Source| s.votes() && s.peer.trust.agrees();
-        // A server that is left alone of many does not announce a leap second by itself.
-        let enough = self.agreeing() >= self.least();
-        let believed = self.sources.iter().filter(|_| enough).filter(believed);
-        let indicators = believed.filter_map(Source::leap);
-        self.leaps = self.announced.heard(self.leaps, estimate.time, indicators);
+        self.hear_announcements(estimate.time, actions);
         let before = self.hand.status;
         self.hand = Hand {
             counter: self.counter,
@@ -284,6 +280,26 @@ impl Engine {
         self.announce(before, actions);
         self.tell_changes(!before.bound_holds(), at, actions);
         actions.push(Action::Publish(self.hand));
+    }
+
+    /// Takes in the leap second that the believed sources announce at `now`, if any.
+    fn hear_announcements(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let believed = |peer: &Peer| peer.votes() && peer.trust.agrees();
+        // A server that is left alone of many does not announce a leap second by itself.
+        let enough = self.agreeing() >= self.least();
+        let servers = self.sources.iter().filter(|s| enough && believed(&s.peer));
+        let servers = servers.filter_map(|s| Some((s.name(), s.leap()?)));
+        // Many receivers' programs leave the field at 0 whatever comes: that is no word against a server's.
+        let alone = servers.clone().next().is_none();
+        let clocks = self.refclocks.iter().filter(|r| enough && believed(&r.peer));
+        let clocks = clocks.filter_map(|r| Some((r.peer.name.as_str(), r.leap()?)));
+        let clocks = clocks.filter(|(_, leap)| alone || *leap != LeapIndicator::None);
+        let words = servers.chain(clocks);
+        let contradiction = self.announced.contradiction(&self.leaps, now, words.clone());
+        self.leaps = self.announced.heard(self.leaps, now, words.map(|(_, leap)| leap));
+        if let Some(text) = contradiction {
+            note(actions, Level::Warning, text);
+        }
     }
 
     /// Tells who leads now, who has a part and who is left out. `first`: nothing was promised

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Authentication, AuthenticationMode, Config, Engine, Event, HostCheck, POLL_RANGE,
-    RefClockConfig, RefClockKind, RtcReading, Scale, Shown, SourceConfig, SourceId, Start, Steer,
-    StepPolicy, SystemReading,
+    Action, Authentication, AuthenticationMode, Config, Engine, Event, HostCheck, LeapData,
+    POLL_RANGE, RefClockConfig, RefClockKind, RtcReading, Scale, Shown, SourceConfig, SourceId,
+    Start, Steer, StepPolicy, SystemReading,
 };
 use truechimer_estimators::{Kind, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
@@ -85,6 +85,7 @@ fn config() -> impl Strategy<Value = Config> {
             offset: Span::from_nanos(offset),
             poll,
             trust,
+            pulse_error: Span::from_nanos((error >> 40) as i64),
             scale: [Scale::Auto, Scale::Utc, Scale::Tai][scale],
             ..RefClockConfig::new(kind, format!("{n}"), Span::from_nanos((error >> 1) as i64))
         }
@@ -174,7 +175,8 @@ fn other() -> impl Strategy<Value = Event> {
         2 => check,
         1 => reading,
         1 => config().prop_map(Event::Configure),
-        1 => leaps().prop_map(Event::Leaps),
+        1 => (leaps(), any::<i64>())
+            .prop_map(|(leaps, until)| Event::Leaps(LeapData { leaps, until })),
         1 => (id(), any::<u8>()).prop_map(|(source, n)| Event::Undelivered {
             source,
             error: format!("error {n}"),
@@ -272,6 +274,7 @@ fn start() -> impl Strategy<Value = Start> {
                 resolution: CountSpan((resolution >> 1) as i64),
                 seed: [5; 32],
                 leaps,
+                leaps_until: built,
                 warm,
                 saved: None,
                 built,
@@ -521,6 +524,7 @@ fn plain() -> Start {
         resolution: CountSpan(1),
         seed: [5; 32],
         leaps: Leaps::default(),
+        leaps_until: 0,
         warm: None,
         saved: None,
         built: 0,

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use truechimer_engine::{
-    Action, Config, Engine, Event, HostCheck, SourceId, SourceStatus, Start, Steer, SystemReading,
+    Action, Config, Engine, Event, HostCheck, LeapData, SourceId, SourceStatus, Start, Steer,
+    SystemReading,
 };
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{
@@ -313,9 +314,10 @@ fn leaps_to_come_are_learnt_and_the_scale_stays() {
     let mut world = World::new(&["s1"], start());
     world.run(60);
     let next = Some(Leap { at: ORIGIN + 5_000, step: 1 });
-    world.event(Event::Leaps(Leaps { next, ..Leaps::default() }));
+    world.event(Event::Leaps(Leaps { next, ..Leaps::default() }.into()));
     assert_eq!(world.hand().leaps.next, next);
-    world.event(Event::Leaps(Leaps { tai_offset: 37, known: true, ..Leaps::default() }));
+    let elsewhere = Leaps { tai_offset: 37, known: true, ..Leaps::default() };
+    world.event(Event::Leaps(elsewhere.into()));
     assert_eq!(world.hand().leaps.tai_offset, 0);
     world.run(60);
     world.assert_true();
@@ -342,6 +344,28 @@ fn a_leap_second_that_the_servers_announce_is_none_of_a_surprise() {
         assert_eq!(ours.leap_second, true_utc.leap_second);
     }
     assert_eq!((world.hand().leaps.last, world.hand().leaps.next), (Some(leap), None));
+}
+
+#[test]
+fn a_list_is_right_whatever_the_servers_announce() {
+    for has_list in [true, false] {
+        let leaps_until = if has_list { i64::MAX } else { 0 };
+        let mut world = World::new(&[], Start { leaps_until, ..start() });
+        let hosts = ["s1", "s2", "s3"];
+        for host in hosts {
+            let server = Server { leap: LeapIndicator::Insert, ..HONEST };
+            world.servers.insert(address(host), server);
+        }
+        world.event(Event::Configure(config(&hosts)));
+        world.run(600);
+        assert_eq!(world.hand().leaps.next.is_some(), !has_list);
+        let said = world.notes.iter().filter(|note| note.contains("that our list has not")).count();
+        assert_eq!(said, usize::from(has_list), "{:?}", world.notes);
+        // A list that comes later takes the announcement back.
+        world.event(Event::Leaps(LeapData { until: i64::MAX, ..LeapData::default() }));
+        world.run(60);
+        assert_eq!(world.hand().leaps.next, None);
+    }
 }
 
 #[test]

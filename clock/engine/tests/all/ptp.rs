@@ -521,6 +521,25 @@ fn our_leap_seconds_decide_and_a_mismatch_is_said_once() {
 }
 
 #[test]
+fn a_master_announces_no_leap_second_that_our_list_has_not() {
+    for (flag, step) in [(Flags::LEAP_61, 1), (Flags::LEAP_59, -1)] {
+        for has_list in [true, false] {
+            let honest = master(0, 1);
+            let announcing = Master { flags: honest.flags.and(flag), ..honest };
+            let leaps_until = if has_list { i64::MAX } else { 0 };
+            let begin = Start { leaps: TAI, leaps_until, ..start() };
+            let mut bed = Bed::with(vec![eth(0)], vec![announcing], begin);
+            bed.run(60);
+            let next = bed.engine.hand().leaps.next.map(|next| next.step);
+            assert_eq!(next, (!has_list).then_some(step));
+            let text = "ptp:eth0 announces a leap second";
+            let said = bed.notes.iter().filter(|note| note.contains(text)).count();
+            assert_eq!(said, usize::from(has_list), "{:?}", bed.notes);
+        }
+    }
+}
+
+#[test]
 fn a_port_that_cannot_be_had_is_asked_for_again() {
     let mut bed = Bed::new(vec![eth(0)], vec![master(0, 1)]);
     let source = bed.listening.remove(&0).unwrap();

@@ -21,6 +21,9 @@ struct Bench {
     sequence: u64,
     /// Its edges − the true seconds, ns.
     off: i64,
+    /// Delay of their stamps, and error of those, ns.
+    late: i64,
+    stamp_error: i64,
     edges: bool,
 }
 
@@ -41,13 +44,13 @@ impl Bench {
         let config = truechimer_engine::Config { refclocks: vec![pulse], ..config(hosts) };
         world.event(Event::Configure(config));
         let id = *world.watched.keys().next().expect("it is opened");
-        Bench { world, id, sequence: 0, off: 0, edges: true }
+        Bench { world, id, sequence: 0, off: 0, late: LATE, stamp_error: 100, edges: true }
     }
 
     fn edge(&mut self, at: i64) {
         let stamp = Stamp {
-            count: Count((at + LATE) as u64),
-            error: CountSpan(100),
+            count: Count((at + self.late) as u64),
+            error: CountSpan(self.stamp_error),
             method: StampMethod::Kernel,
         };
         self.sequence += 1;
@@ -104,6 +107,26 @@ fn a_pulse_is_numbered_and_wins() {
     let bound = bench.world.hand().bound_at(bench.world.now);
     assert!(bound < Span::from_micros(60), "{bound}: the server alone has 110 µs and more");
     assert!(bench.report().bound.unwrap() < Span::from_micros(20));
+}
+
+/// `latency` is to one side: what the receiver is early by is in the bound only as its own error.
+#[test]
+fn an_edge_that_comes_early_is_within_the_pulse_s_own_error() {
+    let latency = Span::from_nanos(100);
+    let bounds = [Span::ZERO, Span::from_nanos(100)].map(|pulse_error| {
+        let pulse = RefClockConfig { error: latency, pulse_error, ..pulse() };
+        let mut bench = Bench::with(&["s1"], pulse);
+        (bench.late, bench.stamp_error) = (-80, 1);
+        bench.run(300);
+        assert_eq!(bench.report().accepted, 300, "{:?}", bench.report());
+        let (error, bound) = (bench.world.error(), bench.world.hand().bound_at(bench.world.now));
+        (error.abs() <= bound, bound)
+    });
+    let [(held, without), (holds, with)] = bounds;
+    assert!(!held, "an edge may not be early: {without}");
+    assert!(holds, "{with}");
+    assert!(with - without >= Span::from_nanos(100), "{without}, {with}");
+    assert!(with < Span::from_nanos(300), "{with}");
 }
 
 #[test]
@@ -373,7 +396,7 @@ fn a_leap_second_is_a_second() {
     let mut bench = Bench::new(&["s1"]);
     bench.world.leaps = leaps;
     bench.world.server("s1").leap = LeapIndicator::Insert;
-    bench.world.event(Event::Leaps(leaps));
+    bench.world.event(Event::Leaps(leaps.into()));
     bench.run(600);
     assert_eq!(bench.report().accepted, 600, "{:?}", bench.report());
     bench.world.assert_true();

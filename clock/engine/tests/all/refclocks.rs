@@ -7,6 +7,7 @@ use truechimer_engine::{
     Engine, Event, ReasonKind, RefClockConfig, RefClockKind, Scale, Shown, SourceId, SourceKind,
     SourceReport, SourceStatus,
 };
+use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Count, CountSpan, Leaps, Span, Stamp, StampMethod};
 use truechimer_timehands::Status;
 
@@ -143,6 +144,65 @@ fn with_trust_it_has_a_vote_and_needs_no_server() {
     let report = bench.report();
     assert_eq!(report.status, SourceStatus::Falseticker, "{report:?}");
     bench.world.assert_true();
+}
+
+#[test]
+fn what_a_card_taught_of_a_far_server_keeps_the_bound_narrow_when_it_fails() {
+    let bounds = [true, false].map(|learn| {
+        let card = RefClockConfig { poll: 16, ..phc() };
+        let mut bench = Bench::new(&["s1"], card.clone());
+        // Requests take 3 ms less than replies.
+        (bench.world.server("s1").delay, bench.world.server("s1").back) = (6_000_000, 9_000_000);
+        let mut config = truechimer_engine::Config { refclocks: vec![card], ..config(&["s1"]) };
+        config.sources.iter_mut().for_each(|source| source.learn_asymmetry = learn);
+        bench.world.event(Event::Configure(config));
+        bench.run(225);
+        bench.world.assert_true();
+        assert!(bench.bound() < Span::from_micros(40), "{}", bench.bound());
+        // The card says no more.
+        for _ in 0..24 {
+            bench.world.run(3600);
+            bench.world.assert_true();
+        }
+        bench.bound()
+    });
+    // Half of the round trip is 7.5 ms.
+    let half = Span::from_micros(7_500);
+    assert!(bounds[0] < Span::from_micros(600) && bounds[1] >= half, "{bounds:?}");
+}
+
+#[test]
+fn a_trusted_receiver_announces_a_leap_second() {
+    let sock = |trust| {
+        let error = Span::from_micros(2);
+        RefClockConfig { trust, ..RefClockConfig::new(RefClockKind::Sock, "/run/gps.sock", error) }
+    };
+    // Its own flag, that of a server beside it if there is one, and whether that is believed.
+    for (trust, own, server, believed) in [
+        (true, 1, None, true),
+        (true, 0, None, false),
+        (true, 1, Some(LeapIndicator::None), false),
+        (true, 1, Some(LeapIndicator::Insert), true),
+        // Many receivers' programs leave it at 0.
+        (true, 0, Some(LeapIndicator::Insert), true),
+        (false, 1, Some(LeapIndicator::None), false),
+    ] {
+        let hosts: &[&str] = if server.is_some() { &["s1"] } else { &[] };
+        let mut bench = Bench::new(hosts, sock(trust));
+        bench.leap = own;
+        if let Some(leap) = server {
+            bench.world.server("s1").leap = leap;
+        }
+        bench.run(60);
+        assert_eq!(bench.world.hand().status, Status::Synchronised);
+        let next = bench.world.hand().leaps.next;
+        assert_eq!(next.is_some(), believed, "{trust} {own} {server:?}: {next:?}");
+        if server.is_none() && believed {
+            bench.leap = 0;
+            bench.run(60);
+            assert_eq!(bench.world.hand().leaps.next, None, "withdrawn");
+        }
+    }
 }
 
 #[test]

@@ -139,9 +139,9 @@ impl Question {
         if self.answer.is_some() {
             return Err(Refusal::Duplicate);
         }
-        // In one step it says how long it took, and not when.
-        if !header.flags.has(Flags::TWO_STEP) {
-            return Err(Refusal::Neighbour);
+        // In one step it says how long it took, and not when; in two it may do so as well (11.4.2 c).
+        if !header.flags.has(Flags::TWO_STEP) || arrived == Timestamp::default() {
+            return Err(Refusal::Turnaround);
         }
         is_of_link(header)?;
         let received = received.ok_or(Refusal::NoStamp)?;
@@ -154,6 +154,9 @@ impl Question {
     pub(super) fn followed(&mut self, header: &Header, left: Timestamp) -> Result<(), Refusal> {
         if self.left.is_some() {
             return Err(Refusal::Duplicate);
+        }
+        if left == Timestamp::default() {
+            return Err(Refusal::Turnaround);
         }
         is_of_link(header)?;
         self.left = Some((header.source, left.instant().ok_or(Refusal::Timestamp)?));

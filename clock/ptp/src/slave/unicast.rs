@@ -11,6 +11,7 @@ use core::ops::RangeInclusive;
 use truechimer_time::{Count, CountSpan, Period, Span};
 
 use super::Packet;
+use crate::masters::PassedOver;
 use crate::tlv::Wire;
 use crate::{
     Body, ClockIdentity, Flags, Header, Kind, LogInterval, MASTERS, Message, PortIdentity, Refusal,
@@ -34,9 +35,6 @@ const FAREWELLS: u8 = 3;
 /// Requests for one kind of a master's messages are so far apart at the least, and so are acknowledgements
 /// of one end.
 const APART: Span = Span::from_secs(1);
-/// First and longest time for which a master is passed over that gives nothing to tell the time by, s; it
-/// doubles in between.
-const PASSED_OVER: (i64, i64) = (300, 4800);
 /// Kinds of messages that are asked for, each apart.
 const KINDS: [Kind; 3] = [Kind::Announce, Kind::Sync, Kind::DelayResp];
 /// Port of nobody in particular: a master's is not known before it answers (16.1.1).
@@ -293,10 +291,7 @@ impl Service {
 struct Asked {
     address: IpAddr,
     services: [Service; KINDS.len()],
-    /// End of the time for which it is passed over, as it gave nothing to tell the time by.
-    passed_over: Option<Count>,
-    /// Time for which it is passed over the next time, s.
-    pass: i64,
+    passed_over: PassedOver,
 }
 
 /// All masters that are asked, in the user's order.
@@ -314,8 +309,8 @@ impl Unicast {
         let mut list = [None; MASTERS];
         for (place, address) in list.iter_mut().zip(masters) {
             let services = [Service::wanted(at), Service::UNWANTED, Service::UNWANTED];
-            let (address, pass) = (address.to_canonical(), PASSED_OVER.0);
-            *place = Some(Asked { address, services, passed_over: None, pass });
+            let (address, passed_over) = (address.to_canonical(), PassedOver::NEVER);
+            *place = Some(Asked { address, services, passed_over });
         }
         Unicast { nominal, list, sequence }
     }
@@ -329,22 +324,21 @@ impl Unicast {
     /// True if a master is passed over at `at`.
     pub(crate) fn is_passed_over(&self, address: IpAddr, at: Count) -> bool {
         let of = self.list.iter().flatten().find(|asked| asked.address == address);
-        of.and_then(|asked| asked.passed_over).is_some_and(|until| !at.at_or_after(until))
+        of.is_some_and(|asked| asked.passed_over.is(at))
     }
 
     /// A master that announces itself gives nothing to tell the time by.
     pub(super) fn pass_over(&mut self, address: IpAddr, at: Count) {
         let nominal = self.nominal;
         if let Some(asked) = self.asked(address) {
-            asked.passed_over = Some(at + nominal.counts(Span::from_secs(asked.pass)));
-            asked.pass = (asked.pass * 2).min(PASSED_OVER.1);
+            asked.passed_over.pass(at, nominal);
         }
     }
 
     /// A master gives all that it takes to tell the time.
     pub(super) fn serves(&mut self, address: IpAddr) {
         if let Some(asked) = self.asked(address) {
-            (asked.passed_over, asked.pass) = (None, PASSED_OVER.0);
+            asked.passed_over = PassedOver::NEVER;
         }
     }
 
@@ -502,7 +496,7 @@ impl Unicast {
     pub(super) fn new_epoch(&mut self, at: Count) {
         let soon = at + self.nominal.counts(SILENCE);
         for asked in self.list.iter_mut().flatten() {
-            asked.passed_over = None;
+            asked.passed_over.new_epoch();
         }
         for service in self.list.iter_mut().flatten().flat_map(|asked| &mut asked.services) {
             if let State::Granted { until, renew, .. } = &mut service.state {

@@ -58,6 +58,10 @@ pub struct Master {
     pub announces_only: bool,
     /// `Sync` gets lost, all of it.
     pub mute: bool,
+    /// Minor version of its messages, and of those that it understands.
+    pub minor_version: u8,
+    /// Exponent of the interval between questions that it wants.
+    pub questions: i8,
     /// When each kind that is granted ends.
     pub granted: BTreeMap<u8, u64>,
 }
@@ -82,6 +86,8 @@ impl Master {
             grants: None,
             announces_only: false,
             mute: false,
+            minor_version: 1,
+            questions: 0,
             granted: BTreeMap::new(),
         }
     }
@@ -107,7 +113,7 @@ impl Master {
     pub fn message(&self, body: Body, sequence: u16, correction: u64, flags: Flags) -> Vec<u8> {
         let unicast = if self.grants.is_some() { Flags::UNICAST } else { Flags::default() };
         let header = Header {
-            minor_version: 1,
+            minor_version: self.minor_version,
             flags: flags.and(Flags::PTP_TIMESCALE).and(unicast),
             correction: Correction((correction << 16) as i64),
             source: self.port,
@@ -153,6 +159,8 @@ pub struct Bed {
     pub refusals: Vec<Refusal>,
     /// Clock that answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
     pub neighbour: (Option<PortIdentity>, u64),
+    /// It says how long it took to answer and not when: in one step, or in two.
+    pub turnaround: Option<bool>,
     pub asked: Vec<u64>,
     pub signals: Vec<Signal>,
 }
@@ -171,6 +179,7 @@ impl Bed {
             changes: Vec::new(),
             refusals: Vec::new(),
             neighbour: (None, 0),
+            turnaround: None,
             asked: Vec::new(),
             signals: Vec::new(),
         }
@@ -340,21 +349,37 @@ impl Bed {
             return;
         };
         let master = master.clone();
+        assert_eq!(header.minor_version, master.minor_version.min(1));
         let (there, residence) = self.way(1);
         if matches!(body, Body::PdelayReq(_)) {
             let (port, off) = self.neighbour;
             let neighbour = Master { port: port.unwrap_or(master.port), ..master };
             let (arrived, stays) = (self.now + there, self.random.below(2_000_000));
-            let body = Body::PdelayResp(time(arrived + off), header.source);
-            let answer = neighbour.message(body, header.sequence, 0, Flags::TWO_STEP);
-            let body = Body::PdelayRespFollowUp(time(arrived + stays + off), header.source);
-            let follow = neighbour.message(body, header.sequence, 0, Flags::default());
+            let (times, took) = match self.turnaround {
+                Some(_) => ([Timestamp::default(); 2], stays),
+                None => ([arrived + off, arrived + stays + off].map(time), 0),
+            };
+            let [first, second] = times;
+            let one_step = self.turnaround == Some(true);
+            let flags = if one_step { Flags::default() } else { Flags::TWO_STEP };
+            let body = Body::PdelayResp(first, header.source);
+            let answer =
+                neighbour.message(body, header.sequence, if one_step { took } else { 0 }, flags);
+            let body = Body::PdelayRespFollowUp(second, header.source);
+            let follow = neighbour.message(body, header.sequence, took, Flags::default());
             let (one, other) = (self.way(0).0, self.way(0).0);
             self.send(neighbour.from, answer, true, there + stays + one);
+            if one_step {
+                return;
+            }
             return self.send(neighbour.from, follow, false, there + stays + other);
         }
         let body = Body::DelayResp(time(self.now + there), header.source);
-        let response = master.message(body, header.sequence, residence, Flags::default());
+        let mut response = master.message(body, header.sequence, residence, Flags::default());
+        if master.grants.is_none() {
+            // The last field of the header (13.3.2.14).
+            response[33] = master.questions as u8;
+        }
         let back = self.way(0).0;
         self.send(master.from, response, false, there + back);
     }

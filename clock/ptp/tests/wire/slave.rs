@@ -152,6 +152,76 @@ fn a_flood_of_masters_pushes_out_nobody_who_is_qualified() {
     assert_eq!(bed.slave.masters().filter(|(_, qualified)| *qualified).count(), 2);
 }
 
+/// Nor do names that announce themselves often enough keep out a better master.
+#[test]
+fn a_table_full_of_worse_masters_has_room_for_a_better_one() {
+    let second = Master::new(2, 128);
+    let mut bed = Bed::new(vec![second.clone()], Bad::default(), 16);
+    let worse: Vec<Master> = (10..17).map(|n| Master::new(n, 200)).collect();
+    bed.masters.extend(worse.into_iter().map(|master| Master { mute: true, ..master }));
+    bed.run(5);
+    assert_eq!(bed.slave.masters().filter(|(_, qualified)| *qualified).count(), 8);
+    assert_eq!(bed.slave.master().unwrap().port, second.port);
+    let first = Master::new(1, 100);
+    bed.masters.push(first.clone());
+    bed.run(5);
+    assert_eq!(bed.slave.master().unwrap().port, first.port);
+    assert!(bed.slave.masters().any(|(master, _)| master.port == second.port));
+    // One that is worse than all has no place.
+    bed.masters.push(Master { mute: true, ..Master::new(30, 255) });
+    let refused = tally(&bed, Refusal::TooMany);
+    bed.run(5);
+    assert!(tally(&bed, Refusal::TooMany) >= refused + 5);
+    bed.hold();
+}
+
+/// A master that announces itself to all and gives no time is left for one that does, and tried again later.
+#[test]
+fn a_master_that_gives_no_time_is_passed_over() {
+    let masters = vec![Master::new(1, 100), Master::new(2, 128)];
+    let mut bed = Bed::new(masters, Bad::default(), 17);
+    bed.masters[0].mute = true;
+    bed.run(60);
+    assert_eq!(bed.slave.master().unwrap().port, bed.masters[1].port);
+    assert!(bed.exchanges.len() > 15, "{}", bed.exchanges.len());
+    bed.run(3540);
+    // Each trial costs half a minute, and the next is later: 300 s, 600 s, 1200 s.
+    assert!(bed.exchanges.len() > 3000, "{}", bed.exchanges.len());
+    assert!((6..=8).contains(&bed.changes.len()), "{:?}", bed.changes);
+    bed.masters[0].mute = false;
+    bed.run(4900);
+    assert_eq!(bed.slave.master().unwrap().port, bed.masters[0].port);
+    bed.hold();
+    // One that is alone is not left.
+    let mut bed = Bed::new(vec![Master { mute: true, ..Master::new(1, 100) }], Bad::default(), 18);
+    bed.run(60);
+    assert_eq!(bed.changes.len(), 1);
+    bed.masters[0].mute = false;
+    bed.run(120);
+    assert!(bed.exchanges.len() > 40, "{}", bed.exchanges.len());
+}
+
+#[test]
+fn a_master_that_wants_few_questions_is_not_passed_over() {
+    let slow = Master { questions: 5, ..Master::new(1, 100) };
+    let mut bed = Bed::new(vec![slow, Master::new(2, 128)], Bad::default(), 19);
+    bed.run(1200);
+    assert_eq!(bed.slave.interval(), truechimer_time::Span::from_secs(32));
+    assert!(bed.exchanges.len() > 20, "{}", bed.exchanges.len());
+    assert_eq!(bed.changes.len(), 1, "{:?}", bed.changes);
+}
+
+/// Devices of IEEE 1588-2008 may drop a minor version that they do not know.
+#[test]
+fn a_master_is_asked_in_its_own_minor_version() {
+    for minor_version in [0, 1, 7] {
+        let master = Master { minor_version, ..Master::new(1, 128) };
+        let mut bed = Bed::new(vec![master], Bad::default(), 20);
+        bed.run(10);
+        assert!(bed.exchanges.len() > 3, "{minor_version}: {}", bed.exchanges.len());
+    }
+}
+
 #[test]
 fn a_break_of_the_counter_keeps_the_master_and_forgets_the_stamps() {
     let mut bed = Bed::new(vec![Master::new(1, 100)], Bad::default(), 7);
@@ -223,6 +293,19 @@ fn a_neighbour_that_is_not_the_master_is_not_used() {
         bed.run(30);
         assert!(bed.exchanges.is_empty(), "{neighbour:?}");
         assert!(tally(&bed, Refusal::Neighbour) > 20, "{neighbour:?}");
+    }
+}
+
+/// Turnaround times are enough for the delay of a link (11.4.2), and do not say when a question arrived.
+#[test]
+fn a_neighbour_that_says_only_how_long_it_took_is_told_apart() {
+    for one_step in [true, false] {
+        let mut bed = peer_to_peer(Bed::new(vec![Master::new(1, 128)], Bad::default(), 10));
+        bed.turnaround = Some(one_step);
+        bed.run(30);
+        assert!(bed.exchanges.is_empty());
+        assert!(tally(&bed, Refusal::Turnaround) > 20, "{one_step}");
+        assert_eq!(tally(&bed, Refusal::Correction) + tally(&bed, Refusal::Neighbour), 0);
     }
 }
 
@@ -332,6 +415,58 @@ fn a_profile_hears_its_own_messages_alone() {
     message.header.sdo_id = 0x100;
     let bytes = message.encode(&mut [0; 128]).unwrap().to_vec();
     assert!(bed.slave.heard(master.from, &bytes, None, at).is_ok());
+}
+
+/// Messages that manage a clock, cut short anywhere and with any lengths in them, do nothing to a slave.
+#[test]
+fn management_and_signalling_do_nothing_to_a_multicast_slave() {
+    let mut bed = Bed::new(vec![Master::new(1, 128)], Bad::default(), 21);
+    bed.run(10);
+    let master = bed.masters[0].clone();
+    let grant = Tlv::Grant {
+        kind: truechimer_ptp::Wire::of(truechimer_ptp::Kind::Sync),
+        interval: truechimer_ptp::LogInterval(0),
+        seconds: 300,
+        renewed: true,
+    };
+    for body in [Body::Management, Body::Signaling(OWN)] {
+        let mut rest = vec![0xff; 14];
+        // MANAGEMENT (0x0001) that sets PRIORITY1, then a grant.
+        rest.extend_from_slice(Tlv::Other(1, &[0x20, 0x05, 1, 0]).encode(&mut [0; 16]).unwrap());
+        rest.extend_from_slice(grant.encode(&mut [0; 16]).unwrap());
+        let plain = master.message(body, 1, 0, Flags::default());
+        let message = Message { rest: &rest, ..Message::decode(&plain).unwrap() };
+        let whole = message.encode(&mut [0; 128]).unwrap().to_vec();
+        let mut ways: Vec<Vec<u8>> = (0..=whole.len()).map(|cut| whole[..cut].to_vec()).collect();
+        // Cut short, and saying so.
+        ways.extend((34..=whole.len()).map(|cut| {
+            let mut short = whole[..cut].to_vec();
+            short[3] = cut as u8;
+            short
+        }));
+        for place in 34..whole.len() - 1 {
+            for length in [1, 3, 7, 0xffff_u16] {
+                let mut odd = whole.clone();
+                odd[place..place + 2].copy_from_slice(&length.to_be_bytes());
+                ways.push(odd);
+            }
+        }
+        let before = bed.slave.clone();
+        for bytes in ways {
+            let at = Count(bed.now);
+            let refusal = bed.slave.heard(master.from, &bytes, None, at).unwrap_err();
+            let is_unused = matches!(refusal, Refusal::Unused(_) | Refusal::Malformed(_));
+            assert!(is_unused, "{bytes:?}: {refusal:?}");
+        }
+        let mut after = bed.slave.clone();
+        assert_eq!(after.master(), before.master());
+        assert_eq!(after.deadline(Count(bed.now)), before.deadline(Count(bed.now)));
+        assert_eq!(after.signal(Count(bed.now), &mut || 1), None);
+    }
+    let before = bed.exchanges.len();
+    bed.run(10);
+    assert!(bed.exchanges.len() > before + 4);
+    bed.hold();
 }
 
 proptest! {

@@ -325,6 +325,43 @@ fn ends_and_grants_of_no_use_are_answered() {
     assert!((2..6).contains(&bed.told("cancel", master.from)), "{:?}", bed.signals);
 }
 
+/// A grant that is cut short, or whose length is another, is none; nor is a management message.
+#[test]
+fn a_grant_in_pieces_is_none() {
+    let mut bed = Bed::unicast(vec![Master::unicast(1, 100)], Bad::default(), 16);
+    bed.masters[0].alive = false;
+    bed.run(1);
+    let master = bed.masters[0].clone();
+    let asked = grants(&bed);
+    assert_eq!(asked[0][0], Grant::Asked);
+    let whole = master.signal(&grant(Kind::Announce, 0, 300), OWN);
+    let tlv = whole.len() - 12;
+    let mut ways: Vec<Vec<u8>> = (0..whole.len()).map(|cut| whole[..cut].to_vec()).collect();
+    ways.extend((34..whole.len()).map(|cut| {
+        let mut short = whole[..cut].to_vec();
+        short[3] = cut as u8;
+        short
+    }));
+    ways.extend([0_u16, 1, 6, 7, 9, 0xffff].map(|length| {
+        let mut odd = whole.clone();
+        odd[tlv + 2..tlv + 4].copy_from_slice(&length.to_be_bytes());
+        odd
+    }));
+    let mut managed = whole.clone();
+    managed[0] = managed[0] & 0xf0 | 0x0d;
+    ways.push(managed);
+    for bytes in ways {
+        let at = Count(bed.now);
+        let refusal = bed.slave.heard(master.from, &bytes, None, at).unwrap_err();
+        let unused = [Refusal::Unused(Kind::Signaling), Refusal::Ungranted];
+        let is_unused = unused.contains(&refusal) || matches!(refusal, Refusal::Malformed(_));
+        assert!(is_unused, "{bytes:?}: {refusal:?}");
+        assert_eq!(grants(&bed), asked, "{bytes:?}");
+    }
+    assert!(bed.slave.heard(master.from, &whole, None, Count(bed.now)).is_ok());
+    assert_eq!(grants(&bed)[0][0], Grant::Granted);
+}
+
 proptest! {
     /// Loss, copies and disorder delay what is granted and never falsify an exchange; requests stay few.
     #[test]

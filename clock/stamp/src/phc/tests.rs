@@ -321,6 +321,25 @@ fn errors_that_drivers_state() {
         assert_eq!(parse_error(text), Span::ZERO, "{text}");
     }
     assert_eq!(stated_error("/dev/null".as_ref()), None);
+    // As the ENA driver has it, of the device and of a link to it; and a card whose driver has no such file.
+    let classes = std::env::temp_dir().join(format!("truechimer-stated-{}", std::process::id()));
+    let (of_ena, bare) = (classes.join("ptp/ptp0/device"), classes.join("ptp/ptp1/device"));
+    for folder in [&of_ena, &bare] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let [first, second, link] = ["ptp0", "ptp1", "ptp_ena"].map(|name| classes.join(name));
+    std::fs::write(&first, "").unwrap();
+    std::fs::write(&second, "").unwrap();
+    std::os::unix::fs::symlink(&first, &link).unwrap();
+    for (text, error) in [("21500\n", Span::from_nanos(21_500)), ("0\n", Span::ZERO)] {
+        std::fs::write(of_ena.join("phc_error_bound"), text).unwrap();
+        for device in [&first, &link] {
+            assert_eq!(stated_in(&classes, device), Some(error));
+        }
+    }
+    assert_eq!(stated_in(&classes, &second), None);
+    assert_eq!(stated_in(&classes, &classes.join("ptp7")), None);
+    std::fs::remove_dir_all(classes).unwrap();
 }
 
 #[test]

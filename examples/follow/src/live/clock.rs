@@ -183,6 +183,7 @@ fn start(at: Count, seed: u64) -> Start {
         resolution: CountSpan(1),
         seed: seeds,
         leaps: Leaps::default(),
+        leaps_until: 0,
         warm: None,
         saved: None,
         built: 0,

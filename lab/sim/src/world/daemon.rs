@@ -161,6 +161,7 @@ impl World<'_> {
             resolution: CountSpan(1),
             seed,
             leaps: self.scenario.known_leaps(truth),
+            leaps_until: 0,
             warm,
             saved: self.saved.take().filter(|_| restart.is_some_and(|r| r.saved_rate)),
             built: 0,

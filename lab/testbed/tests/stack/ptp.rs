@@ -179,6 +179,58 @@ fn link_local(host: &Namespace) -> String {
     address.unwrap_or_else(|| panic!("no address: {shown}")).to_owned()
 }
 
+/// A transparent clock of our own that has each message for 5 ms: as it says so, the bound has little of that.
+#[test]
+fn what_a_transparent_clock_says_is_not_in_the_bound() {
+    let [says, silent] = [true, false].map(|says| {
+        let net = or_skip(Pair::new())?;
+        let far = or_skip(net.behind_server())?;
+        let dir = temp::Dir::new();
+        let _master = or_skip(Ptp4l::start(&far, &dir, (1, 128), GOOD))?;
+        let mut command = net.server.command(binary::testbed());
+        command.args(["ptp-transparent", "198.51.100.2", "192.0.2.1", "5000"]);
+        command.args((!says).then_some("silent"));
+        let mut between = Process::start(command, &dir.join("transparent.log"));
+        between.expect_output("is a transparent clock", SOON);
+        let mut daemon = setup(&dir, &net.client, PORT).start();
+        let mut watch = daemon.watch(Truth::host());
+        watch.run(long(Duration::from_secs(15)));
+        println!("says: {says}: {}", watch.summary());
+        assert!(watch.samples.iter().all(|sample| sample.status == Status::Synchronised));
+        let source = daemon.source();
+        assert_eq!(source["reference"], "01-01-01-01-01-01-01-01", "{source:#}");
+        // The master sees no address of ours, nor we one of its.
+        assert_eq!(source["address"], "192.0.2.1:319", "{source:#}");
+        watch.samples.last().map(Sample::bound_ns)
+    });
+    let (Some(says), Some(silent)) = (says, silent) else { return };
+    // Held for 5 ms and more on either way.
+    assert!(silent >= 5_000_000, "{silent} ns");
+    assert!(says < 2_500_000, "{says} ns");
+}
+
+/// A boundary clock on the way to the grandmaster adds what none of them states, 1 µs.
+#[test]
+fn a_grandmaster_behind_a_boundary_clock_is_followed() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(far) = or_skip(net.behind_server()) else { return };
+    let Some(_grandmaster) = or_skip(Ptp4l::start(&far, &dir, (1, 128), GOOD)) else { return };
+    let between = Ptp4l::on(&["far", "wire"], &net.server, &dir, (2, 200), "");
+    let Some(_between) = or_skip(between) else { return };
+    let mut daemon = setup(&dir, &net.client, PORT).start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(long(Duration::from_secs(15)));
+    println!("{}", watch.summary());
+    assert!(watch.samples.iter().all(|sample| sample.status == Status::Synchronised));
+    let source = daemon.source();
+    let master = &source["ptp"]["master"];
+    assert_eq!(master["grandmaster"], "01-01-01-01-01-01-01-01", "{source:#}");
+    assert_eq!(master["port"], "02-02-02-02-02-02-02-02 port 2", "{source:#}");
+    assert_eq!((&master["steps_removed"], &source["stratum"]), (&1.into(), &2.into()));
+    assert!(source["root_distance_ns"].as_i64() >= Some(1_100), "{source:#}");
+}
+
 /// Masters that speak to those alone who ask (16.1).
 #[test]
 fn masters_are_asked_by_address() {
@@ -363,6 +415,34 @@ impl Attack {
             watch.run_until_status(status, SOON);
         }
     }
+}
+
+/// The better master gives no time; the other is followed again, and the bound holds meanwhile.
+#[test]
+fn a_master_that_gives_no_time_is_passed_over() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let _honest = liar(&net, &dir, "identity=1");
+    let mut daemon = setup(&dir, &net.client, PORT).start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(Duration::from_secs(10));
+    let _mute = liar(&net, &dir, "identity=2,priority=1,sync=0,answer=0");
+    let follows = |clock: &str| {
+        let clock = clock.to_owned();
+        move |source: &serde_json::Value| {
+            source["ptp"]["master"]["grandmaster"].as_str() == Some(clock.as_str())
+        }
+    };
+    daemon.source_when(follows("02-02-02-02-02-02-02-02"));
+    watch.run(Duration::from_secs(15));
+    // Half a minute after the first announcements.
+    daemon.source_when(follows("01-01-01-01-01-01-01-01"));
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(10));
+    println!("{}", watch.summary());
+    let (told, master) = (daemon.process.output(), daemon.source()["ptp"]["master"].clone());
+    assert!(told.contains("no longer 02-02-02-02-02-02-02-02"), "{told}");
+    assert_eq!(master["grandmaster"], "01-01-01-01-01-01-01-01", "{master:#}");
 }
 
 /// Two servers outvote a master that is followed and lies: it does not even delay them.

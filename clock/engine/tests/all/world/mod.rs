@@ -31,6 +31,7 @@ pub fn start() -> Start {
         resolution: CountSpan(1),
         seed: [42; 32],
         leaps: Leaps::default(),
+        leaps_until: 0,
         warm: None,
         saved: None,
         built: 0,
