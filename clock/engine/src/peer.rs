@@ -69,6 +69,8 @@ pub(crate) struct Tally {
     /// The last eight polls or seconds, newest in the lowest bit: 1 = a sample that was used, or is
     /// held off.
     pub(crate) reach: u8,
+    /// Reach before the newest poll.
+    before: u8,
     /// Requests sent, or samples seen.
     pub(crate) requests: u64,
     /// Samples that were used.
@@ -94,7 +96,20 @@ impl Tally {
 
     /// Counts a request or second that has yet to bring a sample.
     pub(crate) fn poll(&mut self) {
+        self.before = self.reach;
         self.reach <<= 1;
+    }
+
+    /// Counts a request that is about to be sent.
+    pub(crate) fn request(&mut self) {
+        self.requests = self.requests.saturating_add(1);
+        self.poll();
+    }
+
+    /// The request that was counted last was not sent.
+    pub(crate) fn unsent(&mut self) {
+        self.requests = self.requests.saturating_sub(1);
+        self.reach = self.before;
     }
 
     /// Counts a poll that brought nothing.

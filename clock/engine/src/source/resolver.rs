@@ -62,7 +62,7 @@ impl Resolver {
 
     /// A server of these addresses served us: the next look-up is another matter.
     pub(super) fn served(&mut self) {
-        (self.looked_up, self.wait) = (false, RETRY.0);
+        (self.looked_up, self.wait, self.failure) = (false, RETRY.0, None);
     }
 
     /// The counter broke, as after a sleep: what failed before says little of what fails now.
