@@ -64,7 +64,7 @@ impl Voter<'_> {
 /// and that one is followed. Returns it.
 pub(crate) fn follow(voters: &mut [Voter<'_>], id: SourceId) -> Option<(usize, Estimate)> {
     let mut followed = None;
-    for (index, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
+    for (index, Voter { peer, estimate, .. }) in voters.iter_mut().enumerate() {
         peer.trust.mark(match estimate {
             None => Status::Unreachable,
             Some(e) if peer.id == id => {
@@ -147,7 +147,7 @@ pub(crate) fn choose(
     let is_vouched = voters.iter().any(|voter| voter.peer.votes() && voter.estimate.is_some());
     let apart = if agreed.is_none() { apart(voters, origin, at) } else { Few::new() };
     let mut parted = Few::with_capacity(voters.len());
-    for (place, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
+    for (place, Voter { peer, estimate, .. }) in voters.iter_mut().enumerate() {
         let (part, why) = match estimate {
             None => (Status::Unreachable, None),
             // Who is a falseticker shows when the others have had their chance.
