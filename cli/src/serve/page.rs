@@ -104,6 +104,9 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         if reload.swap(false, Ordering::Relaxed) {
             renew(args, &serving);
         }
+        if let Some(why) = serving.news() {
+            log::say(Priority::Warning, &format!("truechimer: warning: {why}"));
+        }
         let now = Instant::now();
         if now >= look_at {
             let trouble = behind.look(&serving);
