@@ -187,6 +187,12 @@ fn client_of(reading: &Reading, ca: Option<&Path>) -> Result<Client, String> {
     Ok(reading.get_or_init(|| client).clone())
 }
 
+/// Reason why no server can prove itself with these settings, if one is to.
+pub(crate) fn trouble(settings: &Settings) -> Option<String> {
+    let used = is_used(settings) || settings.nts_ca.is_some();
+    used.then(|| client_of(&Reading::default(), settings.nts_ca.as_deref()).err()).flatten()
+}
+
 fn is_used(settings: &Settings) -> bool {
     settings.engine.sources.iter().any(|source| source.authentication == Authentication::Nts)
 }
