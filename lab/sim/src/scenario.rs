@@ -380,6 +380,13 @@ impl Scenario {
             if self.servers.iter().take(i).any(|s| s.name == server.name) {
                 return Err(format!("server {}: name = {:?}: twice", i + 1, server.name));
             }
+            let other = server.leads_to.as_deref();
+            if other.is_some_and(|other| self.servers.iter().all(|s| s.name != other)) {
+                let n = i + 1;
+                return Err(format!(
+                    "server {n}: leads-to = {other:?}: no [[server]] is called so"
+                ));
+            }
         }
         if self.pulses.len() > PULSES {
             let n = self.pulses.len();

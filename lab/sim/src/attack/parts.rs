@@ -45,6 +45,7 @@ pub(super) enum Part {
     BoughtMajority,
     Start,
     PlainTurn,
+    Redirect,
 }
 
 /// Those that may come together: each leaves an honest majority with proof.
@@ -151,6 +152,7 @@ impl Part {
             Part::BoughtMinority | Part::BoughtHalf | Part::BoughtMajority => "bought",
             Part::Start => "start",
             Part::PlainTurn => "plain",
+            Part::Redirect => "redirect",
         }
     }
 
@@ -235,6 +237,7 @@ impl Part {
             Part::BoughtMinority => lie(d, part, s, (from_s, to_s), |n, _| n < minority(voters)),
             Part::BoughtHalf => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2),
             Part::BoughtMajority => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2 + 1),
+            Part::Redirect => redirect(d, s, voters, from_s),
             Part::PlainTurn => lie(d, part, s, (from_s, to_s), |_, server| !server.proof),
             Part::Start => {
                 let by_ms = signed(d, part, &p::FAR_LIE);
@@ -309,6 +312,20 @@ fn lie(
             server.forward = keep(&server.forward);
             server.backward = keep(&server.backward);
         }
+    }
+}
+
+/// Has a minority of those with proof lie, and after a while fall silent and lead to honest ones' addresses.
+fn redirect(d: &mut Drawing, s: &mut Scenario, voters: usize, from_s: f64) {
+    let end = 3600.0 * s.hours;
+    let bought = minority(voters);
+    lie(d, "redirect", s, (from_s, end), |n, _| n < bought);
+    let at = from_s + d.draw("redirect", &p::LEADS) * (end - from_s);
+    let honest: Vec<String> =
+        s.servers.iter().take(voters).skip(bought).map(|server| server.name.clone()).collect();
+    for (server, honest) in s.servers.iter_mut().take(bought).zip(honest) {
+        server.silences.push(Stretch { from_s: at, to_s: end });
+        (server.own_address_until_s, server.leads_to) = (Some(at), Some(honest));
     }
 }
 

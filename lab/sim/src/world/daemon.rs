@@ -455,8 +455,12 @@ impl World<'_> {
         if t < self.scenario.resolve.fails_until_s {
             return Err("the look-up failed".to_owned());
         }
-        let source = source as usize;
-        let machines = self.scenario.servers.get(source).map(|server| server.looked_up(t));
+        let (source, servers) = (source as usize, &self.scenario.servers);
+        let other = servers.get(source).and_then(|server| server.led_to(t));
+        if let Some(other) = other.and_then(|name| servers.iter().position(|s| s.name == name)) {
+            return Ok(vec![address(other, 0)]);
+        }
+        let machines = servers.get(source).map(|server| server.looked_up(t));
         Ok(machines.unwrap_or_default().into_iter().map(|m| address(source, m)).collect())
     }
 
@@ -486,6 +490,10 @@ impl World<'_> {
             daemon.open(source, link);
         }
         let (source, machine) = (source.0 as usize, machine_at(to));
+        // Another server's, which knows no keys of this one.
+        if *to != address(source, machine) {
+            return;
+        }
         let Some(packet) = packet.first_chunk::<HEADER_LEN>().copied() else { return };
         let machines = self.servers.get_mut(source);
         let Some(server) = machines.and_then(|m| m.get_mut(machine)) else { return };

@@ -85,3 +85,27 @@ fn an_attack_can_be_written_down() {
         assert_eq!(again, scenario, "{}", kind.name());
     }
 }
+
+/// Numbers of kinds that were added later leave those of before what they were.
+#[test]
+fn an_attack_keeps_its_number() {
+    for (number, kind) in [
+        (0, Kind::DelayRequests),
+        (16, Kind::Unproven),
+        (17, Kind::DelayRequests),
+        (44_247, Kind::Combined),
+        (17 << 32, Kind::Redirect),
+        ((17 << 32) + 1, Kind::Redirect),
+    ] {
+        assert_eq!(Attack::new(1, number).kind, kind, "{number}");
+    }
+    let all = Attack::numbers(36, None);
+    assert_eq!(all[..17], (0..17).collect::<Vec<u64>>());
+    assert_eq!(all[17..20], [17 << 32, 17, 18]);
+    let own: Vec<u64> = Kind::ALL.iter().flat_map(|kind| Attack::numbers(2, Some(*kind))).collect();
+    let sorted = |mut numbers: Vec<u64>| {
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(sorted(own), sorted(all), "one kind's numbers are those that it has among all");
+}

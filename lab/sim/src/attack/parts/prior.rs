@@ -100,6 +100,12 @@ pub(super) const TOGETHER_LIE: Range =
     range("all say the same", "", YES_OR_NO, "else each has a lie of its own");
 pub(super) const NEAR: Range =
     range("is the nearest", "", YES_OR_NO, "0.05 ms away, root dispersion 1 µs");
+pub(super) const LEADS: Range = range(
+    "falls silent and leads elsewhere after, as a share of the rest",
+    "",
+    Even(0.1, 0.6),
+    "once its lie is known",
+);
 pub(super) const LATE: Range = range(
     "servers with proof are held back for",
     "s",
@@ -147,6 +153,7 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Vec<Range>)> {
         ("reorder", "all the time", vec![TWICE, OVERTAKEN, HELD, LOST]),
         ("forged, kiss", "replies in a server's name", vec![ON_PATH, LIE, AHEAD, CODE]),
         ("bought, plain", "servers that lie", vec![LIE, AHEAD, RAMPS, RAMP, TOGETHER_LIE, NEAR]),
+        ("redirect", "as bought, and then", vec![LEADS]),
         ("start", "before the first reply with proof", vec![FAR_LIE, AHEAD, LATE]),
         ("leap", "announcements", vec![MIDNIGHT, REAL, INSERTED]),
         ("combined", "which parts", vec![TOGETHER, FROM_START]),

@@ -88,6 +88,7 @@ fn everything() -> Scenario {
             on_path: false,
         }],
         own_address_until_s: Some(1.0),
+        leads_to: Some("a".into()),
         addresses: vec![AddressSpec { from_s, to_s: Some(to_s), machine: Box::default() }],
         forward: forward.clone(),
         backward: PathSpec::default(),
