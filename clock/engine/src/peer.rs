@@ -69,8 +69,6 @@ pub(crate) struct Tally {
     /// The last eight polls or seconds, newest in the lowest bit: 1 = a sample that was used, or is
     /// held off.
     pub(crate) reach: u8,
-    /// Reach before the newest poll.
-    before: u8,
     /// Requests sent, or samples seen.
     pub(crate) requests: u64,
     /// Samples that were used.
@@ -96,7 +94,6 @@ impl Tally {
 
     /// Counts a request or second that has yet to bring a sample.
     pub(crate) fn poll(&mut self) {
-        self.before = self.reach;
         self.reach <<= 1;
     }
 
@@ -106,10 +103,9 @@ impl Tally {
         self.poll();
     }
 
-    /// The request that was counted last was not sent.
+    /// The request that was counted last was not sent: a poll that brings nothing.
     pub(crate) fn unsent(&mut self) {
         self.requests = self.requests.saturating_sub(1);
-        self.reach = self.before;
     }
 
     /// Counts a poll that brought nothing.
