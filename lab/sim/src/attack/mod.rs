@@ -59,6 +59,10 @@ pub enum Kind {
     Unproven,
     /// A minority of the proven servers lies, falls silent, and leads to honest ones' addresses.
     Redirect,
+    /// Fewer servers of a pool lie than are a majority of those that are followed; one that is honest falls silent.
+    PoolMinority,
+    /// Half of a pool's servers lies.
+    PoolHalf,
 }
 
 /// Kinds that share their numbers, taking turns. Each later one has numbers of its own, so that those of before stay
@@ -69,7 +73,7 @@ const OWN_BITS: u32 = 32;
 
 impl Kind {
     /// All of them, in the order in which attacks take their turns.
-    pub const ALL: [Kind; 18] = [
+    pub const ALL: [Kind; 20] = [
         Kind::DelayRequests,
         Kind::DelayReplies,
         Kind::DelayBoth,
@@ -88,6 +92,8 @@ impl Kind {
         Kind::BoughtMajority,
         Kind::Unproven,
         Kind::Redirect,
+        Kind::PoolMinority,
+        Kind::PoolHalf,
     ];
 
     /// Number of the attack of this kind that is its `n`th, from 0.
@@ -125,6 +131,8 @@ impl Kind {
             Kind::BoughtMajority => "bought-majority",
             Kind::Unproven => "unproven",
             Kind::Redirect => "redirect",
+            Kind::PoolMinority => "pool-minority",
+            Kind::PoolHalf => "pool-half",
         }
     }
 
@@ -172,13 +180,18 @@ impl Kind {
                 "a minority of the proven servers lies, and then falls silent and leads to the \
                  addresses of honest ones, by name or by its exchange of keys"
             }
+            Kind::PoolMinority => {
+                "of a pool of plain servers fewer lie than are a majority of those that are followed; \
+                 one that is honest falls silent and is replaced"
+            }
+            Kind::PoolHalf => "half of a pool of plain servers lies",
         }
     }
 
     /// Whether an honest majority of the servers that vote is left.
     #[must_use]
     pub const fn leaves_majority(self) -> bool {
-        !matches!(self, Kind::BoughtHalf | Kind::BoughtMajority | Kind::Unproven)
+        !matches!(self, Kind::BoughtHalf | Kind::BoughtMajority | Kind::Unproven | Kind::PoolHalf)
     }
 
     fn surroundings(self) -> Surroundings {
@@ -187,6 +200,7 @@ impl Kind {
             Kind::BoughtHalf => Surroundings::Even,
             Kind::Start | Kind::PlainTurn => Surroundings::Mixed,
             Kind::Unproven => Surroundings::Plain,
+            Kind::PoolMinority | Kind::PoolHalf => Surroundings::Pool,
             _ => Surroundings::Any,
         }
     }
@@ -205,6 +219,8 @@ impl Kind {
             Kind::Kiss => Part::Kiss,
             Kind::BoughtMinority => Part::BoughtMinority,
             Kind::Redirect => Part::Redirect,
+            Kind::PoolMinority => Part::PoolMinority,
+            Kind::PoolHalf => Part::PoolHalf,
             Kind::BoughtHalf => Part::BoughtHalf,
             Kind::BoughtMajority => Part::BoughtMajority,
             Kind::Start => Part::Start,

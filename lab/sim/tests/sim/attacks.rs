@@ -51,7 +51,7 @@ fn a_delay_that_is_hidden_is_in_the_bound() {
 /// Without an honest majority the truth is outside: the same judge sees it.
 #[test]
 fn without_a_majority_the_bound_is_broken() {
-    for kind in [Kind::BoughtHalf, Kind::BoughtMajority, Kind::Unproven] {
+    for kind in [Kind::BoughtHalf, Kind::BoughtMajority, Kind::Unproven, Kind::PoolHalf] {
         let all = judged(kind, 8);
         let outside: Vec<&Judged> = all.iter().filter(|row| row.outside_s > 0).collect();
         assert!(!outside.is_empty(), "{}: {all:?}", kind.name());
@@ -96,12 +96,13 @@ fn an_attack_keeps_its_number() {
         (44_247, Kind::Combined),
         (17 << 32, Kind::Redirect),
         ((17 << 32) + 1, Kind::Redirect),
+        (19 << 32, Kind::PoolHalf),
     ] {
         assert_eq!(Attack::new(1, number).kind, kind, "{number}");
     }
-    let all = Attack::numbers(36, None);
+    let all = Attack::numbers(40, None);
     assert_eq!(all[..17], (0..17).collect::<Vec<u64>>());
-    assert_eq!(all[17..20], [17 << 32, 17, 18]);
+    assert_eq!(all[17..22], [17 << 32, 18 << 32, 19 << 32, 17, 18]);
     let own: Vec<u64> = Kind::ALL.iter().flat_map(|kind| Attack::numbers(2, Some(*kind))).collect();
     let sorted = |mut numbers: Vec<u64>| {
         numbers.sort_unstable();

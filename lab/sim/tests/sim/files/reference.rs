@@ -105,6 +105,7 @@ fn everything() -> Scenario {
         accept_step_after_s: 600.0,
         max_step_s: 86400.0,
         min_sources: Some(3),
+        pool: Some(4),
         authentication: AuthenticationMode::Require,
         begin: 1_800_000_001,
         leap_list: false,
