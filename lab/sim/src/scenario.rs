@@ -393,7 +393,7 @@ impl Scenario {
                 ));
             }
         }
-        self.check_pool()?;
+        within("pool", f64::from(self.pool.unwrap_or(1)), 1.0, 16.0)?;
         if self.pulses.len() > PULSES {
             let n = self.pulses.len();
             return Err(format!("pps: {n} of them; there may be up to {PULSES} [[pps]]"));
@@ -419,10 +419,12 @@ impl Scenario {
     }
 
     /// Refuses a pool whose servers have what no server of a pool can have.
-    fn check_pool(&self) -> Result<(), String> {
-        let Some(size) = self.pool else { return Ok(()) };
-        if size == 0 || size > 16 {
-            return Err(format!("pool = {size}: must be 1 to 16"));
+    ///
+    /// # Errors
+    /// What that is.
+    pub(crate) fn check_pool(&self) -> Result<(), ScenarioError> {
+        if self.pool.is_none() {
+            return Ok(());
         }
         let own = |s: &ServerSpec| {
             s.proof
@@ -435,7 +437,7 @@ impl Scenario {
         if self.adaptive.is_some() || !self.pulses.is_empty() || self.servers.iter().any(own) {
             let text = "pool: goes with neither `adaptive`, [[pps]], nor servers with `proof`, `poll`, \
                         `ptp-sync-s`, `declared-asymmetry-us` or addresses of their own";
-            return Err(text.to_owned());
+            return Err(ScenarioError::new(text));
         }
         Ok(())
     }

@@ -96,6 +96,7 @@ pub struct Marked {
 /// If it makes no sense: see [`Scenario::check`].
 pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Run, ScenarioError> {
     scenario.check()?;
+    scenario.check_pool()?;
     let mut world = World::new(scenario, options);
     world.run();
     Ok(world.result())

@@ -46,16 +46,13 @@ impl ServerSpec {
 
     /// Server that a look-up of its name leads to at `t`, if that is another.
     pub(crate) fn led_to(&self, t: f64) -> Option<&str> {
-        let from = self.own_address_until_s?;
+        let from = self.own_address_until_s.unwrap_or(0.0);
         self.leads_to.as_deref().filter(|_| t >= from)
     }
 
     /// Refuses addresses that make no sense.
     pub(super) fn check_addresses(&self) -> Result<(), String> {
         within("own-address-until-s", self.own_address_until_s.unwrap_or(0.0), 0.0, TIME)?;
-        if self.leads_to.is_some() && self.own_address_until_s.is_none() {
-            return Err("leads-to: own-address-until-s says from when on".to_owned());
-        }
         if self.addresses.len() > ADDRESSES {
             let n = self.addresses.len();
             return Err(format!("address: {n} of them; a server may have up to {ADDRESSES}"));

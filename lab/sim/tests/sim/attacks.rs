@@ -110,3 +110,19 @@ fn an_attack_keeps_its_number() {
     };
     assert_eq!(sorted(own), sorted(all), "one kind's numbers are those that it has among all");
 }
+
+/// What no server of a pool can have is refused, and not left out in silence.
+#[test]
+fn a_pool_has_servers_of_a_pool_alone() {
+    let (scenario, _) = some(Kind::PoolHalf, 1)[0].scenario();
+    for change in [
+        |s: &mut truechimer_sim::Scenario| s.servers[0].proof = true,
+        |s: &mut truechimer_sim::Scenario| s.servers[0].poll = Some(16),
+        |s: &mut truechimer_sim::Scenario| s.adaptive = Some([16, 64]),
+    ] {
+        let mut other = scenario.clone();
+        change(&mut other);
+        let why = judge_scenario(&some(Kind::PoolHalf, 1)[0], &other).unwrap_err();
+        assert!(why.to_string().contains("pool: goes with neither"), "{why}");
+    }
+}
