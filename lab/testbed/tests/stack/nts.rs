@@ -144,10 +144,12 @@ fn a_server_that_proves_itself_is_followed_when_it_is_added_at_run_time() {
         ..Setup::new(&dir, "")
     };
     let mut daemon = setup.start();
-    let mut watch = daemon.watch(Truth::host());
+    // It has nothing to follow yet.
+    daemon.process.expect_output("sandbox: ", SOON);
     let add = ["sources", "add", "192.0.2.1", "nts=true", "poll=1"];
     let Answer { code, error, .. } = daemon::ask(&daemon.page, &add);
     assert_eq!((code, error.as_str()), (0, ""));
+    let mut watch = daemon.watch(Truth::host());
     watch.run_until_status(Status::Synchronised, SOON);
     assert_eq!(daemon.source()["authentication"], "nts");
     println!("{}", watch.summary());
