@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use truechimer_confine::{Confined, Rules, Unlisted};
+use truechimer_confine::{CapabilitySet, Confined, Rules, Unlisted};
 use truechimer_serve::{DEFAULT_STRATUM, ServedClock, Server};
 use truechimer_time::{Rate, Span};
 
@@ -46,8 +46,11 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
     let clock = clock(args.offset.unwrap_or(Span::ZERO), args.skew_ppm.unwrap_or(Rate::ZERO))?;
     let mut server = Server::bind(listen, clock, stratum)
         .map_err(|why| Failure::Said(page::unbound(listen, &why)))?;
-    let sandbox =
-        if args.no_sandbox { None } else { confine(&[], &[], std::iter::empty(), args.seccomp) };
+    let sandbox = if args.no_sandbox {
+        None
+    } else {
+        confine(&[], &[], std::iter::empty(), CapabilitySet::empty(), args.seccomp)
+    };
     let address = server.address();
     if args.json {
         let ready = Ready {
@@ -73,12 +76,13 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
 }
 
 /// Gives up all rights but to read these clock pages and what comes in place of these files, and to write where others are;
-/// in words what is left.
+/// in words what is left. These capabilities are kept, if the process has them.
 /// Where system calls are a simulator's, nothing.
 pub fn confine<'a>(
     pages: &[PathBuf],
     read: &[&Path],
     written: impl Iterator<Item = &'a Path>,
+    kept: CapabilitySet,
     unlisted: Unlisted,
 ) -> Option<Confined> {
     if truechimer_counter::is_simulated() {
@@ -88,6 +92,7 @@ pub fn confine<'a>(
     pages.iter().for_each(|page| rules.read_folder_of(page));
     read.iter().for_each(|path| rules.read_folder_of(path));
     written.for_each(|path| rules.write_folder_of(path));
+    rules.keep(kept);
     rules.filter_calls(unlisted);
     Some(rules.apply())
 }

@@ -361,7 +361,10 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     ];
     let proof = match source.authentication {
         Authentication::None => None,
-        Authentication::Nts => Some("NTS".to_owned()),
+        Authentication::Nts => Some(match &source.aead {
+            Some(aead) => format!("NTS ({})", plain(aead)),
+            None => "NTS".to_owned(),
+        }),
         Authentication::Key(number) => Some(format!("key {number}")),
     };
     lines.extend(named.map(|named| ("named", named)));

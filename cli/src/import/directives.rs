@@ -51,7 +51,7 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 12] = [
+const LOST: [(&[&str], &str); 13] = [
     (
         &[
             "ntsdumpdir",
@@ -66,6 +66,11 @@ const LOST: [(&[&str], &str); 12] = [
          either the system's or those of [nts] ca",
     ),
     (&["ntsntpserver", "ntsca"], "there is nothing like it"),
+    (
+        &["sourcedir"],
+        "its files are read once, as they stand (none below /run); what comes and goes, as by DHCP, is for source-dir, whose \
+         files have [[source]]: truechimer-dispatcher fills it for NetworkManager",
+    ),
     (
         &["leapsecmode"],
         "with discipline = true the kernel inserts leap seconds; there is no other way",

@@ -11,6 +11,9 @@ const MOST_LEVELS: usize = 10;
 /// No configuration is longer, bytes.
 const LONGEST: u64 = 1 << 20;
 
+/// Folders of what is there until the machine is switched off.
+const RUN: [&str; 2] = ["/run/", "/var/run/"];
+
 /// A directive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Line {
@@ -61,7 +64,14 @@ fn include(file: &Path, level: usize, lines: &mut Vec<Line>) -> Result<(), Strin
                 .collect::<Result<Vec<_>, _>>()?
                 .concat(),
             "confdir" => folders("conf")?,
-            "sourcedir" => folders("sources")?,
+            "sourcedir" => {
+                // What comes at run time is none of the configuration.
+                let lasts = |folder: &&String| !RUN.iter().any(|run| folder.starts_with(run));
+                let lasting: Vec<String> = line.rest().iter().filter(lasts).cloned().collect();
+                let files = listed(&lasting, "sources")?;
+                lines.push(line);
+                files
+            }
             _ => {
                 lines.push(line);
                 continue;

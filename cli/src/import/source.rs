@@ -1,14 +1,14 @@
 //! Servers, pools and reference clocks of chrony's as sources of ours.
 
-use truechimer_engine::DEFAULT_POLL;
-
 use super::files::Line;
 use super::{Found, Left, Part};
 
 /// Poll intervals of chrony are powers of 2 s with these exponents; ours go from 1 to 1024 s.
 const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
+/// Exponents of chrony's own intervals, where a line names none: 64 s, and up to 1024 s.
+const DEFAULT_POLLS: (i32, i32) = (6, 10);
 /// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
-const NEEDLESS: [&str; 6] = ["iburst", "auto_offline", "online", "copy", "extpps", "pps"];
+const NEEDLESS: [&str; 5] = ["auto_offline", "online", "copy", "extpps", "pps"];
 /// Options of that kind that have a value, and what does it here.
 const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
     (
@@ -41,7 +41,7 @@ pub(super) fn server(line: &Line, found: &mut Found) {
     let mut keys = Vec::new();
     let is_pool = line.name() == "pool";
     let (mut port, mut nts_port) = (None, None);
-    let (mut minpoll, mut maxpoll) = (None, None);
+    let (mut minpoll, mut maxpoll, mut burst) = (None, None, false);
     let mut options = options.iter().map(|word| word.to_ascii_lowercase());
     while let Some(option) = options.next() {
         let mut number = || options.next().and_then(|value| value.parse::<f64>().ok());
@@ -75,6 +75,7 @@ pub(super) fn server(line: &Line, found: &mut Found) {
             }
             "offset" => asymmetry(number(), line, &mut keys, found),
             "burst" => {}
+            "iburst" => burst = true,
             name if NEEDLESS.contains(&name) => {}
             name => match NEEDLESS_VALUES.iter().find(|(names, _)| names.contains(&name)) {
                 Some((_, why)) => {
@@ -93,13 +94,16 @@ pub(super) fn server(line: &Line, found: &mut Found) {
     if keys.iter().any(|key| key.starts_with("nts")) {
         port = nts_port;
     }
-    // 16 s, as the daemon has it, unless all that is allowed is above or below.
-    let poll = minpoll.filter(|poll| *poll > 4).or(maxpoll.filter(|poll| *poll < 4));
-    let poll = poll.map(|poll| 1 << poll.clamp(*POLLS.start(), *POLLS.end()));
-    keys.extend(poll.map(|seconds: u32| format!("poll = {seconds}")));
-    let longest = maxpoll.map(|poll| 1_u32 << poll.clamp(*POLLS.start(), *POLLS.end()));
-    let longest = longest.filter(|longest| *longest > poll.unwrap_or(DEFAULT_POLL));
-    keys.extend(longest.map(|seconds| format!("max-poll = {seconds}")));
+    if !burst {
+        keys.push("burst = false".to_owned());
+    }
+    let ours = |poll: i32| 1_u32 << poll.clamp(*POLLS.start(), *POLLS.end());
+    let longest = maxpoll.unwrap_or(DEFAULT_POLLS.1);
+    let shortest = minpoll.unwrap_or(DEFAULT_POLLS.0.min(longest));
+    keys.push(format!("poll = {}", ours(shortest)));
+    if ours(longest) > ours(shortest) {
+        keys.push(format!("max-poll = {}", ours(longest)));
+    }
     one(line, host, port, &keys, found);
 }
 

@@ -24,16 +24,24 @@ fn has(chrony: &str, wanted: &[&str]) {
 #[test]
 fn servers_are_sources_with_their_poll_and_port() {
     let (_, settings) = made(
-        "server a iburst minpoll 6 maxpoll 10\nserver b port 1123 maxpoll 2\n\
-         server 2001:db8::1 port 11 noselect\nserver c minpoll -3\nserver d minpoll 12 offset -0.00005",
+        "server a iburst\nserver b port 1123 maxpoll 2\nserver 2001:db8::1 port 11 noselect minpoll 4\n\
+         server c minpoll -3 maxpoll 4\nserver d minpoll 12 offset -0.00005\nserver e minpoll 4 maxpoll 4",
     );
     let sources = &settings.engine.sources;
     let found: Vec<_> = sources.iter().map(|s| (s.host.as_str(), s.port, s.poll)).collect();
-    let wanted =
-        [("a", 123, 64), ("b", 1123, 4), ("2001:db8::1", 11, 16), ("c", 123, 16), ("d", 123, 1024)];
-    assert_eq!(found, wanted.map(|(host, port, poll)| (host, port, poll)));
+    let wanted = [
+        ("a", 123, 64),
+        ("b", 1123, 4),
+        ("2001:db8::1", 11, 16),
+        ("c", 123, 1),
+        ("d", 123, 1024),
+        ("e", 123, 16),
+    ];
+    assert_eq!(found, wanted);
     let longest: Vec<_> = sources.iter().map(|s| s.max_poll).collect();
-    assert_eq!(longest, [Some(1024), None, None, None, None]);
+    assert_eq!(longest, [Some(1024), None, Some(1024), Some(16), None, None]);
+    let bursts: Vec<_> = sources.iter().map(|s| s.burst).collect();
+    assert_eq!(bursts, [true, false, false, false, false, false], "iburst");
     has(
         "server a xleave maxdelayquant 0.3 version 3",
         &[
@@ -43,7 +51,8 @@ fn servers_are_sources_with_their_poll_and_port() {
         ],
     );
     has("server a offline", &["offline = true"]);
-    has("server a ipv6 maxpoll 12", &["family = \"ipv6\"\nmax-poll = 1024"]);
+    let polls = "family = \"ipv6\"\nburst = false\npoll = 64\nmax-poll = 1024";
+    has("server a ipv6 maxpoll 12", &[polls]);
     assert!(sources[2].no_select && !sources[0].no_select);
     // Requests take 100 µs longer than replies: chrony takes 50 µs off.
     let asymmetry = sources[4].asymmetry.unwrap();
@@ -58,6 +67,8 @@ fn a_pool_is_a_pool() {
     };
     let debian = "pool 2.debian.pool.ntp.org iburst";
     assert_eq!(pools(debian), [("2.debian.pool.ntp.org".into(), 123, Some(4))]);
+    // As often as chronyd asks them, which are others' servers.
+    has(debian, &["pool = \"2.debian.pool.ntp.org\"\npoll = 64\nmax-poll = 1024\n"]);
     let text = "pool a port 99 maxsources 2 key 3\nkeyfile /k\nserver b maxsources 3";
     assert_eq!(pools(text), [("a".into(), 99, Some(2)), ("b".into(), 123, None)]);
     assert_eq!(pools("pool a maxsources 99 offset 0.1"), [("a".into(), 123, Some(16))]);
@@ -212,6 +223,15 @@ fn nothing_of_a_file_gets_out_of_its_comment() {
     assert!(!text.contains(['\u{1b}', '\u{7}']));
 }
 
+/// Debian's chrony.conf names such a folder.
+#[test]
+fn a_folder_of_sources_does_not_vanish() {
+    has(
+        "sourcedir /run/chrony-dhcp",
+        &["# c:1: sourcedir /run/chrony-dhcp\n", "is for source-dir, whose files have [[source]]"],
+    );
+}
+
 #[test]
 fn included_files_are_read_in_order_and_never_for_ever() {
     let folder = std::env::temp_dir().join(format!("truechimer-import-{}", std::process::id()));
@@ -222,7 +242,7 @@ fn included_files_are_read_in_order_and_never_for_ever() {
     write(
         "chrony.conf",
         &format!(
-            "server a\ninclude {path}/more*.conf\nsourcedir {path}/sources {path}/none\nserver z"
+            "server a\ninclude {path}/more*.conf\nsourcedir /run/chrony-dhcp {path}/sources {path}/none\nserver z"
         ),
     );
     write("more1.conf", "! a comment\nserver b");
@@ -231,7 +251,7 @@ fn included_files_are_read_in_order_and_never_for_ever() {
     write("sources/y.conf", "server not");
     let lines = files::read(&folder.join("chrony.conf")).unwrap();
     let hosts: Vec<_> = lines.iter().map(|line| line.rest()[0].as_str()).collect();
-    assert_eq!(hosts, ["a", "b", "c", "d", "z"]);
+    assert_eq!(hosts, ["a", "b", "c", "/run/chrony-dhcp", "d", "z"]);
     assert_eq!(lines[1].place, format!("{path}/more1.conf:2"));
     write("chrony.conf", &format!("include {path}/chrony.conf"));
     let why = files::read(&folder.join("chrony.conf")).unwrap_err();

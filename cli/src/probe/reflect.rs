@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use truechimer::places;
-use truechimer_confine::Unlisted;
+use truechimer_confine::{CapabilitySet, Unlisted};
 use truechimer_notify::Service;
 use truechimer_probe::Access;
 use truechimer_probe::serve::{BindError, Server, Tally};
@@ -128,7 +128,7 @@ pub fn run(args: &Reflect, out: &mut dyn Write) -> Ended {
         None
     } else {
         let pages = args.page.page.clone().map_or_else(places::for_readers, |page| vec![page]);
-        confine(&pages, &[], std::iter::empty(), args.seccomp)
+        confine(&pages, &[], std::iter::empty(), CapabilitySet::empty(), args.seccomp)
     };
     log::begin();
     let form = Form::of(&io::stdout());

@@ -69,6 +69,10 @@ pub struct Serve {
     #[arg(default_value = "off", default_missing_value = "kill", conflicts_with = "no_sandbox")]
     #[arg(hide_default_value = true)]
     pub seccomp: Unlisted,
+    /// Keep all memory from being paged out, the keys in it as well; the log says whether it could be
+    /// done
+    #[arg(long, help_heading = OF_PAGE)]
+    pub lock_memory: bool,
     /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,
@@ -188,6 +192,7 @@ impl Serve {
             ("--no-interleaved", self.no_interleaved),
             ("--nts-cert", self.nts_cert.is_some()),
             ("--keys", self.keys.is_some()),
+            ("--lock-memory", self.lock_memory),
             ("--require-proof", self.require_proof),
             ("--report", self.report.is_some()),
             ("--metrics", self.metrics.is_some()),

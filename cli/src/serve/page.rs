@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use truechimer_confine::CapabilitySet;
 use truechimer_keys::Keys;
 use truechimer_metrics::{Listen, Server, unbound as unbound_metrics};
 use truechimer_notify::Service;
@@ -68,6 +69,7 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     };
     let server = if args.require_proof { server.require_proof() } else { server };
     let mut exporter = exporter(args)?;
+    let locked = args.lock_memory.then(truechimer_daemon::lock_memory);
     let addresses = server.addresses().to_vec();
     let sandbox = if args.no_sandbox {
         None
@@ -78,7 +80,9 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         let written =
             [args.metrics.as_ref().and_then(Listen::path), args.nts_cookie_keys.as_deref()];
         let read: Vec<&Path> = args.secrets().collect();
-        super::confine(&pages, &read, written.into_iter().flatten(), args.seccomp)
+        // Stacks of later threads are locked as well, beyond the limit of those without it.
+        let kept = if args.lock_memory { CapabilitySet::IPC_LOCK } else { CapabilitySet::empty() };
+        super::confine(&pages, &read, written.into_iter().flatten(), kept, args.seccomp)
     };
     let serving = server.start().map_err(|why| Failure::new("cannot serve", why))?;
     log::begin();
@@ -86,6 +90,11 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
     let mut screen = Screen { json: args.json, form, said: None, out };
     screen.begin(&addresses, exporter.as_ref().map(Server::place))?;
     let began = Instant::now();
+    match locked {
+        None => {}
+        Some(Ok(())) => log::say(Priority::Info, "truechimer: info: memory is locked"),
+        Some(Err(why)) => log::say(Priority::Warning, &unlocked(&why)),
+    }
     super::tell_sandbox(sandbox);
     let mut behind = Behind { args, addresses: &addresses, known: args.stratum.map(claimed) };
     serving.set_upstream(behind.known);
@@ -103,6 +112,9 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         }
         if reload.swap(false, Ordering::Relaxed) {
             renew(args, &serving);
+        }
+        if let Some(why) = serving.news() {
+            log::say(Priority::Warning, &format!("truechimer: warning: {why}"));
         }
         let now = Instant::now();
         if now >= look_at {
@@ -167,6 +179,14 @@ fn exporter(args: &Serve) -> Result<Option<Server>, Failure> {
     let server = Server::bind(listen)
         .map_err(|why| Failure::Said(unbound_metrics(listen, &why, "--metrics")))?;
     Ok(Some(server))
+}
+
+/// Why memory is not locked, and what to do about it.
+fn unlocked(why: &io::Error) -> String {
+    format!(
+        "truechimer: warning: memory is not locked: {why}; it takes LimitMEMLOCK=infinity and \
+         SystemCallFilter=@memlock in the unit, or CAP_IPC_LOCK"
+    )
 }
 
 /// Why the port of the key exchange cannot be had, and what to do about it.

@@ -23,6 +23,8 @@ pub(super) struct Json<'a> {
     key: Option<u32>,
     /// Cookies that are left, if the proof is nts and there are keys.
     cookies: Option<usize>,
+    /// Algorithm that was agreed on, likewise.
+    aead: Option<&'a str>,
     /// Whether it has a vote on what time it is.
     vote: bool,
     address: Option<String>,
@@ -165,6 +167,7 @@ impl Json<'_> {
             authentication: source.authentication.name(),
             key: source.authentication.key(),
             cookies: source.cookies,
+            aead: source.aead.as_deref(),
             vote: source.vote,
             address: source.address.map(|a| a.to_string()),
             pool: source.pool.as_deref(),

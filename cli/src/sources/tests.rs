@@ -13,6 +13,7 @@ pub fn source() -> SourceReport {
         kind: SourceKind::Server,
         authentication: Authentication::None,
         cookies: None,
+        aead: None,
         vote: true,
         address: Some("192.0.2.7:123".parse().unwrap()),
         status: SourceStatus::Selected,
@@ -113,11 +114,15 @@ fn the_cookies_that_are_left_are_counted() {
     for (cookies, said) in
         [(None, "not used\n"), (Some(1), "; 1 cookie left"), (Some(8), "; 8 cookies left")]
     {
-        let source = SourceReport { authentication: Authentication::Nts, cookies, ..source() };
+        let aead = cookies.map(|_| "AES-128-GCM-SIV".to_owned());
+        let by = aead.as_ref().map_or("by NTS:", |_| "by NTS (AES-128-GCM-SIV):");
+        let authentication = Authentication::Nts;
+        let source = SourceReport { authentication, cookies, aead: aead.clone(), ..source() };
         let shown = text(|out| write_detail(&source, out));
-        assert!(shown.contains(said), "{shown}");
+        assert!(shown.contains(said) && shown.contains(by), "{shown}");
         let json = serde_json::to_value(Json::of(&source)).unwrap();
         assert_eq!(json["cookies"], serde_json::json!(cookies));
+        assert_eq!(json["aead"], serde_json::json!(aead));
     }
 }
 

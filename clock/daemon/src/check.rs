@@ -13,7 +13,7 @@ use truechimer_config::{ConfigError, Place, Problem};
 use crate::config::Settings;
 use crate::options::Options;
 use crate::state::{self, Keeping};
-use crate::{leaps, proof, sys};
+use crate::{leaps, nts, proof, sys};
 use truechimer_metrics::Listen;
 
 impl Options {
@@ -76,6 +76,9 @@ impl Options {
             let number = source.authentication.key()?;
             let why = proof::key(settings.key_file.as_deref()?, number).err()?;
             Some(format!("the daemon would not ask `{}`: {why}", source.name()))
+        }));
+        warnings.extend(nts::trouble(&settings).map(|why| {
+            format!("the daemon would not ask servers that are to prove themselves: {why}")
         }));
         // Nothing is made where nobody has named a place: that is for the daemon to do.
         if let Place::At(path) = &settings.state
@@ -230,6 +233,14 @@ mod tests {
             warning.contains("would not ask `b:123`: ") && warning.contains("No such"),
             "{warning}"
         );
+        let proven = |name: &str, ca: &str| {
+            let text = format!("[nts]\nca = \"{ca}\"\n[[source]]\nhost = \"b\"\nnts = true");
+            checked(name, &text).unwrap()
+        };
+        let [warning] = &proven("noca", "HERE/no.pem")[..] else { panic!("one thing is wrong") };
+        assert!(warning.contains("prove themselves: NTS: ") && warning.contains("No such"));
+        let [warning] = &proven("badca", "HERE/c.toml")[..] else { panic!("one thing is wrong") };
+        assert!(warning.ends_with("no certificate in it (PEM)"), "{warning}");
         let warnings = checked("relative", "page = \"clock\"\ncontrol = \"none\"").unwrap();
         assert_eq!(warnings.len(), 1);
         assert!(warnings[0].starts_with("`page` = \"clock\" depends"), "{warnings:?}");

@@ -452,7 +452,7 @@ impl Handler for Daemon<'_> {
         let now = self.counter.read();
         let mut report = self.engine.report(now);
         for (shown, id) in report.sources.iter_mut().zip(self.engine.servers()) {
-            shown.cookies = self.proofs.cookies(id);
+            (shown.cookies, shown.aead) = self.proofs.cookies(id).unzip();
         }
         Answer {
             daemon: DaemonInfo {

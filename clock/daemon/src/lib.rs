@@ -63,6 +63,7 @@ pub use clockbound::Wanted as ClockBoundPages;
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;
 pub use run::{DaemonError, run};
+pub use sys::lock_memory;
 pub use truechimer_engine::{Level, Reason, ReasonKind, Report, SourceReport, SourceStatus};
 pub use truechimer_metrics::Listen as MetricsListen;
 pub use truechimer_notify::Service;

@@ -285,12 +285,13 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
         labels.push(("address", address.unwrap_or_default()));
         labels.push(("reference", s.reference.clone().unwrap_or_default()));
         labels.push(("pool", s.pool.clone().unwrap_or_default()));
+        labels.push(("authentication", s.authentication.name().to_owned()));
         labels
     };
     vec![
         Family::info(
             "source",
-            "Each source: its kind, the address in use, the server's reference, the pool that it is of",
+            "Each source: its kind, the address in use, the server's reference, the pool that it is of, its proof of who it is",
             sources.iter().map(about),
         ),
         labelled(
@@ -429,6 +430,7 @@ mod tests {
             kind: truechimer_engine::SourceKind::Server,
             authentication: truechimer_engine::Authentication::Nts,
             cookies: Some(6),
+            aead: Some("AES-SIV-CMAC-256".into()),
             vote: true,
             address: Some("192.0.2.7:123".parse().unwrap()),
             status: SourceStatus::Selected,
@@ -575,7 +577,7 @@ mod tests {
             ("truechimer_source_kernel_stamps{source=\"a:123\",packet=\"reply\"}", 0.0),
             (
                 "truechimer_source_info{source=\"a:123\",kind=\"server\",address=\"192.0.2.7:123\",\
-                 reference=\"\\\"}\\n\\\\\",pool=\"\"}",
+                 reference=\"\\\"}\\n\\\\\",pool=\"\",authentication=\"nts\"}",
                 1.0,
             ),
         ] {

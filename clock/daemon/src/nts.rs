@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -64,10 +65,13 @@ struct Kept {
     cookies: Vec<String>,
 }
 
+/// Settings of exchanges, read by the first that needs them: on its own thread, as a file system may hang.
+type Reading = Arc<OnceLock<Client>>;
+
 /// Exchanges of keys, and keys that outlive a daemon.
 #[derive(Debug)]
 pub(crate) struct Nts {
-    client: Option<Result<Client, String>>,
+    client: Reading,
     /// Those of the daemon before that nobody has asked for yet.
     kept: Vec<Session>,
     path: Option<PathBuf>,
@@ -80,14 +84,17 @@ pub(crate) struct Nts {
 }
 
 impl Nts {
-    /// Begins with what the daemon before has kept beside its state. Authorities are read now: later they may not be
-    /// reached any more. It is `least` or later, Unix time in s.
+    /// Begins with what the daemon before has kept beside its state. Authorities that are needed from the start are read
+    /// now, before the process gives up rights. It is `least` or later, Unix time in s.
     pub(crate) fn new(settings: &Settings, state: Option<&Path>, least: u64) -> Nts {
         let path = state.map(|state| state.with_file_name(NAME));
         let (kept, unset_clock) = (Vec::new(), false);
-        let mut nts = Nts { client: None, kept, path, ca: None, unset_clock, least };
+        let client = Reading::default();
+        let mut nts = Nts { client, kept, path, ca: None, unset_clock, least };
+        nts.configure(settings);
         if is_used(settings) {
-            nts.configure(settings);
+            // The first exchange tells what is wrong with them.
+            let _ = client_of(&nts.client, nts.ca.as_deref());
             nts.load();
         }
         nts
@@ -114,8 +121,7 @@ impl Nts {
             self.ca.clone_from(&settings.nts_ca);
             self.kept.clear();
         }
-        self.client = is_used(settings)
-            .then(|| Client::new(settings.nts_ca.as_deref()).map_err(|why| format!("NTS: {why}")));
+        self.client = Reading::default();
     }
 
     /// Whether these keys were had by the authorities that count.
@@ -132,19 +138,13 @@ impl Nts {
     }
 
     /// Work for a helper thread: an exchange of keys, by this route. `now` is the Unix time in s, if the clock knows it.
-    pub(crate) fn exchange(&self, route: Route, now: Option<u64>) -> Result<Exchange, String> {
+    pub(crate) fn exchange(&self, route: Route, now: Option<u64>) -> Exchange {
         let dates = match now {
             Some(now) => Dates::At(now),
             None if self.unset_clock => Dates::From(unix_now().max(self.least)),
             None => Dates::At(unix_now()),
         };
-        match &self.client {
-            Some(client) => {
-                let ca = self.ca.clone();
-                client.clone().map(|client| Exchange { client, ca, dates, route })
-            }
-            None => Err("NTS: not configured".into()),
-        }
+        Exchange { client: Arc::clone(&self.client), ca: self.ca.clone(), dates, route }
     }
 
     /// The clock knows the time: no certificate that has expired by now is ever taken again, Unix time in s.
@@ -178,6 +178,21 @@ fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// Settings of exchanges by these authorities, read unless they have been. What cannot be read is tried again by the next.
+fn client_of(reading: &Reading, ca: Option<&Path>) -> Result<Client, String> {
+    if let Some(client) = reading.get() {
+        return Ok(client.clone());
+    }
+    let client = Client::new(ca).map_err(|why| format!("NTS: {why}"))?;
+    Ok(reading.get_or_init(|| client).clone())
+}
+
+/// Reason why no server can prove itself with these settings, if one is to.
+pub(crate) fn trouble(settings: &Settings) -> Option<String> {
+    let used = is_used(settings) || settings.nts_ca.is_some();
+    used.then(|| client_of(&Reading::default(), settings.nts_ca.as_deref()).err()).flatten()
+}
+
 fn is_used(settings: &Settings) -> bool {
     settings.engine.sources.iter().any(|source| source.authentication == Authentication::Nts)
 }
@@ -209,6 +224,21 @@ impl Session {
     /// Cookies that are left.
     pub(crate) fn cookies(&self) -> usize {
         self.protected.cookies().len()
+    }
+
+    /// Algorithm that was agreed on.
+    pub(crate) fn aead(&self) -> Aead {
+        self.protected.keys().aead()
+    }
+
+    /// Line for the log as it begins to be used.
+    pub(crate) fn told(&self) -> String {
+        let Server { host, port, addresses } = &self.place;
+        let ntp = addresses.first().map_or_else(String::new, ToString::to_string);
+        let (aead, cookies, since) = (self.aead(), self.cookies(), self.since);
+        format!(
+            "keys of {host}:{port} (NTS, {aead}, {cookies} cookies), exchanged at {since} (Unix time); its NTP server is {ntp}"
+        )
     }
 
     /// The request with this header as it goes out.
@@ -275,7 +305,7 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 
 /// An exchange of keys, for a thread of its own.
 pub(crate) struct Exchange {
-    client: Client,
+    client: Reading,
     ca: Option<PathBuf>,
     dates: Dates,
     route: Route,
@@ -286,8 +316,7 @@ impl Exchange {
     pub(crate) fn with(self, host: &str, port: u16) -> Result<Found, String> {
         let choose = |addresses| self.route.choose(addresses);
         let connect = |to: &SocketAddr, within| self.route.connect(to, within);
-        let (agreement, keys, peer) = self
-            .client
+        let (agreement, keys, peer) = client_of(&self.client, self.ca.as_deref())?
             .exchange(host, port, LIMIT, self.dates, (&choose, &connect))
             .map_err(|why| format!("NTS: {why}"))?;
         // RFC 8915 §4.1.8: where it names none.
@@ -324,7 +353,8 @@ mod tests {
 
     fn nts(path: Option<PathBuf>) -> Nts {
         let (kept, unset_clock) = (Vec::new(), false);
-        let mut nts = Nts { client: None, kept, path, ca: None, unset_clock, least: 0 };
+        let client = Reading::default();
+        let mut nts = Nts { client, kept, path, ca: None, unset_clock, least: 0 };
         nts.load();
         nts
     }

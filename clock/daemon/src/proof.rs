@@ -117,7 +117,7 @@ impl Proofs {
             }
             Authentication::Nts => match self.nts.kept(host, port) {
                 Some(kept) => Prepared::Known(Box::new(kept)),
-                None => Prepared::Ask(Some(Exchange::Nts(self.nts.exchange(route, now)?))),
+                None => Prepared::Ask(Some(Exchange::Nts(self.nts.exchange(route, now)))),
             },
         })
     }
@@ -158,10 +158,12 @@ impl Proofs {
         self.sessions.iter_mut().find(of).map(|(_, session)| session)
     }
 
-    /// Cookies that are left for requests to this source, if an exchange gave any.
-    pub(crate) fn cookies(&self, source: SourceId) -> Option<usize> {
+    /// Cookies that are left for requests to this source, if an exchange gave any, and the algorithm that was agreed on.
+    pub(crate) fn cookies(&self, source: SourceId) -> Option<(usize, String)> {
         self.sessions.iter().find_map(|(of, session)| match session {
-            Session::Nts(session) if *of == source => Some(session.cookies()),
+            Session::Nts(session) if *of == source => {
+                Some((session.cookies(), session.aead().to_string()))
+            }
             _ => None,
         })
     }

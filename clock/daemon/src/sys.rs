@@ -209,7 +209,7 @@ pub(crate) fn resident() -> u64 {
 ///
 /// # Errors
 /// `EPERM` where there is a limit that holds for this process, or a filter of system calls.
-pub(crate) fn lock_memory() -> io::Result<()> {
+pub fn lock_memory() -> io::Result<()> {
     use rustix::process::{Resource, getrlimit};
     use rustix::thread::{CapabilitySet, capabilities};
     let limit = getrlimit(Resource::Memlock).current;

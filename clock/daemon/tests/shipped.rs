@@ -17,22 +17,29 @@ fn the_dispatcher_writes_what_the_daemon_reads() {
     let text = format!("source-dir = {directory:?}\n[[source]]\nhost = \"a\"\n");
     std::fs::write(&config, text).expect("a file");
     let options = Options { config: Some(config), ..Options::default() };
-    let names = |servers: &str, action: &str| {
+    let on = |interface: &str, servers: &str, action: &str| {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/truechimer-dispatcher");
         let mut command = std::process::Command::new("sh");
-        command.args([script, "eth0", action]).env("TRUECHIMER_SOURCE_DIR", &directory);
+        command.args([script, interface, action]).env("TRUECHIMER_SOURCE_DIR", &directory);
         let status = command.env("DHCP4_NTP_SERVERS", servers).status().expect("it runs");
         assert!(status.success());
         let settings = options.settings().expect("a good configuration");
         assert!(settings.left_out.is_empty(), "{:?}", settings.left_out);
         settings.engine.sources.iter().map(SourceConfig::name).collect::<Vec<_>>()
     };
+    let names = |servers: &str, action: &str| on("eth0", servers, action);
     let two = ["a:123", "192.0.2.7:123", "[2001:db8::7]:123"];
     assert_eq!(names("192.0.2.7 2001:db8::7 192.0.2.7", "up"), two);
     let hostile = "x\" $(touch${IFS}/tmp/x) -x ../y b\\c * ok.example";
     assert_eq!(names(hostile, "dhcp4-change"), ["a:123", "ok.example:123"]);
     assert_eq!(names("192.0.2.7", "pre-up"), ["a:123", "ok.example:123"]);
     assert_eq!(names("192.0.2.7", "down"), ["a:123"]);
+    // Two in all, whatever the number of links, which name them again or others; those of a link that is left count.
+    assert_eq!(names("192.0.2.7 192.0.2.8", "up"), ["a:123", "192.0.2.7:123", "192.0.2.8:123"]);
+    let both = on("wlan0", "192.0.2.8 192.0.2.9 198.51.100.1", "up");
+    assert_eq!(both, ["a:123", "192.0.2.7:123", "192.0.2.8:123"]);
+    assert_eq!(on("eth0", "", "down"), ["a:123", "192.0.2.8:123", "192.0.2.9:123"]);
+    assert_eq!(on("wlan0", "", "down"), ["a:123"]);
     let left = std::fs::read_dir(&directory).expect("it is there").count();
     std::fs::remove_dir_all(&folder).expect("it goes");
     assert_eq!(left, 0);

@@ -92,6 +92,17 @@ impl Tally {
         self.reach <<= 1;
     }
 
+    /// Counts a request that is about to be sent.
+    pub(crate) fn request(&mut self) {
+        self.requests = self.requests.saturating_add(1);
+        self.poll();
+    }
+
+    /// The request that was counted last was not sent: a poll that brings nothing.
+    pub(crate) fn unsent(&mut self) {
+        self.requests = self.requests.saturating_sub(1);
+    }
+
     /// Counts a poll that brought nothing.
     pub(crate) fn miss(&mut self) {
         self.timeouts = self.timeouts.saturating_add(1);

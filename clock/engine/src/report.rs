@@ -172,6 +172,9 @@ pub struct SourceReport {
     /// knows of none: whoever keeps them adds this.
     #[serde(default)]
     pub cookies: Option<usize>,
+    /// Algorithm that its requests and replies are proven by, likewise.
+    #[serde(default)]
+    pub aead: Option<String>,
     /// Whether it has a vote on what time it is. One without is believed within what those vouch
     /// for that have one, unless it is unselectable.
     #[serde(default)]
@@ -385,6 +388,7 @@ impl SourceReport {
             holdover: false,
             authentication: Authentication::None,
             cookies: None,
+            aead: None,
             vote: false,
             reach: 0,
             poll: 0,

@@ -41,9 +41,16 @@ const ROUNDED: Span = Span::from_micros(1);
 pub(crate) struct Voter<'v> {
     pub(crate) peer: &'v mut Peer,
     pub(crate) estimate: Option<Estimate>,
+    /// A smear of a leap second is taken off its replies.
+    pub(crate) smears: bool,
 }
 
 impl Voter<'_> {
+    /// Whether it says something, has a vote, and does not smear.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.estimate.is_some() && self.peer.votes() && !self.smears
+    }
+
     /// Candidate that a method may prefer.
     pub(crate) fn candidate(&self) -> Option<Candidate<'_>> {
         let Peer { id, filter, tally, .. } = &*self.peer;
@@ -56,7 +63,7 @@ impl Voter<'_> {
 /// and that one is followed. Returns it.
 pub(crate) fn follow(voters: &mut [Voter<'_>], id: SourceId) -> Option<(usize, Estimate)> {
     let mut followed = None;
-    for (index, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
+    for (index, Voter { peer, estimate, .. }) in voters.iter_mut().enumerate() {
         peer.trust.mark(match estimate {
             None => Status::Unreachable,
             Some(e) if peer.id == id => {
@@ -139,7 +146,7 @@ pub(crate) fn choose(
     let is_vouched = voters.iter().any(|voter| voter.peer.votes() && voter.estimate.is_some());
     let apart = if agreed.is_none() { apart(voters, origin, at) } else { Few::new() };
     let mut parted = Few::with_capacity(voters.len());
-    for (place, Voter { peer, estimate }) in voters.iter_mut().enumerate() {
+    for (place, Voter { peer, estimate, .. }) in voters.iter_mut().enumerate() {
         let (part, why) = match estimate {
             None => (Status::Unreachable, None),
             // Who is a falseticker shows when the others have had their chance.
@@ -284,8 +291,8 @@ fn part(
     (Status::Truechimer, None)
 }
 
-/// Those who agree and have a part: those that were sampled lately, if there are any, and of
-/// several servers those that are where most of them probably are.
+/// Those who agree and have a part: those that do not smear a leap second, and those that were sampled
+/// lately, if there are any, and of several servers those that are where most of them probably are.
 fn parts(
     voters: &mut [Voter<'_>],
     parted: &[bool],
@@ -319,9 +326,16 @@ fn parts(
     } else {
         parts = others;
     }
-    for place in stepped {
+    // A smear that is taken off is known less well than a time without one: it has its vote, and no part.
+    let plain = |p: &usize| voters.get(*p).is_some_and(|voter| voter.is_plain() && !stale(voter));
+    let unmixed = parts.iter().any(plain);
+    let smears = |p: &usize| unmixed && voters.get(*p).is_some_and(|voter| voter.smears);
+    let (smearing, others): (Few<usize>, Few<usize>) = parts.iter().copied().partition(smears);
+    parts = others;
+    let left = stepped.into_iter().map(|place| (place, Cause::StepWithoutPart));
+    for (place, why) in left.chain(smearing.into_iter().map(|place| (place, Cause::LeapSmear))) {
         if let Some(voter) = voters.get_mut(place) {
-            voter.peer.trust.weigh(None, Some(Cause::StepWithoutPart));
+            voter.peer.trust.weigh(None, Some(why));
         }
     }
     let leader = leader(voters, parted, &parts, origin);

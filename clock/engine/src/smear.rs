@@ -7,8 +7,9 @@
 //! is a saw tooth around an instant that a list or the other servers know.
 //!
 //! A server smears if its time does what that saw tooth does, and ours does not. Its smear is then
-//! taken off, so that its estimator sees no change of rate; it has no say as long as there are
-//! servers that do not smear.
+//! taken off, so that its estimator sees no change of rate. It votes all the same, as one lying server that
+//! does not smear could else silence all others; but it has no part in where the time stands as long as one
+//! that votes and does not smear agrees.
 //!
 //! At noon nobody can tell: the smear has yet to exceed what a path hides. Until it is known
 //! whether a server smears, what it would be ahead by if it did is taken to be wrong with its word,

@@ -276,6 +276,21 @@ impl Source {
         self.association.as_ref().map(Association::server)
     }
 
+    /// Address of the server that its estimate is of: whose replies were used last, wherever the next request goes.
+    pub(crate) fn heard_from(&self) -> Option<SocketAddr> {
+        if self.ptp.is_some() {
+            return self.address();
+        }
+        self.path.heard_from().or_else(|| self.address().map(canonical))
+    }
+
+    /// Rank among the sources of one address, of which the least counts: whoever has a vote, and whoever was heard from
+    /// there first. A name that is led to the address of another source must not take that one's vote.
+    pub(crate) fn precedence(&self) -> [bool; 3] {
+        let is_unheard = self.ptp.is_none() && self.path.heard_from().is_none();
+        [!self.votes(), is_unheard, self.path.is_new()]
+    }
+
     /// Number of its newest requests that wait for their replies.
     pub(crate) fn waiting(&self) -> usize {
         self.association.as_ref().map_or(0, Association::waiting)
@@ -305,8 +320,9 @@ impl Source {
         self.peer.trouble = Some(self.peer.trust.is_the_same_as(other).into());
     }
 
-    /// No other is asked at its address.
+    /// No other is heard from its address.
     pub(crate) fn is_itself(&mut self) {
+        self.path.is_alone();
         if self.peer.trust.is_itself() {
             self.peer.trouble = None;
         }

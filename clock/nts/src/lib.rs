@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod aead;
+mod check;
 mod cookies;
 #[cfg(feature = "tls")]
 mod dates;
@@ -38,6 +39,8 @@ mod session;
 pub mod tls;
 
 pub use aead::{Aead, Keys};
+#[doc(hidden)]
+pub use check::check_sealed;
 pub use cookies::{Closed, Cookies, Opened, nak};
 pub use refusal::{Refusal, Unprotected};
 pub use session::{COOKIES, Session};

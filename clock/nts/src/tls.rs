@@ -316,8 +316,12 @@ impl Server {
         let mut connection =
             ServerConnection::new(Arc::clone(&self.config)).map_err(|why| tls_error(&why))?;
         let mut tls = rustls::Stream::new(&mut connection, &mut stream);
-        let asked = message(&mut tls)
-            .and_then(|message| exchange::asked(&message).map_err(Failed::Exchange));
+        let message = message(&mut tls);
+        // TLS lets those pass who name no protocol (RFC 8915 §4).
+        if message.is_ok() && tls.conn.alpn_protocol() != Some(ALPN) {
+            return Err(Failed::Tls("the client does not say that it speaks NTS".into()));
+        }
+        let asked = message.and_then(|message| exchange::asked(&message).map_err(Failed::Exchange));
         let (reply, result) = match asked {
             Err(Failed::Exchange(mistake)) => {
                 (exchange::refuse(&mistake), Err(Failed::Exchange(mistake)))

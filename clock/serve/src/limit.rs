@@ -115,7 +115,7 @@ impl Limiter {
 
 /// Network that counts as one client: an IPv4 address, or the 64 bits of an IPv6 network, any
 /// address in which a host may take at will.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
         v4 => v4,

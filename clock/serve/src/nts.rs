@@ -1,55 +1,54 @@
 //! Network Time Security (RFC 8915): the key exchange over TCP, and the keys that cookies are made with.
 
+mod kept;
+mod room;
+
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 use rustix::rand::{GetRandomFlags, getrandom};
-use truechimer_files::{Durable, Entry};
 use truechimer_ntp::server;
 use truechimer_ntp::{HEADER_LEN, Log2, Packet, RefId, Timestamp};
 pub(crate) use truechimer_nts::Opened;
 use truechimer_nts::tls::{self, Failed};
-use truechimer_nts::{Closed, Cookies, Refusal, nak};
+use truechimer_nts::{Closed, Refusal, nak};
 
 use crate::access::Access;
 use crate::proof::{NtsSettings, Proof, Protected};
 use crate::tally::Tally;
+use kept::Kept;
+use room::{MOST, Room};
 
 /// The longest that an exchange may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Exchanges at a time: whoever comes beyond that is turned away.
-const MOST: usize = 32;
-/// Exchanges at a time with one address, so that nobody has all of them.
-const EACH: usize = 4;
 /// How late a request to stop may be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long cookies are made with one key. They are good for two such times at least.
-const ROTATION: Duration = Duration::from_secs(86_400);
 /// The kiss code of a server that does not know a cookie (§5.7).
 const NTSN: RefId = RefId(*b"NTSN");
-/// The largest file of keys, bytes.
-const MAX_FILE: u64 = 4096;
+/// Right of everybody to read a file.
+const READ_BY_ALL: u32 = 0o004;
 
 /// Keys and certificate of a server that proves who it is.
 pub struct Nts {
     chain: PathBuf,
     key: PathBuf,
     server: RwLock<tls::Server>,
-    cookies: RwLock<Cookies>,
-    kept: Option<PathBuf>,
+    kept: RwLock<Kept>,
     port: u16,
     exchanges: AtomicU64,
     refused: AtomicU64,
-    /// Whose exchanges are under way.
-    at_work: Mutex<Vec<IpAddr>>,
+    room: Room,
+    /// Trouble that the user has not been told of.
+    news: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for Nts {
@@ -71,26 +70,20 @@ impl Nts {
     /// # Errors
     /// If they cannot be used, in words for the user.
     pub fn new(settings: &NtsSettings) -> Result<Nts, String> {
-        let NtsSettings { chain, key, .. } = settings.clone();
+        let NtsSettings { chain, key, kept, port } = settings.clone();
         let server = RwLock::new(read(&chain, &key)?);
-        let kept = settings.kept.as_deref().map(load).transpose()?.flatten();
-        let cookies = kept.unwrap_or_else(|| Cookies::new(&mut random));
-        let nts = Nts {
+        let news = Mutex::new(exposed(&key));
+        Ok(Nts {
             chain,
             key,
             server,
-            cookies: RwLock::new(cookies),
-            kept: settings.kept.clone(),
-            port: settings.port,
+            kept: RwLock::new(Kept::new(kept)?),
+            port,
             exchanges: AtomicU64::new(0),
             refused: AtomicU64::new(0),
-            at_work: Mutex::new(Vec::new()),
-        };
-        nts.keep().map_err(|why| {
-            let path = nts.kept.as_deref().unwrap_or(Path::new("")).display();
-            format!("NTS: keys cannot be kept in {path}: {why}")
-        })?;
-        Ok(nts)
+            room: Room::new(),
+            news,
+        })
     }
 
     /// Reads certificate and key again, for exchanges from now on. Keys and cookies that clients have stay good.
@@ -100,29 +93,35 @@ impl Nts {
     pub(crate) fn renew(&self) -> Result<(), String> {
         let new = read(&self.chain, &self.key)?;
         *self.server.write().unwrap_or_else(PoisonError::into_inner) = new;
+        exposed(&self.key).into_iter().for_each(|text| self.tell(text));
         Ok(())
     }
 
-    /// Keeps the keys of cookies for the next start, where nobody else reads them.
-    fn keep(&self) -> io::Result<()> {
-        let Some(path) = &self.kept else { return Ok(()) };
-        let bytes = self.cookies.read().unwrap_or_else(PoisonError::into_inner).bytes();
-        let mut new = Entry::at(path)?.replace(0o600)?;
-        new.write_all(&bytes)?;
-        new.commit(Durable::No)
+    /// Sets the keys of cookies that are a day old aside for others.
+    fn rotate(&self) {
+        if !self.kept.read().unwrap_or_else(PoisonError::into_inner).is_due() {
+            return;
+        }
+        let rotated = self.kept.write().unwrap_or_else(PoisonError::into_inner).rotate();
+        if let Err(why) = rotated {
+            self.tell(format!("{why}; after the next start clients fetch new cookies"));
+        }
     }
 
-    /// Sets the keys of cookies that are a day old aside for others.
-    fn rotate(&self) -> io::Result<()> {
-        self.cookies.write().unwrap_or_else(PoisonError::into_inner).rotate(&mut random);
-        self.keep()
+    fn tell(&self, text: String) {
+        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+    }
+
+    /// Trouble that is new to the user, if any.
+    pub(crate) fn news(&self) -> Option<String> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.
     pub(crate) fn look(&self, request: &[u8], receive: Timestamp) -> Protected {
         let Some((header, [_, ..])) = Packet::decode(request) else { return Protected::Plain };
-        let cookies = self.cookies.read().unwrap_or_else(PoisonError::into_inner);
-        match cookies.open(request) {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        match kept.cookies.open(request) {
             Ok(opened) => Protected::By(Proof::Nts(opened)),
             // A message authentication code, or fields of other kinds.
             Err(Closed { refusal: Refusal::Unprotected | Refusal::Malformed, .. }) => {
@@ -138,8 +137,8 @@ impl Nts {
 
     /// The reply with this header, with proof.
     pub(crate) fn protect(&self, header: &[u8; HEADER_LEN], to: &Opened) -> Vec<u8> {
-        let cookies = self.cookies.read().unwrap_or_else(PoisonError::into_inner);
-        cookies.protect(header, to, &mut random)
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        kept.cookies.protect(header, to, &mut random)
     }
 
     /// Binds the key exchange to the hosts of these addresses; with each goes the port of its NTP server, of several
@@ -168,7 +167,6 @@ impl Nts {
         access: &Access,
         stop: &dyn Fn() -> bool,
     ) -> io::Result<()> {
-        let mut rotation = Instant::now() + ROTATION;
         let mut ready = vec![truechimer_stamp::Ready::default(); listeners.len()];
         while !stop() {
             let sockets = listeners.iter().map(|(listener, _)| listener.as_fd());
@@ -181,11 +179,7 @@ impl Nts {
                     Err(_) => thread::sleep(PATIENCE),
                 }
             }
-            if Instant::now() >= rotation {
-                rotation += ROTATION;
-                // Cookies made meanwhile are good all the same, until the next start.
-                let _ = self.rotate();
-            }
+            self.rotate();
         }
         Ok(())
     }
@@ -195,8 +189,8 @@ impl Nts {
         let server = self.server.read().unwrap_or_else(PoisonError::into_inner).clone();
         let answer = move || {
             let bake = |keys: &_| {
-                let cookies = nts.cookies.read().unwrap_or_else(PoisonError::into_inner);
-                tls::batch(&cookies, keys, &mut random)
+                let kept = nts.kept.read().unwrap_or_else(PoisonError::into_inner);
+                tls::batch(&kept.cookies, keys, &mut random)
             };
             let answered = stream
                 .set_nonblocking(false)
@@ -204,31 +198,13 @@ impl Nts {
                 .and_then(|()| server.answer(stream, LIMIT, ntp, &bake));
             let counter = if matches!(answered, Ok(true)) { &nts.exchanges } else { &nts.refused };
             counter.fetch_add(1, Ordering::Relaxed);
-            nts.ends(from);
+            nts.room.ends(from);
         };
-        if !access.allows(from) || !self.begins(from) {
+        if !access.allows(from) || !self.room.begins(from) {
             self.refused.fetch_add(1, Ordering::Relaxed);
         } else if thread::Builder::new().name("nts-ke".into()).spawn(answer).is_err() {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            self.ends(from);
-        }
-    }
-
-    /// Whether there is room for an exchange with this client, which then begins.
-    fn begins(&self, from: IpAddr) -> bool {
-        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = at_work.iter().filter(|other| **other == from).count();
-        let room = at_work.len() < MOST && own < EACH;
-        if room {
-            at_work.push(from);
-        }
-        room
-    }
-
-    fn ends(&self, from: IpAddr) {
-        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = at_work.iter().position(|other| *other == from) {
-            at_work.swap_remove(place);
+            self.room.ends(from);
         }
     }
 
@@ -242,6 +218,16 @@ impl Nts {
 /// Certificate and key of a server.
 fn read(chain: &Path, key: &Path) -> Result<tls::Server, String> {
     tls::Server::new(chain, key).map_err(|why| format!("NTS: {why}"))
+}
+
+/// Warning where everybody may read the private key, by links as the server itself reads it.
+fn exposed(key: &Path) -> Option<String> {
+    let mode = key.metadata().ok()?.mode();
+    let text = || {
+        let mode = mode & 0o777;
+        format!("NTS: everybody may read the key in {} (mode {mode:o}): chmod o-r", key.display())
+    };
+    (mode & READ_BY_ALL != 0).then(text)
 }
 
 /// A socket for connections to `address`, without waiting for them.
@@ -258,16 +244,25 @@ fn listen(address: &SocketAddr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(fd))
 }
 
-/// Keys that were kept; `None` if none were.
-fn load(path: &Path) -> Result<Option<Cookies>, String> {
-    let say = |why: &dyn fmt::Display| format!("NTS: the keys in {}: {why}", path.display());
-    let bytes = match truechimer_config::read_secret(path, MAX_FILE) {
-        Ok(bytes) => bytes,
-        Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(why) => return Err(say(&why)),
-    };
-    let cookies = Cookies::from_bytes(&bytes);
-    cookies
-        .map(Some)
-        .ok_or_else(|| say(&"not what this server writes: remove the file, or name another"))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_key_that_everybody_may_read_is_told() {
+        let folder = std::env::temp_dir().join(format!("truechimer-key-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (key, link) = (folder.join("key.pem"), folder.join("live.pem"));
+        std::fs::write(&key, "").unwrap();
+        symlink(&key, &link).unwrap();
+        let told = |mode| {
+            std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).unwrap();
+            [exposed(&key), exposed(&link)].map(|told| told.is_some_and(|t| t.contains("o-r")))
+        };
+        assert_eq!(told(0o644), [true, true]);
+        assert_eq!(told(0o640), [false, false], "a group of its own");
+        assert_eq!(told(0o600), [false, false]);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

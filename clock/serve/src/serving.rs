@@ -221,6 +221,12 @@ impl Serving {
         self.shared.proofs.nts.get().map_or(Ok(()), |nts| nts.renew())
     }
 
+    /// Trouble of the key exchange (NTS) that is new to the user, if any.
+    #[must_use]
+    pub fn news(&self) -> Option<String> {
+        self.shared.proofs.nts.get()?.news()
+    }
+
     /// The clock that it serves.
     #[must_use]
     pub fn clock(&self) -> Option<&Clock> {

@@ -22,7 +22,9 @@ impl Scenario {
     pub fn broken_conditions(&self) -> Vec<String> {
         let mut broken = Vec::new();
         let honest = self.honest_voters();
-        if honest.iter().filter(|honest| **honest).count() * 2 <= honest.len() {
+        // Of a pool whichever are followed.
+        let followed = self.pool.map_or(usize::MAX, |size| size as usize).min(honest.len());
+        if honest.iter().filter(|honest| !**honest).count() * 2 >= followed {
             broken.push("a server is wrong by more than it claims, and no majority is not".into());
         } else if !self.has_honest_word() {
             let text = "a server is wrong by more than it claims, and for a while no majority of those \

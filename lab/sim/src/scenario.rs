@@ -68,6 +68,10 @@ pub struct Scenario {
     /// How many servers must agree; two if three or more have a vote, else one, unless it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_sources: Option<u32>,
+    /// All servers are addresses of one name, of which so many are followed at a time (`pool`), in the order in which they
+    /// stand here, and others take the places of those that are of no use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<u32>,
     /// Part of servers without proof beside those with it.
     #[serde(default)]
     pub authentication: AuthenticationMode,
@@ -213,6 +217,7 @@ impl Scenario {
             accept_step_after_s: accept_step_after_s(),
             max_step_s: max_step_s(),
             min_sources: None,
+            pool: None,
             authentication: AuthenticationMode::default(),
             begin: BEGIN,
             leap_list: true,
@@ -380,7 +385,15 @@ impl Scenario {
             if self.servers.iter().take(i).any(|s| s.name == server.name) {
                 return Err(format!("server {}: name = {:?}: twice", i + 1, server.name));
             }
+            let other = server.leads_to.as_deref();
+            if other.is_some_and(|other| self.servers.iter().all(|s| s.name != other)) {
+                let n = i + 1;
+                return Err(format!(
+                    "server {n}: leads-to = {other:?}: no [[server]] is called so"
+                ));
+            }
         }
+        within("pool", f64::from(self.pool.unwrap_or(1)), 1.0, 16.0)?;
         if self.pulses.len() > PULSES {
             let n = self.pulses.len();
             return Err(format!("pps: {n} of them; there may be up to {PULSES} [[pps]]"));
@@ -403,6 +416,30 @@ impl Scenario {
         let length = self.hours * 3600.0;
         let leap = self.leap_second().map(|leap| leap.at);
         self.servers.iter().map(|server| server.is_honest(length, leap)).collect()
+    }
+
+    /// Refuses a pool whose servers have what no server of a pool can have.
+    ///
+    /// # Errors
+    /// What that is.
+    pub(crate) fn check_pool(&self) -> Result<(), ScenarioError> {
+        if self.pool.is_none() {
+            return Ok(());
+        }
+        let own = |s: &ServerSpec| {
+            s.proof
+                || s.poll.is_some()
+                || s.ptp_sync_s.is_some()
+                || s.declared_asymmetry_us.is_some()
+                || s.own_address_until_s.is_some()
+                || !s.addresses.is_empty()
+        };
+        if self.adaptive.is_some() || !self.pulses.is_empty() || self.servers.iter().any(own) {
+            let text = "pool: goes with neither `adaptive`, [[pps]], nor servers with `proof`, `poll`, \
+                        `ptp-sync-s`, `declared-asymmetry-us` or addresses of their own";
+            return Err(ScenarioError::new(text));
+        }
+        Ok(())
     }
 
     /// Which of the servers have a vote on what time it is, by the configuration.

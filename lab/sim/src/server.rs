@@ -109,6 +109,10 @@ pub struct ServerSpec {
     /// Until when look-ups of its name give its own address, s; all the time if it is not said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_address_until_s: Option<f64>,
+    /// Server whose address look-ups of its name give from then on. That one has no keys for whoever asks by this name,
+    /// and does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leads_to: Option<String>,
     /// The other addresses of its name.
     #[serde(rename = "address", skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<AddressSpec>,
@@ -248,6 +252,7 @@ impl Default for ServerSpec {
             declared_asymmetry_us: None,
             declared_error_us: 0.0,
             own_address_until_s: None,
+            leads_to: None,
             addresses: Vec::new(),
             forward: PathSpec::default(),
             backward: PathSpec::default(),

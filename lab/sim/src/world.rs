@@ -96,6 +96,7 @@ pub struct Marked {
 /// If it makes no sense: see [`Scenario::check`].
 pub fn simulate(scenario: &Scenario, options: &Options) -> Result<Run, ScenarioError> {
     scenario.check()?;
+    scenario.check_pool()?;
     let mut world = World::new(scenario, options);
     world.run();
     Ok(world.result())
@@ -211,6 +212,16 @@ impl<'s> World<'s> {
                 ..SourceConfig::new(spec.name.clone())
             },
         };
+        let pool = |size| SourceConfig {
+            pool: Some(size),
+            poll: scenario.poll,
+            burst: scenario.burst,
+            ..SourceConfig::pool("pool")
+        };
+        let sources = match scenario.pool {
+            Some(size) => vec![pool(size)],
+            None => scenario.servers.iter().map(source).collect(),
+        };
         let pulse = |(i, spec): (usize, &crate::pps::PpsSpec)| {
             Pulse::new(spec, seed, &format!("pulse {i}"))
         };
@@ -235,7 +246,7 @@ impl<'s> World<'s> {
             pulses: scenario.pulses.iter().enumerate().map(pulse).collect(),
             system: None,
             config: Config {
-                sources: scenario.servers.iter().map(source).collect(),
+                sources,
                 refclocks: scenario.pulses.iter().map(crate::pps::PpsSpec::config).collect(),
                 max_wander: rate_of_ppm(scenario.max_wander_ppm),
                 accept_step_after: truechimer_feedforward::number::span(

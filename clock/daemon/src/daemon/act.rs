@@ -6,7 +6,7 @@ use truechimer_timehands::{Hand, Status};
 
 use super::{CHORES, Daemon, has_counts};
 use crate::clockbound::ClockBound;
-use crate::proof::Prepared;
+use crate::proof::{Prepared, Session};
 use crate::ptp::Carrier;
 use crate::resolve::{Found, Route};
 
@@ -105,6 +105,10 @@ impl Daemon<'_> {
     pub(super) fn found(&mut self, source: SourceId, found: Result<Found, String>) {
         let result = found.map(|found| {
             if let Some(session) = found.session {
+                if let Session::Nts(session) = &session {
+                    let text = session.told();
+                    self.note(Level::Info, &text);
+                }
                 self.proofs.begin(source, session);
             }
             found.addresses

@@ -102,9 +102,14 @@ impl Engine {
             let barred = peer.trust.bar.is_some();
             return Some(Reason::held_off(&hold_off, barred, ago(hold_off.since)));
         }
-        let unreachable = unreachable.filter(|_| peer.trust.status() == SourceStatus::Unreachable);
+        let is_quiet = matches!(found, None | Some(Cause::Stale(_) | Cause::TimedOut(_)));
+        let is_unreachable = peer.trust.status() == SourceStatus::Unreachable;
+        // What it said before may count for a while yet.
+        let says_more = |why: &&Cause| is_quiet && matches!(why, Cause::NoKeys);
+        let no_keys = unreachable.as_ref().filter(says_more);
+        let why = no_keys.or(found).or(unreachable.as_ref().filter(|_| is_unreachable));
         let since = self.change_log.since(peer.id.0).map_or(Span::ZERO, ago);
-        Some(Reason::of(found.or(unreachable.as_ref())?, since))
+        Some(Reason::of(why?, since))
     }
 
     /// Reference that the offsets of the sources are shown against, and its name if it is not the

@@ -460,15 +460,22 @@ impl Engine {
         let (nominal, all) = (self.settings.nominal, self.sources.len() + self.refclocks.len());
         let (single, doubt) = (self.follows_one(), self.config.likely_doubt);
         let servers = self.sources.iter_mut().zip(estimates);
-        let servers = servers.map(|(source, estimate)| Voter { peer: &mut source.peer, estimate });
+        let servers = servers.map(|(source, estimate)| {
+            let smears = source.smears();
+            Voter { peer: &mut source.peer, estimate, smears }
+        });
         let refclocks = self.refclocks.iter_mut().map(|refclock| {
             let estimate = refclock.peer.estimate(at);
-            Voter { peer: &mut refclock.peer, estimate }
+            Voter { peer: &mut refclock.peer, estimate, smears: false }
         });
         let mut voters: Few<Voter<'_>> = servers.chain(refclocks).collect();
         let preferred = {
-            let candidates: Few<Candidate<'_>> =
-                voters.iter().filter_map(Voter::candidate).collect();
+            let plain = voters.iter().any(Voter::is_plain);
+            let candidates: Few<Candidate<'_>> = voters
+                .iter()
+                .filter(|voter| !plain || !voter.smears)
+                .filter_map(Voter::candidate)
+                .collect();
             self.method.prefer(&candidates, all, at, nominal)
         };
         if let Some(id) = preferred {
@@ -483,15 +490,10 @@ impl Engine {
         }
         let combination = (!single).then_some(&mut self.combination);
         let chosen = selection::choose(&mut voters, combination, to_come, doubt, at);
-        drop(voters);
-        let follows = chosen.as_ref().map(|chosen| chosen.index);
-        let follows = follows.and_then(|index| self.sources.get(index)).is_some_and(Source::smears);
-        // What is fenced may lead where all that vote smear.
-        let votes = |source: &Source| source.votes() && source.peer.trust.agrees();
-        let fenced = self.sources.iter().any(|source| source.peer.is_fenced());
-        let smears = |source: &&mut Source| source.smears() && !(fenced && votes(source));
-        for source in self.sources.iter_mut().filter(smears).filter(|_| !follows) {
-            source.peer.trust.set(SourceStatus::Unselectable, Some(Cause::LeapSmear));
+        for trust in voters.iter_mut().map(|voter| &mut voter.peer.trust) {
+            if matches!(trust.cause(), Some(Cause::LeapSmear)) {
+                trust.mark(SourceStatus::Unselectable);
+            }
         }
         chosen
     }
@@ -553,26 +555,18 @@ impl Engine {
     }
 
     /// Estimates of the servers that are heard, in their order. Two that turn out to be the same
-    /// server count once, as the one with a vote if there is one, and one that has been silent for
-    /// long does not.
+    /// server count once ([`Source::precedence`]), and one that has been silent for long does not.
     fn estimates(&mut self, at: Count) -> Few<Option<Estimate>> {
         let timed_out = self.timed_out(at);
-        // Those that smear are not mixed with those that do not.
-        let plain = |(source, timed_out): (&Source, &Option<Span>)| {
-            let says = timed_out.is_none() && source.peer.filter.knows(at);
-            says && source.votes() && !source.smears()
-        };
-        let unmixed = self.sources.iter().zip(&timed_out).any(plain);
         let vote = |(source, timed_out): (&Source, Option<Span>)| {
             let heard = timed_out.is_none() && source.is_heard() && !source.peer.trust.overruled;
-            let heard = heard && (!unmixed || !source.smears());
             let estimate = source.estimate(at).filter(|_| heard)?;
-            Some((canonical(source.address()?), estimate))
+            Some((canonical(source.heard_from()?), estimate))
         };
         let said: Few<_> = self.sources.iter().zip(timed_out).map(vote).collect();
         let mut votes = Few::new();
         for (index, one) in said.iter().enumerate() {
-            let rank = |index: usize| (self.sources.get(index).is_none_or(|s| !s.votes()), index);
+            let rank = |index: usize| (self.sources.get(index).map(Source::precedence), index);
             let same = |(address, _): &(SocketAddr, Estimate)| {
                 let is_there =
                     |other: &Option<_>| other.is_some_and(|(there, _)| there == *address);

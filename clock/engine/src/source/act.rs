@@ -81,8 +81,7 @@ impl Source {
             false => association.request(random()),
         };
         let to = association.server();
-        self.peer.tally.requests = self.peer.tally.requests.saturating_add(1);
-        self.peer.tally.poll();
+        self.peer.tally.request();
         self.requested.rotate_right(1);
         self.requested[0] = Some(at);
         self.schedule.sent(at, random);
@@ -155,10 +154,16 @@ impl Source {
     /// last ones, else less and less often, up to an eighth sooner by the chance `early`. Returns the trouble if it is new.
     pub(crate) fn unprotected(&mut self, error: &str, at: Count, early: u64) -> Option<String> {
         self.peer.tally.refuse("unprotected");
+        self.peer.tally.unsent();
         self.schedule.undelivered();
         let wait = if self.resolver.looked_up { self.resolver.wait.take() } else { 0 };
         self.look_up(self.schedule.about(at, wait, early));
-        self.peer.note_trouble(error.to_owned())
+        // That keys cannot be had says more.
+        if self.resolver.failure().is_some() {
+            None
+        } else {
+            self.peer.note_trouble(error.to_owned())
+        }
     }
 
     /// A datagram that proves nothing. Anybody can send it: it is shown where there is nothing better

@@ -18,6 +18,8 @@ use crate::peer::Filter;
 pub(super) struct Path {
     /// Whose replies the filter was given last.
     heard_from: Option<SocketAddr>,
+    /// Nobody has looked yet whether another source is asked there.
+    is_new: bool,
     /// Whose path is declared.
     declared_at: Option<SocketAddr>,
     /// Declaration of the user about it.
@@ -36,6 +38,7 @@ impl Path {
     pub(super) fn new(declared: Option<Asymmetry>) -> Path {
         Path {
             heard_from: None,
+            is_new: true,
             declared_at: None,
             declared,
             used: declared,
@@ -66,6 +69,7 @@ impl Path {
         let from = canonical(from);
         let declared_at = *self.declared_at.get_or_insert(from);
         let before = self.heard_from.replace(from).filter(|before| *before != from)?;
+        self.is_new = true;
         let mut news = format!("answers from {from} now, another server than {before}");
         self.used = self.declared.filter(|_| from == declared_at);
         if self.declared.is_some() && self.used.is_none() {
@@ -73,6 +77,21 @@ impl Path {
         }
         (self.impossible, self.told) = (None, false);
         Some(news)
+    }
+
+    /// Address that the last usable reply came from, if any came.
+    pub(super) fn heard_from(&self) -> Option<SocketAddr> {
+        self.heard_from
+    }
+
+    /// Whether it was never the only one that is heard from its address.
+    pub(super) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// No other source is heard from its address.
+    pub(super) fn is_alone(&mut self) {
+        self.is_new = false;
     }
 
     /// Forgets the delays of what was another path.

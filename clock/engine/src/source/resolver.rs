@@ -62,7 +62,7 @@ impl Resolver {
 
     /// A server of these addresses served us: the next look-up is another matter.
     pub(super) fn served(&mut self) {
-        self.looked_up = false;
+        (self.looked_up, self.failure) = (false, None);
         self.wait.reset();
     }
 

@@ -73,8 +73,10 @@ impl Source {
             Some(Cause::Offline)
         } else if self.schedule.is_refused() {
             Some(Cause::KissCode)
+        } else if self.resolver.failure().is_some() && self.config.is_authenticated() {
+            Some(Cause::NoKeys)
         } else if self.resolver.failure().is_some() && self.address().is_none() {
-            Some(if self.config.is_authenticated() { Cause::NoKeys } else { Cause::NoAddress })
+            Some(Cause::NoAddress)
         } else {
             (self.schedule.silence > 0).then_some(Cause::NoReply)
         }

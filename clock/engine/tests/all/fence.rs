@@ -1,7 +1,7 @@
 //! Servers without proof beside servers with it: a fence that those cannot move the clock out of.
 
 use crate::world::again::{MS, begun_with, off, selections};
-use crate::world::{HONEST, Server, World, config, start};
+use crate::world::{HONEST, Server, World, address, config, start};
 use proptest::prelude::*;
 use truechimer_engine::SourceStatus::{
     Candidate, Falseticker, Selected, Unreachable, Unselectable,
@@ -200,6 +200,31 @@ fn one_with_proof_is_not_taken_for_its_twin_without() {
     world.assert_true();
     let kinds = kinds(&world);
     assert_eq!((kinds[0], kinds[3]), (Some(ReasonKind::SameServer), None), "{kinds:?}");
+}
+
+/// A bought server goes silent, and its name, or its exchange of keys, leads to an honest server: its stale word takes no
+/// vote away from that, whether that one answers by its name or not.
+#[test]
+fn a_name_that_is_led_to_an_honest_server_takes_no_vote_from_it() {
+    let lie = Span::from_micros(60);
+    let liar = Server { offset: lie, delay: 5_000, back: 5_000, ..HONEST };
+    for answers in [false, true] {
+        let mut world = fenced(&[("n1", liar), ("n2", HONEST), ("n3", HONEST)]);
+        world.run(600);
+        world.assert_true();
+        world.server("n1").up = false;
+        world.names.insert("n1".into(), vec![address("n2")]);
+        world.deaf = (!answers).then(|| "n1".to_owned());
+        for _ in 0..40 {
+            world.run(30);
+            world.assert_true();
+        }
+        let rows = world.engine.report(world.now).sources;
+        assert_eq!(rows[0].address, Some(address("n2")));
+        let same = answers.then_some(ReasonKind::SameServer);
+        assert_eq!(kinds(&world)[1..], [None, None], "{answers}: the honest ones vote");
+        assert_eq!(kinds(&world)[0].filter(|kind| *kind == ReasonKind::SameServer), same);
+    }
 }
 
 /// Texts send nobody to a source without a vote, where something is held off.

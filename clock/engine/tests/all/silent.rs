@@ -1,7 +1,7 @@
 //! Servers that fall silent, beside others that answer, lie, smear or are the same machine: whose
 //! word is left, and what is said of it.
 
-use truechimer_engine::{Config, Engine, Event, Start};
+use truechimer_engine::{Config, Engine, Event, ReasonKind, SourceStatus, Start};
 use truechimer_estimators::PUBLISHED;
 use truechimer_ntp::LeapIndicator;
 use truechimer_time::{Leap, Leaps, Span};
@@ -45,6 +45,56 @@ fn a_dead_server_does_not_silence_one_that_smears() {
     }
     assert!(world.hand().void_after.at_or_after(world.now), "the hand is void");
     world.assert_true();
+}
+
+/// On the day of a leap second, noon to noon: one bought server that does not smear, beside two honest ones that do. Theirs
+/// is the majority.
+#[test]
+fn one_liar_that_does_not_smear_does_not_silence_those_that_do() {
+    let mut world = smearing(&["s1", "s2", "s3"]);
+    let liar = Server { skew: 30_000, offset: Span::from_nanos(-30_000 * 3600), ..HONEST };
+    for (host, server) in [("s1", liar), ("s2", smears()), ("s3", smears())] {
+        *world.server(host) = server;
+    }
+    let hour = |world: &mut World| {
+        for _ in 0..36 {
+            world.run(100);
+            world.assert_true();
+        }
+    };
+    (0..12).for_each(|_| hour(&mut world));
+    // What they have fallen behind by is half a second, and after the leap they are as much ahead.
+    for host in ["s2", "s3"] {
+        world.server(host).offset = smears().offset + Span::from_secs(1);
+    }
+    (0..12).for_each(|_| hour(&mut world));
+    let report = world.engine.report(world.now);
+    assert_eq!(report.sources[0].status, SourceStatus::Falseticker);
+}
+
+/// Beside one that does not smear and agrees, those that smear vote, and have no part in where the time stands.
+#[test]
+fn those_that_smear_vote_and_have_no_part() {
+    let mut world = smearing(&["s1", "s2", "s3"]);
+    for host in ["s2", "s3"] {
+        *world.server(host) = smears();
+    }
+    world.run(3600);
+    world.assert_true();
+    let kinds = |world: &World| -> Vec<Option<ReasonKind>> {
+        let sources = world.engine.report(world.now).sources;
+        sources.into_iter().map(|source| source.reason.map(|reason| reason.kind)).collect()
+    };
+    let smear = Some(ReasonKind::LeapSmear);
+    assert_eq!(kinds(&world), [None, smear, smear]);
+    assert_eq!(world.engine.report(world.now).reason, "following s1:123");
+    // It begins to lie: it is outvoted, and they are followed.
+    world.server("s1").offset = MS(40);
+    world.run(600);
+    world.assert_true();
+    assert_eq!(kinds(&world)[1..], [None, None]);
+    let reason = world.engine.report(world.now).reason;
+    assert!(reason.contains("all smear"), "{reason}");
 }
 
 #[test]

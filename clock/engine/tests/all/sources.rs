@@ -595,6 +595,30 @@ fn fetched_anew_with_patience(authentication: Authentication, seed: [u8; 32]) ->
     waits
 }
 
+/// A server that once was heard, and whose keys cannot be had any more: that is what is wrong with it, and nothing is
+/// counted that was never sent.
+#[test]
+fn without_keys_that_is_the_reason_and_nothing_is_counted() {
+    let mut world = World::new(&["s1"], start());
+    let mut proven = config(&["s1"]);
+    proven.sources[0].authentication = Authentication::Nts;
+    world.event(Event::Configure(proven));
+    world.run(300);
+    let before = world.engine.report(world.now).sources[0].clone();
+    (world.keyless, world.nameless) = (true, true);
+    world.run(2 * 3600);
+    let row = world.engine.report(world.now).sources[0].clone();
+    assert!(row.refused["unprotected"] > 2 && row.refused["unresolvable"] > 2, "{row:?}");
+    assert_eq!((row.requests, row.reach), (before.requests, 0), "polls that brought nothing");
+    assert_eq!(row.reason.map(|reason| reason.kind), Some(ReasonKind::NoKeys));
+    assert_eq!(row.trouble.as_deref(), Some("no keys from s1: no name service"));
+    // Keys come again: all of that is over.
+    (world.keyless, world.nameless) = (false, false);
+    world.run(1200);
+    let row = world.engine.report(world.now).sources[0].clone();
+    assert_eq!((row.reason, row.trouble, row.reach), (None, None, 0xff));
+}
+
 /// Exchanges of keys with a server that is silent for six hours, at most. docs/use/nts.md says as many.
 const MOST_EXCHANGES: usize = 50;
 

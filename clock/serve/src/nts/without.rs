@@ -31,6 +31,10 @@ impl Nts {
         match *self {}
     }
 
+    pub(crate) fn news(&self) -> Option<String> {
+        match *self {}
+    }
+
     pub(crate) fn look(&self, _: &[u8], _: Timestamp) -> Protected {
         match *self {}
     }

@@ -57,11 +57,23 @@ pub enum Kind {
     BoughtMajority,
     /// No server proves anything, and somebody on the path answers for all of them.
     Unproven,
+    /// A minority of the proven servers lies, falls silent, and leads to honest ones' addresses.
+    Redirect,
+    /// Fewer servers of a pool lie than are a majority of those that are followed; one that is honest falls silent.
+    PoolMinority,
+    /// Half of a pool's servers lies.
+    PoolHalf,
 }
+
+/// Kinds that share their numbers, taking turns. Each later one has numbers of its own, so that those of before stay
+/// what they are.
+const TURNS: u64 = 17;
+/// Bits of such numbers below the place of the kind.
+const OWN_BITS: u32 = 32;
 
 impl Kind {
     /// All of them, in the order in which attacks take their turns.
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 20] = [
         Kind::DelayRequests,
         Kind::DelayReplies,
         Kind::DelayBoth,
@@ -79,7 +91,23 @@ impl Kind {
         Kind::BoughtHalf,
         Kind::BoughtMajority,
         Kind::Unproven,
+        Kind::Redirect,
+        Kind::PoolMinority,
+        Kind::PoolHalf,
     ];
+
+    /// Number of the attack of this kind that is its `n`th, from 0.
+    fn number(self, n: u64) -> u64 {
+        let place = Kind::ALL.iter().position(|kind| *kind == self).unwrap_or(0) as u64;
+        if place < TURNS { n * TURNS + place } else { (place << OWN_BITS) + n }
+    }
+
+    /// Kind of the attack of this number.
+    fn of(number: u64) -> Kind {
+        let own = number >> OWN_BITS;
+        let place = if own < TURNS { number % TURNS } else { own };
+        Kind::ALL.get(place as usize).copied().unwrap_or(Kind::DelayRequests)
+    }
 
     /// Name, one word.
     #[must_use]
@@ -102,6 +130,9 @@ impl Kind {
             Kind::BoughtHalf => "bought-half",
             Kind::BoughtMajority => "bought-majority",
             Kind::Unproven => "unproven",
+            Kind::Redirect => "redirect",
+            Kind::PoolMinority => "pool-minority",
+            Kind::PoolHalf => "pool-half",
         }
     }
 
@@ -145,21 +176,31 @@ impl Kind {
             Kind::Unproven => {
                 "no server proves anything, and somebody on the path answers for all of them"
             }
+            Kind::Redirect => {
+                "a minority of the proven servers lies, and then falls silent and leads to the \
+                 addresses of honest ones, by name or by its exchange of keys"
+            }
+            Kind::PoolMinority => {
+                "of a pool of plain servers fewer lie than are a majority of those that are followed; \
+                 one that is honest falls silent and is replaced"
+            }
+            Kind::PoolHalf => "half of a pool of plain servers lies",
         }
     }
 
     /// Whether an honest majority of the servers that vote is left.
     #[must_use]
     pub const fn leaves_majority(self) -> bool {
-        !matches!(self, Kind::BoughtHalf | Kind::BoughtMajority | Kind::Unproven)
+        !matches!(self, Kind::BoughtHalf | Kind::BoughtMajority | Kind::Unproven | Kind::PoolHalf)
     }
 
     fn surroundings(self) -> Surroundings {
         match self {
-            Kind::BoughtMinority | Kind::BoughtMajority => Surroundings::Several,
+            Kind::BoughtMinority | Kind::BoughtMajority | Kind::Redirect => Surroundings::Several,
             Kind::BoughtHalf => Surroundings::Even,
             Kind::Start | Kind::PlainTurn => Surroundings::Mixed,
             Kind::Unproven => Surroundings::Plain,
+            Kind::PoolMinority | Kind::PoolHalf => Surroundings::Pool,
             _ => Surroundings::Any,
         }
     }
@@ -177,6 +218,9 @@ impl Kind {
             Kind::Leap => Part::Leap,
             Kind::Kiss => Part::Kiss,
             Kind::BoughtMinority => Part::BoughtMinority,
+            Kind::Redirect => Part::Redirect,
+            Kind::PoolMinority => Part::PoolMinority,
+            Kind::PoolHalf => Part::PoolHalf,
             Kind::BoughtHalf => Part::BoughtHalf,
             Kind::BoughtMajority => Part::BoughtMajority,
             Kind::Start => Part::Start,
@@ -202,12 +246,10 @@ impl Attack {
     /// The attack of this number.
     #[must_use]
     pub fn new(seed: u64, number: u64) -> Attack {
-        let turn = (number % Kind::ALL.len() as u64) as usize;
-        let kind = Kind::ALL.get(turn).copied().unwrap_or(Kind::DelayRequests);
         Attack {
             number,
             seed,
-            kind,
+            kind: Kind::of(number),
             own_seed: Random::new(seed, &format!("attack {number}")).bits(),
         }
     }
@@ -216,8 +258,9 @@ impl Attack {
     #[must_use]
     pub fn numbers(attacks: u64, kind: Option<Kind>) -> Vec<u64> {
         let all = Kind::ALL.len() as u64;
-        let turn = kind.and_then(|kind| Kind::ALL.iter().position(|other| *other == kind));
-        (0..attacks).map(|n| turn.map_or(n, |turn| n * all + turn as u64)).collect()
+        let turn = |n: u64| Kind::ALL.get((n % all) as usize).map(|kind| kind.number(n / all));
+        let number = |n| kind.map_or_else(|| turn(n), |kind| Some(kind.number(n)));
+        (0..attacks).filter_map(number).collect()
     }
 
     /// The seed of its packets.

@@ -25,6 +25,8 @@ pub(super) enum Surroundings {
     Mixed,
     /// Plain ones alone.
     Plain,
+    /// Plain ones of one name, of which some are followed at a time.
+    Pool,
 }
 
 /// A part of an attack: a change of the scenario that needs no other.
@@ -45,6 +47,9 @@ pub(super) enum Part {
     BoughtMajority,
     Start,
     PlainTurn,
+    Redirect,
+    PoolMinority,
+    PoolHalf,
 }
 
 /// Those that may come together: each leaves an honest majority with proof.
@@ -87,6 +92,7 @@ pub(super) fn surroundings(kind: Surroundings, d: &mut Drawing) -> Scenario {
         Surroundings::Even => (d.draw("servers", &p::PROVEN_EVEN) as usize, plain),
         Surroundings::Mixed => (d.draw("servers", &p::PROVEN) as usize, plain.max(2)),
         Surroundings::Plain => (0, d.draw("servers", &p::PLAIN_ALONE) as usize),
+        Surroundings::Pool => (0, d.draw("servers", &p::POOL) as usize),
     };
     let mut servers = Vec::new();
     for n in 0..proven + plain {
@@ -95,6 +101,9 @@ pub(super) fn surroundings(kind: Surroundings, d: &mut Drawing) -> Scenario {
         servers.push(ServerSpec { proof, ..server(d, &name) });
     }
     let mut scenario = Scenario::new("attack", "", servers);
+    if kind == Surroundings::Pool {
+        scenario.pool = Some(d.draw("servers", &p::FOLLOWED) as u32);
+    }
     scenario.hours = d.draw("run", &p::HOURS);
     scenario.warm_up_hours = 0.0;
     scenario.poll = d.draw("run", &p::POLL) as u32;
@@ -151,6 +160,8 @@ impl Part {
             Part::BoughtMinority | Part::BoughtHalf | Part::BoughtMajority => "bought",
             Part::Start => "start",
             Part::PlainTurn => "plain",
+            Part::Redirect => "redirect",
+            Part::PoolMinority | Part::PoolHalf => "pool",
         }
     }
 
@@ -235,6 +246,21 @@ impl Part {
             Part::BoughtMinority => lie(d, part, s, (from_s, to_s), |n, _| n < minority(voters)),
             Part::BoughtHalf => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2),
             Part::BoughtMajority => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2 + 1),
+            Part::Redirect => redirect(d, s, voters, from_s),
+            Part::PoolMinority => {
+                // While the one that is silent is replaced there is one less.
+                let followed = s.pool.unwrap_or(0).saturating_sub(1);
+                let bought = some(d, s, minority(followed as usize));
+                lie(d, part, s, (from_s, to_s), |n, _| bought.get(n) == Some(&true));
+                let honest = s.servers.iter_mut().zip(&bought).find(|(_, bought)| !**bought);
+                if let Some((server, _)) = honest {
+                    server.silences.push(Stretch { from_s, to_s });
+                }
+            }
+            Part::PoolHalf => {
+                let bought = some(d, s, s.servers.len() / 2);
+                lie(d, part, s, (from_s, to_s), |n, _| bought.get(n) == Some(&true));
+            }
             Part::PlainTurn => lie(d, part, s, (from_s, to_s), |_, server| !server.proof),
             Part::Start => {
                 let by_ms = signed(d, part, &p::FAR_LIE);
@@ -309,6 +335,30 @@ fn lie(
             server.forward = keep(&server.forward);
             server.backward = keep(&server.backward);
         }
+    }
+}
+
+/// So many servers of a pool, by chance.
+fn some(d: &Drawing, s: &Scenario, most: usize) -> Vec<bool> {
+    let mut random = d.stream("pool/bought");
+    let mut places: Vec<(u64, usize)> =
+        (0..s.servers.len()).map(|place| (random.bits(), place)).collect();
+    places.sort_unstable();
+    places.truncate(most);
+    (0..s.servers.len()).map(|n| places.iter().any(|(_, place)| *place == n)).collect()
+}
+
+/// Has a minority of those with proof lie, and after a while fall silent and lead to honest ones' addresses.
+fn redirect(d: &mut Drawing, s: &mut Scenario, voters: usize, from_s: f64) {
+    let end = 3600.0 * s.hours;
+    let bought = minority(voters);
+    lie(d, "redirect", s, (from_s, end), |n, _| n < bought);
+    let at = from_s + d.draw("redirect", &p::LEADS) * (end - from_s);
+    let honest: Vec<String> =
+        s.servers.iter().take(voters).skip(bought).map(|server| server.name.clone()).collect();
+    for (server, honest) in s.servers.iter_mut().take(bought).zip(honest) {
+        server.silences.push(Stretch { from_s: at, to_s: end });
+        (server.own_address_until_s, server.leads_to) = (Some(at), Some(honest));
     }
 }
 

@@ -44,6 +44,12 @@ impl ServerSpec {
         given.into_iter().map(|(i, _)| i).collect()
     }
 
+    /// Server that a look-up of its name leads to at `t`, if that is another.
+    pub(crate) fn led_to(&self, t: f64) -> Option<&str> {
+        let from = self.own_address_until_s.unwrap_or(0.0);
+        self.leads_to.as_deref().filter(|_| t >= from)
+    }
+
     /// Refuses addresses that make no sense.
     pub(super) fn check_addresses(&self) -> Result<(), String> {
         within("own-address-until-s", self.own_address_until_s.unwrap_or(0.0), 0.0, TIME)?;
@@ -64,6 +70,7 @@ impl ServerSpec {
             ("poll", self.poll.is_some()),
             ("declared-asymmetry-us", self.declared_asymmetry_us.is_some()),
             ("own-address-until-s", self.own_address_until_s.is_some()),
+            ("leads-to", self.leads_to.is_some()),
             ("address", !self.addresses.is_empty()),
         ];
         if let Some((key, _)) = of_source.iter().find(|(_, said)| *said) {

@@ -47,6 +47,9 @@ pub(super) struct Daemon {
     pub(super) engine: Engine,
     /// Which of them it is.
     life: u64,
+    /// Sources that the servers of a pool were last, in the servers' order. Without a pool each server is the source of its
+    /// number.
+    members: Option<Vec<Option<SourceId>>>,
     /// Sockets of each source's requests that wait for replies, the oldest first.
     links: Vec<VecDeque<Link>>,
     pub(super) events: VecDeque<Event>,
@@ -77,10 +80,33 @@ impl Daemon {
         self.links.get_mut(source)?.iter_mut().find(|link| link.request == request)
     }
 
+    /// Source that a server is.
+    fn source_of(&self, server: usize) -> SourceId {
+        let member = self.members.as_ref().and_then(|members| *members.get(server)?);
+        member.unwrap_or(SourceId(server as u32))
+    }
+
+    /// Server that a source is.
+    fn server_of(&self, source: SourceId) -> usize {
+        match &self.members {
+            Some(members) => members.iter().position(|m| *m == Some(source)).unwrap_or(usize::MAX),
+            None => source.0 as usize,
+        }
+    }
+
+    /// The source asks the server at that address from now on.
+    fn asks(&mut self, source: SourceId, to: &SocketAddr) {
+        let server = server_at(to);
+        if let Some(place) = self.members.as_mut().and_then(|members| members.get_mut(server)) {
+            *place = Some(source);
+        }
+    }
+
     /// Opens the socket of the source's newest request, and closes those whose replies would be too late.
     fn open(&mut self, source: SourceId, link: Link) {
         let waiting = self.engine.waiting(source);
-        let Some(links) = self.links.get_mut(source.0 as usize) else { return };
+        let server = self.server_of(source);
+        let Some(links) = self.links.get_mut(server) else { return };
         links.push_back(link);
         links.drain(..links.len().saturating_sub(waiting.max(1)));
     }
@@ -129,6 +155,14 @@ pub(super) fn address(source: usize, machine: usize) -> SocketAddr {
     SocketAddr::from(([192, 0, byte(2 + machine), byte(source + 1)], truechimer_engine::NTP_PORT))
 }
 
+/// Number of the server that has this address.
+fn server_at(address: &SocketAddr) -> usize {
+    match address {
+        SocketAddr::V4(v4) => usize::from(v4.ip().octets()[3]).wrapping_sub(1),
+        SocketAddr::V6(_) => usize::MAX,
+    }
+}
+
 /// Which machine of a server has this address.
 fn machine_at(address: &SocketAddr) -> usize {
     match address {
@@ -172,6 +206,7 @@ impl World<'_> {
         self.daemon = Some(Daemon {
             engine,
             life: self.lives,
+            members: self.scenario.pool.map(|_| vec![None; sources]),
             links: (0..sources).map(|_| VecDeque::new()).collect(),
             events: VecDeque::new(),
             checked: None,
@@ -420,8 +455,9 @@ impl World<'_> {
                 Action::Ptp(_) => {}
                 Action::Close { source } => {
                     self.watch(source, false);
-                    let links = self.daemon.as_mut().map(|daemon| &mut daemon.links);
-                    if let Some(links) = links.and_then(|links| links.get_mut(source.0 as usize)) {
+                    let Some(daemon) = &mut self.daemon else { continue };
+                    let server = daemon.server_of(source);
+                    if let Some(links) = daemon.links.get_mut(server) {
                         links.clear();
                     }
                 }
@@ -456,8 +492,15 @@ impl World<'_> {
         if t < self.scenario.resolve.fails_until_s {
             return Err("the look-up failed".to_owned());
         }
-        let source = source as usize;
-        let machines = self.scenario.servers.get(source).map(|server| server.looked_up(t));
+        let (source, servers) = (source as usize, &self.scenario.servers);
+        if self.scenario.pool.is_some() {
+            return Ok((0..servers.len()).map(|server| address(server, 0)).collect());
+        }
+        let other = servers.get(source).and_then(|server| server.led_to(t));
+        if let Some(other) = other.and_then(|name| servers.iter().position(|s| s.name == name)) {
+            return Ok(vec![address(other, 0)]);
+        }
+        let machines = servers.get(source).map(|server| server.looked_up(t));
         Ok(machines.unwrap_or_default().into_iter().map(|m| address(source, m)).collect())
     }
 
@@ -483,10 +526,14 @@ impl World<'_> {
         self.first_request.get_or_insert(departure.wire);
         let link =
             Link { request: number, departure, inbox: VecDeque::new(), heard: 0, answered: false };
-        if let Some(daemon) = &mut self.daemon {
-            daemon.open(source, link);
+        let Some(daemon) = &mut self.daemon else { return };
+        daemon.asks(source, to);
+        daemon.open(source, link);
+        let (source, machine) = (daemon.server_of(source), machine_at(to));
+        // Another server's, which knows no keys of this one.
+        if *to != address(source, machine) {
+            return;
         }
-        let (source, machine) = (source.0 as usize, machine_at(to));
         let Some(packet) = packet.first_chunk::<HEADER_LEN>().copied() else { return };
         let machines = self.servers.get_mut(source);
         let Some(server) = machines.and_then(|m| m.get_mut(machine)) else { return };
@@ -510,7 +557,7 @@ impl World<'_> {
         link.answered |= answers;
         let before = self.reader.page().map(|(hand, _)| hand).filter(|h| h.status.bound_holds());
         let received = as_heard(&arrival, &departure);
-        let id = SourceId(source as u32);
+        let id = self.daemon.as_ref().map_or(SourceId(0), |daemon| daemon.source_of(source));
         let from = address(source, datagram.machine);
         let event = if proof && matches!(by, Sender::Forger | Sender::Guesser) {
             Event::Unauthentic { source: id, error: "a reply that is not protected".to_owned() }
@@ -540,13 +587,19 @@ impl World<'_> {
         let count = self.host.count(t);
         let Some(daemon) = &mut self.daemon else { return };
         let report = daemon.engine.report(count);
-        for (source, said) in report.sources.iter().enumerate() {
+        let is_pool = daemon.members.is_some();
+        let number = |(place, said): (usize, &SourceReport)| {
+            if is_pool { said.address.as_ref().map_or(usize::MAX, server_at) } else { place }
+        };
+        for (place, said) in report.sources.iter().enumerate() {
+            let source = number((place, said));
             let last = self.marks.iter().rfind(|mark| mark.source == source);
             if last.is_none_or(|last| last.status != said.status) {
                 self.marks.push(Marked { at: t, source, status: said.status });
             }
         }
-        let Some(said) = report.sources.get(source) else { return };
+        let mut rows = report.sources.iter().enumerate();
+        let Some((_, said)) = rows.find(|row| number(*row) == source) else { return };
         let Some(accepted) = daemon.accepted.get_mut(source) else { return };
         let used = said.accepted > std::mem::replace(accepted, said.accepted);
         let answered = &datagram.answered;

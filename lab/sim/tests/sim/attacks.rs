@@ -51,7 +51,7 @@ fn a_delay_that_is_hidden_is_in_the_bound() {
 /// Without an honest majority the truth is outside: the same judge sees it.
 #[test]
 fn without_a_majority_the_bound_is_broken() {
-    for kind in [Kind::BoughtHalf, Kind::BoughtMajority, Kind::Unproven] {
+    for kind in [Kind::BoughtHalf, Kind::BoughtMajority, Kind::Unproven, Kind::PoolHalf] {
         let all = judged(kind, 8);
         let outside: Vec<&Judged> = all.iter().filter(|row| row.outside_s > 0).collect();
         assert!(!outside.is_empty(), "{}: {all:?}", kind.name());
@@ -83,5 +83,46 @@ fn an_attack_can_be_written_down() {
         scenario.check().unwrap();
         let again = truechimer_sim::Scenario::from_toml(&scenario.to_toml()).unwrap();
         assert_eq!(again, scenario, "{}", kind.name());
+    }
+}
+
+/// Numbers of kinds that were added later leave those of before what they were.
+#[test]
+fn an_attack_keeps_its_number() {
+    for (number, kind) in [
+        (0, Kind::DelayRequests),
+        (16, Kind::Unproven),
+        (17, Kind::DelayRequests),
+        (44_247, Kind::Combined),
+        (17 << 32, Kind::Redirect),
+        ((17 << 32) + 1, Kind::Redirect),
+        (19 << 32, Kind::PoolHalf),
+    ] {
+        assert_eq!(Attack::new(1, number).kind, kind, "{number}");
+    }
+    let all = Attack::numbers(40, None);
+    assert_eq!(all[..17], (0..17).collect::<Vec<u64>>());
+    assert_eq!(all[17..22], [17 << 32, 18 << 32, 19 << 32, 17, 18]);
+    let own: Vec<u64> = Kind::ALL.iter().flat_map(|kind| Attack::numbers(2, Some(*kind))).collect();
+    let sorted = |mut numbers: Vec<u64>| {
+        numbers.sort_unstable();
+        numbers
+    };
+    assert_eq!(sorted(own), sorted(all), "one kind's numbers are those that it has among all");
+}
+
+/// What no server of a pool can have is refused, and not left out in silence.
+#[test]
+fn a_pool_has_servers_of_a_pool_alone() {
+    let (scenario, _) = some(Kind::PoolHalf, 1)[0].scenario();
+    for change in [
+        |s: &mut truechimer_sim::Scenario| s.servers[0].proof = true,
+        |s: &mut truechimer_sim::Scenario| s.servers[0].poll = Some(16),
+        |s: &mut truechimer_sim::Scenario| s.adaptive = Some([16, 64]),
+    ] {
+        let mut other = scenario.clone();
+        change(&mut other);
+        let why = judge_scenario(&some(Kind::PoolHalf, 1)[0], &other).unwrap_err();
+        assert!(why.to_string().contains("pool: goes with neither"), "{why}");
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -10,7 +11,7 @@ use truechimer::Status;
 use truechimer_testbed::binary;
 use truechimer_testbed::certificates::Certificates;
 use truechimer_testbed::chrony::Chronyd;
-use truechimer_testbed::daemon::{Daemon, SOON, Setup};
+use truechimer_testbed::daemon::{self, Answer, Daemon, SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::namespace::{CLIENT, Namespace, Pair, SERVER};
 use truechimer_testbed::process::{Process, Signal};
@@ -50,7 +51,7 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
         return;
     };
     let sections = proven("192.0.2.1", &by.authority);
-    let state = format!("state = {:?}", dir.join("state.json"));
+    let state = format!("state = {:?}\nseccomp = \"kill\"", dir.join("state.json"));
     let setup = Setup {
         network: Some(&net.client),
         servers: Vec::new(),
@@ -65,6 +66,9 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     println!("{}", watch.summary());
     let source = daemon.source();
     assert_eq!(source["authentication"], "nts", "{source:#}");
+    assert_eq!(source["aead"], "AES-SIV-CMAC-256", "what both have");
+    let log = daemon.process.output();
+    assert!(log.contains("keys of 192.0.2.1:4460 (NTS, AES-SIV-CMAC-256, 8 cookies)"), "{log}");
     assert!(number(&source, "accepted") > 5, "{source:#}");
     assert_eq!(number(&source, "timeouts"), 0, "{source:#}");
     assert_eq!(source["address"], "192.0.2.1:123", "{source:#}");
@@ -93,6 +97,79 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     assert!(number(refused, "unauthentic") > 0, "{refused:#}");
     watch.run(Duration::from_secs(5));
     println!("{}", watch.summary());
+}
+
+/// The exchange is at another port, and names an NTP server at another address.
+#[test]
+fn the_exchange_says_where_the_server_is() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    ip(&net.server, &["address", "add", "192.0.2.11/24", "dev", "wire"]);
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let more = "ntsport 4461\nntsntpserver 192.0.2.11\n";
+    let lines = served(&by, &dir.join("keys"), more);
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    let sections = proven("192.0.2.1:4461", &by.authority);
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: Vec::new(),
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run_until_status(Status::Synchronised, SOON);
+    let source = daemon.source();
+    assert_eq!(source["address"], "192.0.2.11:123", "{source:#}");
+    assert_eq!(source["name"], "192.0.2.1:4461", "{source:#}");
+    watch.run(Duration::from_secs(3));
+    println!("{}", watch.summary());
+}
+
+/// No server proved itself when the daemon began.
+#[test]
+fn a_server_that_proves_itself_is_followed_when_it_is_added_at_run_time() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let lines = served(&by, &dir.join("keys"), "");
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    let settings = format!("source-dir = {:?}", dir.join("more"));
+    let sections = format!("[nts]\nca = {:?}\n", by.authority);
+    let setup = Setup {
+        network: Some(&net.client),
+        servers: Vec::new(),
+        settings: &settings,
+        sections: &sections,
+        ..Setup::new(&dir, "")
+    };
+    let mut daemon = setup.start();
+    // It has nothing to follow yet.
+    daemon.process.expect_output("sandbox: ", SOON);
+    let add = ["sources", "add", "192.0.2.1", "nts=true", "poll=1"];
+    let Answer { code, error, .. } = daemon::ask(&daemon.page, &add);
+    assert_eq!((code, error.as_str()), (0, ""));
+    let mut watch = daemon.watch(Truth::host());
+    watch.run_until_status(Status::Synchronised, SOON);
+    assert_eq!(daemon.source()["authentication"], "nts");
+    println!("{}", watch.summary());
+}
+
+/// Reply to a request for keys by a client that names these protocols.
+fn asked_by(network: &Namespace, protocols: &[&str]) -> Vec<u8> {
+    // Next protocol NTP, AEAD_AES_SIV_CMAC_256, end.
+    const REQUEST: [u8; 16] = [0x80, 1, 0, 2, 0, 0, 0x80, 4, 0, 2, 0, 15, 0x80, 0, 0, 0];
+    let mut command = network.command("openssl");
+    command.args(["s_client", "-quiet", "-tls1_3", "-connect", "192.0.2.1:4461"]).args(protocols);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut client = command.spawn().expect("openssl runs");
+    let mut input = client.stdin.take().expect("a pipe");
+    // It may have ended already.
+    let _ = input.write_all(&REQUEST);
+    // It ends with the connection, which the server closes.
+    let output = client.wait_with_output().expect("it ends");
+    drop(input);
+    output.stdout
 }
 
 #[test]
@@ -460,15 +537,16 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     let (certificate, key, keys) = (path(&by.certificate), path(&by.key), path(&keys));
     let options = ["--allow", "192.0.2.0/24", "--nts-cert", &certificate, "--nts-key", &key]
         .into_iter()
-        .chain(["--nts-cookie-keys", &keys])
+        .chain(["--nts-cookie-keys", &keys, "--nts-port", "4461", "--seccomp", "--lock-memory"])
         .collect::<Vec<_>>();
     let mut chain = Chain::start(&net.server, &dir, &options);
     let authority = by.authority.display();
-    let lines =
-        format!("server 192.0.2.1 nts minpoll 0 maxpoll 0 iburst\nntstrustedcerts {authority}\n");
+    let lines = format!(
+        "server 192.0.2.1 nts ntsport 4461 minpoll 0 maxpoll 0 iburst\nntstrustedcerts {authority}\n"
+    );
     let Some(mut chrony) = or_skip(Client::of(&net.client, &dir, &lines)) else { return };
     let sections =
-        proven("192.0.2.1", &by.authority).replacen("poll", "interleaved = true\npoll", 1);
+        proven("192.0.2.1:4461", &by.authority).replacen("poll", "interleaved = true\npoll", 1);
     let setup = Setup {
         name: "follower",
         network: Some(&net.client),
@@ -500,13 +578,18 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     chain.renew("those of before stay in use");
     std::fs::copy(&renewed.key, &by.key).unwrap();
     chain.renew("certificate and keys were read again");
-    let sections = proven("192.0.2.1", &renewed.authority);
+    let sections = proven("192.0.2.1:4461", &renewed.authority);
     let setup = Setup { name: "newcomer", sections: &sections, ..setup };
     let mut newcomer = setup.start();
     follows(&mut newcomer, 3);
     let source = follows(&mut daemon, 5);
     assert!(source["refused"]["unauthentic"].is_null(), "{source:#}");
+    // Whoever does not say that it speaks NTS gets nothing (RFC 8915, section 4).
+    assert!(asked_by(&net.client, &["-alpn", "ntske/1"]).len() > 8 * 100);
+    assert_eq!(asked_by(&net.client, &[]), [0; 0]);
     let tally = chain.ends();
+    assert!(tally.contains("nts_exchanges_refused "), "{tally}");
+    assert!(tally.contains("memory is "), "{tally}");
     assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
     // To ours, which asks for it, each reply with proof says when the one before left.
     assert!(tally.contains("interleaved "), "{tally}");

@@ -3,15 +3,21 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
-use truechimer_engine::Report;
+use truechimer_engine::{Config, Report};
 use truechimer_time::{Count, Span};
 
 use super::{Accepted, Answer, Budget, Client, Handler, MAX_REQUEST};
-use crate::changes::Change;
+use crate::changes::{Change, Changes};
 use crate::control::{Changed, DaemonInfo};
 
-/// A daemon that has little to say.
-struct Terse;
+/// The most sources that can be added.
+const MOST: usize = 64;
+
+/// A daemon that has little to say, and whose sources can be changed.
+#[derive(Default)]
+struct Terse {
+    changes: Changes,
+}
 
 impl Handler for Terse {
     fn report(&mut self) -> Answer {
@@ -42,8 +48,14 @@ impl Handler for Terse {
         Ok(Accepted { accepted, status: String::new() })
     }
 
-    fn change(&mut self, _: Change, source: Option<&str>) -> Result<Changed, String> {
-        Ok(Changed { changed: vec![source.ok_or("which one?")?.to_owned()] })
+    fn change(&mut self, change: Change, source: Option<&str>) -> Result<Changed, String> {
+        let mut there = Config::default();
+        self.changes.apply(&mut there);
+        let changed = self.changes.make(change, source, &there, true)?;
+        let mut config = Config::default();
+        self.changes.apply(&mut config);
+        assert!(config.sources.len() <= MOST, "{} sources", config.sources.len());
+        Ok(Changed { changed })
     }
 }
 
@@ -59,7 +71,7 @@ pub fn check(bytes: &[u8]) {
     let (input, output) = (Vec::new(), Vec::new());
     let may_change = bytes.len() % 2 == 1;
     let mut client = Client { stream, user: 0, may_change, input, output, active: Count(0) };
-    let mut budget = Budget::new(0);
+    let (mut budget, mut daemon) = (Budget::new(0), Terse::default());
     let (mut rest, mut said, mut lines) = (bytes, Vec::new(), 0);
     while let [length, more @ ..] = rest {
         let (piece, after) = more.split_at(more.len().min(usize::from(*length)));
@@ -71,7 +83,7 @@ pub fn check(bytes: &[u8]) {
         let mut over = false;
         for turn in 0..4 {
             budget.refill();
-            over |= client.serve(Count(turn), &mut budget, &mut Terse).is_err();
+            over |= client.serve(Count(turn), &mut budget, &mut daemon).is_err();
         }
         assert!(client.input.len() <= MAX_REQUEST, "{} bytes kept", client.input.len());
         let _ = near.read_to_end(&mut said);
@@ -100,6 +112,12 @@ mod tests {
             Just(&b"{\"verb\":\"report\"}\n"[..]),
             Just(&b"{\"verb\":\"accept\",\"source\":\"a\\\"b\"}\n"[..]),
             Just(&b"{\"verb\":\"reload\"}"[..]),
+            Just(
+                &b"{\"verb\":\"add\",\"source\":\"[[source]]\\nhost = \\\"a\\\"\\nnts = true\"}\n"
+                    [..]
+            ),
+            Just(&b"{\"verb\":\"add\",\"source\":\"[[source]]\\nkey = [[\"}\n"[..]),
+            Just(&b"{\"verb\":\"delete\",\"source\":\"a:4460\"}\n"[..]),
             Just(&b"\n\n"[..]),
             Just(&b"{\"verb\":\"version\",\"x\":[[[["[..]),
         ];

@@ -113,6 +113,10 @@ pub struct World {
     pub moved: Option<SocketAddr>,
     /// There is no name service.
     pub nameless: bool,
+    /// Sources of this host are not answered, by whatever server.
+    pub deaf: Option<String>,
+    /// No keys are left: no request can be protected.
+    pub keyless: bool,
     /// Stamps to give to replies instead of the true ones.
     pub stamps: Option<(Stamp, Stamp)>,
 }
@@ -138,6 +142,8 @@ impl World {
             names: BTreeMap::new(),
             moved: None,
             nameless: false,
+            deaf: None,
+            keyless: false,
             stamps: None,
         };
         world.carry_out(actions);
@@ -175,6 +181,9 @@ impl World {
                     };
                     self.event(Event::Resolved { source, result });
                 }
+                Action::Send { source, .. } if self.keyless => {
+                    self.event(Event::Unprotected { source, error: "no cookie is left".into() });
+                }
                 Action::Send { source, to, packet, .. } => {
                     self.sent.push((self.now, source));
                     self.sent_to.push(to);
@@ -197,6 +206,9 @@ impl World {
     /// The request travels, is answered and comes back, all before anything else happens.
     pub fn exchange(&mut self, source: SourceId, to: SocketAddr, packet: &[u8]) {
         let Some(server) = self.servers.get(&to).copied().filter(|s| s.up) else { return };
+        if self.deaf.is_some() && self.hosts.get(&source) == self.deaf.as_ref() {
+            return;
+        }
         let leave = self.now;
         let at_server = leave + CountSpan(server.delay);
         let gained = Rate::from_ppb(server.skew).over(truth(at_server) - truth(start().at));

@@ -168,13 +168,16 @@ fn others(groups: &[Group<'_>]) -> Grid {
     ];
     let mut grid = Grid::new("Others on the same packets", head);
     for (kind, rows) in groups {
+        // The model knows neither leap seconds nor kiss codes.
+        let is_modelled = !matches!(kind, Kind::Leap | Kind::Kiss);
         let beyond = |row: &Judged| Some(row.chrony_beyond_us).filter(|by| *by > 0.0);
+        let of_model = |cell: String| if is_modelled { cell } else { "-".to_owned() };
         grid.row([
             kind.name().to_owned(),
-            figures(rows, |row| row.chrony_us),
-            figures(rows, |row| row.chrony_claim_us),
-            count(rows, |row| row.chrony_beyond_us > 0.0),
-            figures(rows, beyond),
+            of_model(figures(rows, |row| row.chrony_us)),
+            of_model(figures(rows, |row| row.chrony_claim_us)),
+            of_model(count(rows, |row| row.chrony_beyond_us > 0.0)),
+            of_model(figures(rows, beyond)),
             figures(rows, |row| row.trimmed_us),
         ]);
     }

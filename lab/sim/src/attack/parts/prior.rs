@@ -36,6 +36,14 @@ pub(super) const PLAIN: Range =
     range("plain servers", "", OneOf(&[0.0, 0.0, 1.0, 2.0, 3.0, 4.0]), "a pool's");
 pub(super) const PLAIN_ALONE: Range =
     range("plain servers, alone", "", OneOf(&[1.0, 3.0, 4.0, 5.0]), "no proof at all");
+pub(super) const POOL: Range = range(
+    "servers of a pool",
+    "",
+    OneOf(&[6.0, 8.0, 12.0, 16.0]),
+    "what a look-up gives, or several",
+);
+pub(super) const FOLLOWED: Range =
+    range("of these followed", "", OneOf(&[4.0, 4.0, 5.0, 6.0]), "`max-sources`");
 pub(super) const HOURS: Range =
     range("length", "h", Even(1.5, 3.0), "hold-offs of an hour end within it");
 pub(super) const POLL: Range = range("poll", "s", OneOf(&[16.0, 32.0, 64.0]), "the usual ones");
@@ -100,6 +108,12 @@ pub(super) const TOGETHER_LIE: Range =
     range("all say the same", "", YES_OR_NO, "else each has a lie of its own");
 pub(super) const NEAR: Range =
     range("is the nearest", "", YES_OR_NO, "0.05 ms away, root dispersion 1 µs");
+pub(super) const LEADS: Range = range(
+    "falls silent and leads elsewhere after, as a share of the rest",
+    "",
+    Even(0.1, 0.6),
+    "once its lie is known",
+);
 pub(super) const LATE: Range = range(
     "servers with proof are held back for",
     "s",
@@ -147,6 +161,8 @@ pub(super) fn all() -> Vec<(&'static str, &'static str, Vec<Range>)> {
         ("reorder", "all the time", vec![TWICE, OVERTAKEN, HELD, LOST]),
         ("forged, kiss", "replies in a server's name", vec![ON_PATH, LIE, AHEAD, CODE]),
         ("bought, plain", "servers that lie", vec![LIE, AHEAD, RAMPS, RAMP, TOGETHER_LIE, NEAR]),
+        ("redirect", "as bought, and then", vec![LEADS]),
+        ("pool", "as bought, of one name", vec![POOL, FOLLOWED]),
         ("start", "before the first reply with proof", vec![FAR_LIE, AHEAD, LATE]),
         ("leap", "announcements", vec![MIDNIGHT, REAL, INSERTED]),
         ("combined", "which parts", vec![TOGETHER, FROM_START]),
