@@ -3,7 +3,7 @@
 // What panics in a test fails it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -38,8 +38,10 @@ struct Hub {
     holds: bool,
     /// The member to which nothing is delivered.
     held_up: Option<Member>,
-    /// Number of times that the first front has found nothing more.
-    turns: u64,
+    /// Number of times that each front has found nothing more.
+    turns: BTreeMap<Member, u64>,
+    /// A majority is heard of up to there at most.
+    commits: u64,
 }
 
 impl Default for Hub {
@@ -51,7 +53,8 @@ impl Default for Hub {
             refuses: Box::new(|_| false),
             holds: false,
             held_up: None,
-            turns: 0,
+            turns: BTreeMap::new(),
+            commits: u64::MAX,
         }
     }
 }
@@ -118,8 +121,8 @@ impl Ring for MemoryRing {
         }
         let event = hub.log.get(self.at).filter(|_| hub.held_up != Some(self.member)).cloned();
         self.at += usize::from(event.is_some());
-        hub.turns += u64::from(event.is_none() && self.member == Member(1));
-        self.committed.store(self.at as u64, Ordering::Release);
+        *hub.turns.entry(self.member).or_default() += u64::from(event.is_none());
+        self.committed.store(hub.commits.min(self.at as u64), Ordering::Release);
         Ok(event)
     }
 
@@ -406,6 +409,14 @@ impl Client {
         since.elapsed()
     }
 
+    /// Nothing has come.
+    fn has_nothing(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+        let came = self.stream.read(&mut [0]).map_err(|why| why.kind());
+        assert_eq!(came, Err(ErrorKind::WouldBlock));
+        self.stream.set_nonblocking(false).unwrap();
+    }
+
     fn ask(&mut self, line: &str) -> String {
         self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
         self.line()
@@ -647,6 +658,15 @@ fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool)
     }
 }
 
+/// Waits until that front has taken all that came so many times more, and done what it could.
+fn until_turns(world: &World, member: u32, many: u64) {
+    let turns = || world.hub.lock().unwrap().turns.get(&Member(member)).copied().unwrap_or(0);
+    let enough = turns() + many;
+    while turns() < enough {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A client asks and ends its side; its request and then the word of its end are refused. The connection is closed at
 /// every replica all the same.
 #[test]
@@ -671,11 +691,7 @@ fn a_refused_end_is_said_again() {
     client.stream.write_all(b"ADD refused\n").unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();
     // The front is to see the end while the request is under way.
-    let turns = || world.hub.lock().unwrap().turns;
-    let enough = turns() + 4;
-    while turns() < enough {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until_turns(&world, 1, 4);
     world.hub.lock().unwrap().holds = false;
     assert_eq!(client.line(), "", "cut off without an answer");
     // An opening, a request and an end.
@@ -905,20 +921,35 @@ fn who_reads_nothing_is_sent_away_before_the_memory_is_full() {
 impl World {
     /// A front of a loop with clients that only read.
     fn with_readers(&self, member: u32, odd: bool, age: Duration) -> Running {
+        self.with_such_readers(member, odd, |_, how| how.age = age).0
+    }
+
+    /// The same, with other settings; and the program's gate.
+    fn with_such_readers(
+        &self,
+        member: u32,
+        odd: bool,
+        change: impl FnOnce(&mut Settings, &mut ReadOnly),
+    ) -> (Running, Arc<Mutex<()>>) {
         let _ = fs::remove_file(self.state(member));
         let service = service(self.page(member), self.state(member), odd.into());
         let front = self.start(member, service.address, |settings| {
             let listen = "127.0.0.1:0".parse().unwrap();
+            let mut how = ReadOnly { listen, age: SECOND, commands: None };
             settings.event_loop = true;
-            settings.read_only = Some(ReadOnly { listen, age, commands: None });
+            change(settings, &mut how);
+            settings.read_only = Some(how);
         });
         service.started.store(true, Ordering::Release);
-        front
+        (front, service.gate)
     }
 }
 
 /// A second, far longer than anything here takes but for a machine that stands still.
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(100_000);
 
 fn number(line: &str) -> i64 {
     line.trim().parse().unwrap_or_else(|_| panic!("{line:?}"))
@@ -993,12 +1024,75 @@ fn no_read_is_older_than_the_age() {
     world.hub.lock().unwrap().held_up = Some(Member(3));
     assert_eq!(writers[0].ask("ADD newer"), "kept\n");
     readers[2].stream.write_all(b"LOG\n").unwrap();
-    readers[2].stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
-    assert_eq!(early, Err(ErrorKind::WouldBlock));
+    until_turns(&world, 3, 4);
+    readers[2].has_nothing();
     world.hub.lock().unwrap().held_up = None;
-    readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
     assert!(readers[2].line().contains("newer@"));
+    world.stop(fronts);
+}
+
+/// The message that makes the state new enough comes after the last thing that the program was given, and brings it
+/// nothing: the answer depends on it all the same.
+#[test]
+fn no_read_is_answered_before_a_majority_has_what_makes_it_new() {
+    let world = World::new("readers-commit");
+    let start = |member| {
+        // Nothing but words of what was done.
+        let change = |settings: &mut Settings, how: &mut ReadOnly| {
+            (settings.tick, how.age) = (LONG, LONG);
+        };
+        world.with_such_readers(member, false, change).0
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
+    let is_word = |event: &RingEvent| matches!(event, RingEvent::Delivered { from: Member(3), .. });
+    let is_request = |event: &RingEvent| match event {
+        RingEvent::Delivered { payload, .. } => payload.windows(5).any(|part| part == b"ADD x"),
+        _ => false,
+    };
+    loop {
+        let mut hub = world.hub.lock().unwrap();
+        let request = hub.log.iter().position(is_request).unwrap();
+        if hub.log[request..].iter().any(is_word) {
+            hub.commits = request as u64 + 1;
+            break;
+        }
+        drop(hub);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    until_turns(&world, 3, 2);
+    let mut reader = Client::reader(&fronts[2]);
+    // The second one is given when the first one is done.
+    reader.stream.write_all(b"LOG\nLOG\n").unwrap();
+    until_report(&world, 3, |report| report.reads == 2);
+    until_turns(&world, 3, 2);
+    reader.has_nothing();
+    world.hub.lock().unwrap().commits = u64::MAX;
+    assert!(reader.line().contains("x@"));
+    world.stop(fronts);
+}
+
+/// A program hangs, maybe at what a reader asks: those who wait are cut off while it does.
+#[test]
+fn readers_of_a_program_that_hangs_are_cut_off() {
+    let world = World::new("readers-hang");
+    world.hub.lock().unwrap().step = 20_000_000;
+    let start =
+        |member| world.with_such_readers(member, false, |settings, _| settings.patience = SECOND);
+    let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask("ADD x"), "kept\n");
+    let mut readers = [(); 2].map(|()| Client::reader(&fronts[2]));
+    readers.iter_mut().for_each(|reader| assert!(reader.ask("LOG").contains("x@")));
+    let gate = gates[2].lock().unwrap();
+    for reader in &mut readers {
+        reader.stream.write_all(b"LOG\n").unwrap();
+    }
+    assert_eq!(writer.ask("ADD y"), "kept\n");
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.line(), "", "cut off"));
+    drop(gate);
+    until_report(&world, 3, |report| (report.state, report.following) == (State::Answering, 3));
+    assert!(Client::reader(&fronts[2]).ask("LOG").contains("y@"));
     world.stop(fronts);
 }
 
@@ -1034,19 +1128,12 @@ fn a_replica_that_is_out_answers_no_reader() {
 fn what_may_not_be_asked_beside_the_order_is_refused() {
     let world = World::new("readers-refused");
     let start = |member: u32| {
-        let _ = fs::remove_file(world.state(member));
-        let service = service(world.page(member), world.state(member), 0);
-        let front = world.start(member, service.address, |settings| {
-            let listen = "127.0.0.1:0".parse().unwrap();
-            let commands = Some("LOG".parse::<Commands>().unwrap());
-            settings.event_loop = true;
+        world.with_such_readers(member, false, |settings, how| {
             settings.protocol = Protocol::Resp;
-            settings.read_only = Some(ReadOnly { listen, age: SECOND, commands });
-        });
-        service.started.store(true, Ordering::Release);
-        front
+            how.commands = Some("LOG".parse::<Commands>().unwrap());
+        })
     };
-    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let (fronts, _): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
     assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
     let log = "*1\r\n$3\r\nLOG\r\n";
     for wrong in ["*2\r\n$3\r\nADD\r\n$1\r\ny\r\n", "ADD y\r\n", "*1\r\n$999999\r\n"] {

@@ -71,15 +71,15 @@ pub(super) struct Readers {
     /// Last word to the client whose connection ends.
     last_word: Vec<u8>,
     /// Messages of this front's own that have been delivered: their places, and when they were sent.
-    own: VecDeque<(Point, Instant)>,
-    /// The state contains the message that was sent then.
-    fresh: Option<Instant>,
-    /// The message that was sent to have a newer state.
-    asked: Option<u64>,
-    /// How many requests were given to the program.
-    asks: u64,
-    /// What was said as the program cannot be asked.
-    told: Option<&'static str>,
+    own_messages: VecDeque<(Point, Instant)>,
+    /// The last one of them that the state contains.
+    fresh: Option<(Point, Instant)>,
+    /// The tick that was sent to have a newer state.
+    tick_under_way: Option<u64>,
+    /// Number of requests that were given to the program.
+    given: u64,
+    /// Last words on why clients are refused.
+    refusal_told: Option<&'static str>,
 }
 
 impl Conn {
@@ -111,11 +111,11 @@ impl Readers {
             size: 0,
             read_last: 0,
             last_word: Vec::new(),
-            own: VecDeque::new(),
+            own_messages: VecDeque::new(),
             fresh: None,
-            asked: None,
-            asks: 0,
-            told: None,
+            tick_under_way: None,
+            given: 0,
+            refusal_told: None,
         })
     }
 
@@ -129,9 +129,9 @@ impl Readers {
         &mut self.clients
     }
 
-    /// How many requests were given to the program.
-    pub(super) fn asks(&self) -> u64 {
-        self.asks
+    /// Number of requests that were given to the program.
+    pub(super) fn given(&self) -> u64 {
+        self.given
     }
 
     fn push(&mut self, client: u32, ask: Ask) {
@@ -151,22 +151,22 @@ impl Readers {
 
     /// A message of this front's own has this place.
     pub(super) fn delivered(&mut self, place: Point, sent: Instant) {
-        self.own.push_back((place, sent));
+        self.own_messages.push_back((place, sent));
     }
 
     /// The program has dealt with all before `next`; with all that there is, if that is none.
     fn settled(&mut self, next: Option<Point>) {
-        while let Some((place, sent)) = self.own.front()
+        while let Some((place, sent)) = self.own_messages.front()
             && next.is_none_or(|next| next > *place)
         {
-            self.fresh = Some(*sent);
-            self.own.pop_front();
+            self.fresh = Some((*place, *sent));
+            self.own_messages.pop_front();
         }
     }
 
     /// True if the state is new enough for who has asked then.
     fn fits(&self, since: Instant) -> bool {
-        self.fresh.is_some_and(|fresh| is_within(fresh, since, self.how.age))
+        self.fresh.is_some_and(|(_, sent)| is_within(sent, since, self.how.age))
     }
 
     /// How many requests at the beginning may be given to the program.
@@ -186,15 +186,15 @@ impl Readers {
         while let Some(Waiting { client, ask, .. }) = self.waiting.front() {
             let conn = Conn::beside(*client);
             if matches!(ask, Ask::Request(_)) {
-                let mut given = Vec::new();
+                let mut requests = Vec::new();
                 for _ in 0..self.count(program) {
                     if let Some((client, Ask::Request(bytes))) = self.pop() {
                         self.clients.delivered(client);
-                        given.push((Conn::beside(client), bytes));
+                        requests.push((Conn::beside(client), bytes));
                     }
                 }
-                self.asks += given.len() as u64;
-                return (!given.is_empty()).then(|| program.give(given));
+                self.given += requests.len() as u64;
+                return (!requests.is_empty()).then(|| program.give(requests));
             }
             match self.pop() {
                 Some((_, Ask::End(word))) => {
@@ -229,7 +229,7 @@ impl Readers {
     /// This front is out: what it has may be of any age.
     pub(super) fn drop_out(&mut self) {
         self.clear();
-        self.own.clear();
+        self.own_messages.clear();
         self.fresh = None;
     }
 
@@ -238,7 +238,7 @@ impl Readers {
         self.clients.clear();
         self.waiting.clear();
         self.size = 0;
-        self.own.clear();
+        self.own_messages.clear();
         self.fresh = None;
     }
 
@@ -260,7 +260,8 @@ impl Readers {
     /// wait, or soon will not.
     fn lacks(&self, newest: Option<Instant>) -> bool {
         let Some(last) = self.waiting.back() else { return false };
-        let newest = newest.or(self.own.back().map(|(_, sent)| *sent)).or(self.fresh);
+        let own = self.own_messages.back().or(self.fresh.as_ref());
+        let newest = newest.or(own.map(|(_, sent)| *sent));
         let soon = |sent: Instant| !self.how.age.is_zero() && sent.elapsed() > self.how.age / 2;
         newest.is_none_or(|sent| soon(sent) || !is_within(sent, last.since, self.how.age))
     }
@@ -278,20 +279,24 @@ fn size(ask: &Ask) -> usize {
 }
 
 impl Front {
-    /// Gives the program what clients ask that only read, if nothing of the order waits since before the last time.
-    pub(super) fn read(&mut self) -> Option<Busy> {
+    /// Gives the program what clients ask that only read. The answers depend on the message that says how new the state
+    /// is, which may come after the last thing that the program was given.
+    pub(super) fn give_reads(&mut self) -> Option<Busy> {
         let readers = self.readers.as_mut()?;
         readers.settled(self.work.next());
         if !self.order.may_answer() {
             readers.clear();
         } else if let Some(why) = self.program.not_beside() {
             readers.clear();
-            if readers.told.replace(why) != Some(why) {
+            if readers.refusal_told.replace(why) != Some(why) {
                 self.says.push(format!(
                     "the program is asked nothing beside the order (--read-only): {why}; those \
                      clients' connections are closed"
                 ));
             }
+        }
+        if let Some((place, _)) = readers.fresh {
+            self.work.depend_on(place);
         }
         readers.give(&mut self.program)
     }
@@ -300,13 +305,14 @@ impl Front {
     pub(super) fn renew(&mut self) -> Result<(), String> {
         let Some(readers) = &self.readers else { return Ok(()) };
         let newest = self.under_way.values().next_back().map(|(_, at)| *at);
-        let asked = readers.asked.is_some_and(|token| self.under_way.contains_key(&token));
-        if asked || !self.order.may_answer() || !readers.lacks(newest) {
+        let tick = readers.tick_under_way;
+        let comes = tick.is_some_and(|token| self.under_way.contains_key(&token));
+        if comes || !self.order.may_answer() || !readers.lacks(newest) {
             return Ok(());
         }
         let token = self.send_for(&Message::Tick, Sent::Own)?;
         if let Some(readers) = &mut self.readers {
-            readers.asked = Some(token);
+            readers.tick_under_way = Some(token);
         }
         Ok(())
     }

@@ -46,6 +46,7 @@ pub struct Work {
     requests: Vec<(u64, Conn)>,
     time: i64,
     output: BTreeMap<Conn, Vec<u8>>,
+    /// Place up to which what the program writes depends on the stream.
     point: Point,
     started: bool,
     /// Words that were said of it as it is hard to follow.
@@ -99,12 +100,14 @@ impl Work {
         self.waiting.len()
     }
 
-    /// The place of the first thing of the order that it has not dealt with; none if there is none.
+    /// The place of the first thing of the order that waits; none if there is none.
     pub fn next(&self) -> Option<Point> {
-        match &self.doing {
-            None | Some(Doing::Reads(_)) => self.waiting.front().map(|(_, _, point)| *point),
-            Some(_) => Some(self.point),
-        }
+        self.waiting.front().map(|(_, _, point)| *point)
+    }
+
+    /// Takes note that what is written from now on depends on the stream up to there, too.
+    pub fn depend_on(&mut self, place: Point) {
+        self.point = self.point.max(place);
     }
 
     /// Waits a little for the program, if that is what is to be waited for, and returns how long
@@ -143,7 +146,7 @@ impl Front {
             }
             // In turn with what comes in the order, so that neither holds up the other.
             let reads = !self.work.read || self.work.waiting.is_empty();
-            let busy = if reads { self.read() } else { None };
+            let busy = if reads { self.give_reads() } else { None };
             self.work.read = busy.is_some();
             if let Some(busy) = busy {
                 self.work.doing = Some(Doing::Reads(busy));
