@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use truechimer_group::{Member, Phase, Point};
 use truechimer_group_client::delivery::Page;
 use truechimer_group_front::{
-    Commands, Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, ReadOnly, Ring,
-    RingEvent, Settings, State,
+    Commands, Committing, Ended, Front, FrontReport, MOST_KEPT, MOST_READERS, Protocol, ReadOnly,
+    Ring, RingEvent, Settings, State,
 };
 
 /// True for a message that is refused.
@@ -935,7 +935,8 @@ impl World {
         let service = service(self.page(member), self.state(member), odd.into());
         let front = self.start(member, service.address, |settings| {
             let listen = "127.0.0.1:0".parse().unwrap();
-            let mut how = ReadOnly { listen, age: SECOND, commands: None };
+            let most = MOST_READERS;
+            let mut how = ReadOnly { listen, age: SECOND, commands: None, most };
             settings.event_loop = true;
             change(settings, &mut how);
             settings.read_only = Some(how);
@@ -1031,6 +1032,104 @@ fn no_read_is_older_than_the_age() {
     world.stop(fronts);
 }
 
+/// A state may be as old as the age, and no older: a front that hears nothing answers from what it has for so long.
+#[test]
+fn a_state_that_has_grown_too_old_answers_nobody() {
+    let world = World::new("readers-old");
+    let age = Duration::from_millis(200);
+    let fronts: Vec<Running> = [LONG, LONG, age]
+        .iter()
+        .zip(1..)
+        .map(|(age, member)| world.with_readers(member, false, *age))
+        .collect();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask("ADD x"), "kept\n");
+    let mut readers: Vec<Client> = fronts[1..].iter().map(Client::reader).collect();
+    readers.iter_mut().for_each(|reader| assert!(reader.ask("LOG").contains("x@")));
+    world.hub.lock().unwrap().held_up = Some(Member(2));
+    assert_eq!(writer.ask("ADD y"), "kept\n");
+    let log = readers[0].ask("LOG");
+    assert!(log.contains("x@") && !log.contains("y@"), "{log}");
+    world.hub.lock().unwrap().held_up = Some(Member(3));
+    // One that is behind by more than it may be asks for news.
+    std::thread::sleep(2 * age);
+    readers[1].stream.write_all(b"LOG\n").unwrap();
+    until_turns(&world, 3, 4);
+    readers[1].has_nothing();
+    assert_eq!(writer.ask("ADD z"), "kept\n");
+    world.hub.lock().unwrap().held_up = None;
+    assert!(readers[1].line().contains("y@"));
+    world.stop(fronts);
+}
+
+#[test]
+fn there_are_so_many_readers_and_no_more() {
+    let world = World::new("readers-many");
+    let start = |member| world.with_such_readers(member, false, |_, how| how.most = 2).0;
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
+    let mut readers = [(); 2].map(|()| Client::reader(&fronts[0]));
+    readers.iter_mut().for_each(|reader| assert!(reader.ask("LOG").contains("x@")));
+    Client::reader(&fronts[0]).closed();
+    until_said(&fronts[0], "clients that only read are sent away (--read-only): there are 2");
+    let [mut one, other] = readers;
+    assert!(one.ask("LOG").contains("x@"), "the others stay");
+    drop(other);
+    let again = || {
+        let mut again = Client::reader(&fronts[0]);
+        let mut line = String::new();
+        let asked = again.stream.write_all(b"LOG\n");
+        asked.and_then(|()| again.lines.read_line(&mut line)).is_ok() && line.contains("x@")
+    };
+    while !again() {}
+    world.stop(fronts);
+}
+
+/// Readers that do not read, and answers for which no majority speaks, use up no memory without end.
+#[test]
+fn answers_to_readers_that_cannot_go_are_kept_up_to_a_limit() {
+    let world = World::new("readers-unread");
+    let start = |member| {
+        let change = |settings: &mut Settings, _: &mut ReadOnly| {
+            settings.most_kept = if member == 1 { 1 << 20 } else { MOST_KEPT };
+        };
+        world.with_such_readers(member, false, change).0
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask(&format!("ADD {}", "x".repeat(60_000))), "kept\n");
+    let (mut reader, mut idle) = (Client::reader(&fronts[0]), Client::reader(&fronts[0]));
+    let mut gone = false;
+    while !gone {
+        let asked = idle.stream.write_all(&b"LOG\n".repeat(20));
+        assert_eq!(reader.ask("LOG").matches('x').count(), 60_000);
+        gone = asked.is_err() || fronts[0].said.lock().unwrap().iter().any(|s| s.contains("away"));
+    }
+    until_said(&fronts[0], "1 client(s) sent away, the slowest first");
+    assert_eq!(writer.ask("ADD y"), "kept\n");
+    let mut waits = Client::reader(&fronts[1]);
+    assert_eq!(waits.ask("LOG").matches('x').count(), 60_000);
+    world.hub.lock().unwrap().commits = 0;
+    writer.stream.write_all(b"ADD z\n").unwrap();
+    let log = loop {
+        let kept = fs::read_to_string(world.state(2)).unwrap();
+        if kept.contains("z@") {
+            break kept + "\n";
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let most = 1 + ((16 << 20) / log.len() + 1) as u64;
+    waits.stream.write_all(&b"LOG\n".repeat(1000)).unwrap();
+    until_report(&world, 2, |report| report.reads >= most);
+    until_turns(&world, 2, 50);
+    let after = FrontReport::now_ns();
+    assert_eq!(until_report(&world, 2, |report| report.at_ns > after).reads, most);
+    world.hub.lock().unwrap().commits = u64::MAX;
+    (0..1000).for_each(|_| assert!(waits.line() == log));
+    assert_eq!(writer.line(), "kept\n");
+    world.stop(fronts);
+}
+
 /// The message that makes the state new enough comes after the last thing that the program was given, and brings it
 /// nothing: the answer depends on it all the same.
 #[test]
@@ -1090,6 +1189,7 @@ fn readers_of_a_program_that_hangs_are_cut_off() {
     }
     assert_eq!(writer.ask("ADD y"), "kept\n");
     readers.iter_mut().for_each(|reader| assert_eq!(reader.line(), "", "cut off"));
+    until_report(&world, 3, |report| report.state == State::Waiting);
     drop(gate);
     until_report(&world, 3, |report| (report.state, report.following) == (State::Answering, 3));
     assert!(Client::reader(&fronts[2]).ask("LOG").contains("y@"));
@@ -1133,7 +1233,7 @@ fn what_may_not_be_asked_beside_the_order_is_refused() {
             how.commands = Some("LOG".parse::<Commands>().unwrap());
         })
     };
-    let (fronts, _): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
+    let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
     assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
     let log = "*1\r\n$3\r\nLOG\r\n";
     for wrong in ["*2\r\n$3\r\nADD\r\n$1\r\ny\r\n", "ADD y\r\n", "*1\r\n$999999\r\n"] {
@@ -1146,6 +1246,17 @@ fn what_may_not_be_asked_beside_the_order_is_refused() {
         assert!(reader.line().starts_with("-ERR "), "{wrong:?}");
         assert_eq!(reader.line(), "");
     }
+    // What comes after that is dropped, also where the answers take long.
+    let gate = gates[0].lock().unwrap();
+    let mut reader = Client::reader(&fronts[0]);
+    for _ in 0..3 {
+        reader.stream.write_all(format!("{log}ADD y\r\n").as_bytes()).unwrap();
+        until_turns(&world, 1, 6);
+    }
+    drop(gate);
+    assert!([(); 3].map(|()| reader.line())[2].starts_with("x@"));
+    assert!(reader.line().starts_with("-ERR "));
+    assert_eq!(reader.line(), "");
     assert!(!Client::of(&fronts[1]).ask("LOG").contains('y'));
     let mut reader = Client::reader(&fronts[0]);
     reader.stream.write_all(log.as_bytes()).unwrap();
@@ -1154,7 +1265,7 @@ fn what_may_not_be_asked_beside_the_order_is_refused() {
     let page = Page::open(&path).unwrap();
     assert!(page.loops(1) && !page.loops(2));
     while !reader.line().is_empty() {}
-    until_said(&fronts[0], "asked nothing beside the order (--read-only): several of its threads");
+    until_said(&fronts[0], "are sent away (--read-only): several of its threads");
     Client::reader(&fronts[0]).closed();
     assert!(Client::of(&fronts[0]).ask("LOG").contains("x@"), "all else goes on");
     world.stop(fronts);
