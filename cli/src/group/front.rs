@@ -121,8 +121,8 @@ pub struct Options {
     /// With RESP, what may be asked there, as GET,MGET,CLIENT|ID [default: Redis' commands that read]
     #[arg(long, value_name = "NAMES", requires = "read_only")]
     pub read_only_commands: Option<Commands>,
-    /// How old a state may answer there: all that any client was answered so long before is in it.
-    /// 0s: all until it asks, at the cost of a round
+    /// Age of the oldest state that may answer there: all that any client was answered so long
+    /// before is in it. 0s: all until it asks, at the cost of a round
     #[arg(long, value_name = "SPAN", default_value = "1s", requires = "read_only",
         value_parser = not_negative)]
     pub read_only_age: Span,

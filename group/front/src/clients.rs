@@ -18,7 +18,7 @@ const MOST_UNREAD: usize = 64 << 20;
 /// Bytes that may be kept for all clients together: replies that they leave unread, and the
 /// beginnings of requests. Four clients at their own limit, or 25 KiB for each of the most.
 pub const MOST_KEPT: usize = 256 << 20;
-/// How many clients there may be.
+/// Number of clients that there may be.
 pub const MOST: usize = 10_000;
 
 /// One of them.

@@ -924,7 +924,7 @@ impl World {
         self.with_such_readers(member, odd, |_, how| how.age = age).0
     }
 
-    /// The same, with other settings; and the program's gate.
+    /// A front of that kind with other settings, and its program's gate.
     fn with_such_readers(
         &self,
         member: u32,
@@ -1222,7 +1222,7 @@ fn a_replica_that_is_out_answers_no_reader() {
     world.stop(fronts);
 }
 
-/// What is not among the commands ends the connection, after the answers to what came before. So does a program that is
+/// A request that is not among the commands ends the connection, after the answers to what came before. So does a program that is
 /// no loop.
 #[test]
 fn what_may_not_be_asked_beside_the_order_is_refused() {
