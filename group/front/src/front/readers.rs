@@ -389,3 +389,41 @@ impl Front {
         readers.map(|readers| std::mem::take(&mut readers.last_word)).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CString;
+    use std::io::Read;
+    use std::net::TcpStream;
+
+    use truechimer_group_client::delivery::{self, Page};
+
+    use super::*;
+    use crate::cut::Protocol;
+
+    /// Descriptors or ports that are used up are found in the same way as a program that does not listen.
+    #[test]
+    fn whoever_gets_no_connection_to_the_program_is_refused() {
+        let name = format!("truechimer-readers-{}.front", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let page = CString::new(path.to_str().unwrap()).unwrap();
+        let page = Page::create(&page, delivery::CLOCK | delivery::LOOP).unwrap();
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut program = Program::new(nobody, page, false).unwrap();
+        let (listen, age, most) = ("127.0.0.1:0".parse().unwrap(), Duration::ZERO, MOST_READERS);
+        let how = ReadOnly { listen, age, commands: None, most };
+        let mut readers = Readers::new(how, Clients::new(Protocol::Line), 1024).unwrap();
+        assert_eq!(readers.how.most, 256, "half the descriptors, two each");
+        let mut says = Vec::new();
+        for _ in 0..2 {
+            let mut theirs = TcpStream::connect(readers.address().unwrap()).unwrap();
+            readers.listener.set_nonblocking(false).unwrap();
+            let number = readers.clients.add(readers.listener.accept().unwrap().0).unwrap();
+            readers.push(number, Task::Open);
+            assert_eq!(readers.give(&mut program, &mut says), None);
+            assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "closed");
+        }
+        assert!(says.len() == 1 && says[0].contains("cannot be connected to"), "{says:?}");
+        std::fs::remove_file(path).unwrap();
+    }
+}
