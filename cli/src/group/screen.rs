@@ -317,17 +317,21 @@ fn programs(report: &Report) -> String {
 }
 
 fn front(front: &FrontReport) -> String {
-    let FrontReport { pid, state, replicas, following, count, done, .. } = front;
+    let FrontReport { pid, state, replicas, following, count, done, reads, .. } = front;
     let state = match state {
         State::Outside => "not in",
         State::Answering => "answers clients",
         State::Waiting => "answers nobody",
         State::Stopped => "has stopped",
     };
-    format!(
+    let mut text = format!(
         "process {pid}, {state}; {following} of {replicas} replicas' programs follow; the one here \
          has dealt with {done} of {count} openings, requests and ends"
-    )
+    );
+    if *reads > 0 {
+        text += &format!(", and with {} beside the order", many(*reads, "request", "requests"));
+    }
+    text
 }
 
 fn process(process: &ProcessReport) -> String {

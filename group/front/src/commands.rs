@@ -171,6 +171,47 @@ mod tests {
         }
     }
 
+    /// Whatever comes: what passes are whole commands of these, and passes by itself.
+    #[test]
+    fn of_anything_only_reads_pass() {
+        let commands: Commands = "GET,TIME".parse().unwrap();
+        let whole = [resp(&["GET", "a"]), resp(&["TIME"]), resp(&["SET", "a", "1"])];
+        let bytes = b"*$\r\n0123GETgetTIMESX |\0\xff";
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        let (mut some, mut all) = (0, 0);
+        for _ in 0..50_000 {
+            let mut request = Vec::new();
+            for _ in 0..random(4) {
+                request.extend(&whole[random(whole.len())]);
+            }
+            for _ in 0..random(3) {
+                let at = random(request.len() + 1);
+                match request.get_mut(at) {
+                    Some(byte) if random(2) == 0 => *byte = bytes[random(bytes.len())],
+                    _ => request.insert(at, bytes[random(bytes.len())]),
+                }
+            }
+            let (length, why) = commands.allowed(&request);
+            assert_eq!(why.is_none(), length == request.len(), "{request:?}");
+            assert_eq!(commands.allowed(&request[..length]), (length, None));
+            let mut rest = &request[..length];
+            while let Some((command, next)) = command(rest) {
+                assert!(
+                    [&b"GET"[..], b"TIME"].contains(&command.name.to_ascii_uppercase().as_slice())
+                );
+                rest = next;
+            }
+            assert!(rest.is_empty());
+            some += u32::from(length > 0);
+            all += u32::from(length > 0 && why.is_none());
+        }
+        assert!(all > 1000 && some > all, "{all} of {some}");
+    }
+
     #[test]
     fn names() {
         let commands: Commands = "get,Client|No-Evict".parse().unwrap();

@@ -1,8 +1,8 @@
 //! Nodes, agents, Corosync and the network fail and come back.
 
-use truechimer_group::{Call, Rejection};
+use truechimer_group::{Call, Refusal, Rejection};
 use truechimer_group_client::link::ReadError;
-use truechimer_group_client::{Event, NextError};
+use truechimer_group_client::{Event, NextError, Replica};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::process::Signal;
 use truechimer_testbed::ring::{Ring, Settings};
@@ -174,4 +174,35 @@ fn all_may_die_and_the_clock_does_not_go_back() {
     let replicas = Agent::attach_all(&agents);
     let after = agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 50);
     assert!(*after.values().min().unwrap() > before, "the clock has gone back");
+}
+
+/// A message that a member sends while it is cut off comes to nobody: its sender is told so, and may send another when it
+/// has begun anew.
+#[test]
+fn what_is_sent_by_a_member_that_is_cut_off_is_refused() {
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let agents = Agent::at_all(&ring);
+    let replicas = Agent::attach_all(&agents);
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..1, 20);
+    ring.cut(3);
+    agents[2].wait_for("outside");
+    let late = replicas[2].multicast(b"late").unwrap();
+    // The refusal of the one, or the delivery of the other, whatever else there is.
+    let next = |replica: &Replica| loop {
+        match replica.next(Some(PATIENCE)) {
+            Ok(Some(Event::Refused { token, why })) => return Err((token, why)),
+            Ok(Some(Event::Delivered(message))) => return Ok(message.payload),
+            Ok(Some(_)) => {}
+            Err(NextError::Missed) => restarted(replica),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(next(&replicas[2]), Err((late, Refusal::Outside)));
+    ring.plug(3);
+    agents[2].wait_for("live");
+    restarted(&replicas[2]);
+    replicas[2].multicast(b"new").unwrap();
+    for replica in &replicas {
+        assert_eq!(next(replica).as_deref(), Ok(&b"new"[..]));
+    }
 }
