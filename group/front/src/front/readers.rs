@@ -401,15 +401,15 @@ mod tests {
     use super::*;
     use crate::cut::Protocol;
 
-    /// Descriptors or ports that are used up are found in the same way as a program that does not listen.
+    /// Descriptors or ports that are used up are found in the same way as an address that nothing can be connected to.
     #[test]
     fn whoever_gets_no_connection_to_the_program_is_refused() {
         let name = format!("truechimer-readers-{}.front", std::process::id());
         let path = std::env::temp_dir().join(name);
         let page = CString::new(path.to_str().unwrap()).unwrap();
         let page = Page::create(&page, delivery::CLOCK | delivery::LOOP).unwrap();
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let mut program = Program::new(nobody, page, false).unwrap();
+        let everybody = "255.255.255.255:9".parse().unwrap();
+        let mut program = Program::new(everybody, page, false).unwrap();
         let (listen, age, most) = ("127.0.0.1:0".parse().unwrap(), Duration::ZERO, MOST_READERS);
         let how = ReadOnly { listen, age, commands: None, most };
         let mut readers = Readers::new(how, Clients::new(Protocol::Line), 1024).unwrap();
