@@ -1085,6 +1085,29 @@ fn there_are_so_many_readers_and_no_more() {
     world.stop(fronts);
 }
 
+/// What may be kept for all clients together is not there twice.
+#[test]
+fn readers_have_the_memory_that_the_others_leave() {
+    let world = World::new("readers-memory");
+    let start = |member| {
+        let change = |settings: &mut Settings, _: &mut ReadOnly| settings.most_kept = 1 << 20;
+        world.with_such_readers(member, false, change).0
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    // Lines that have no end yet, nearly so much in all.
+    let begun = [b'x'; 64_000];
+    let mut others = [(); 16].map(|()| Client::of(&fronts[0]));
+    others.iter_mut().for_each(|other| assert!(number(&other.ask("TIME")) > 0));
+    others.iter_mut().for_each(|other| other.stream.write_all(&begun).unwrap());
+    let mut reader = Client::reader(&fronts[0]);
+    assert!(number(&reader.ask("TIME")) > 0);
+    reader.stream.write_all(&begun).unwrap();
+    reader.closed();
+    until_said(&fronts[0], "1 client(s) sent away, the slowest first");
+    others.iter_mut().for_each(|other| assert!(number(&other.ask("")) > 0));
+    world.stop(fronts);
+}
+
 /// Readers that do not read, and answers for which no majority speaks, use up no memory without end.
 #[test]
 fn answers_to_readers_that_cannot_go_are_kept_up_to_a_limit() {
