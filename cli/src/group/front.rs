@@ -9,7 +9,9 @@ use clap::{ArgAction, Args, ValueEnum};
 use truechimer_group_agent::{Report, config};
 use truechimer_group_client::link::Together;
 use truechimer_group_client::{Options as Attachment, Replica};
-use truechimer_group_front::{AgentRing, Commands, Ended, Front, Protocol, ReadOnly, Settings};
+use truechimer_group_front::{
+    AgentRing, Commands, Ended, Front, MOST_READERS, Protocol, ReadOnly, Settings,
+};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask};
@@ -113,14 +115,14 @@ pub struct Options {
     #[arg(long, action = ArgAction::SetTrue)]
     pub event_loop: bool,
     /// Where clients connect whose requests change nothing: they are asked of this replica's program
-    /// alone, without the group's order. With --event-loop
+    /// alone, without the group's order. With --event-loop, and not with --commit none
     #[arg(long, value_name = "ADDRESS:PORT", requires = "event_loop")]
     pub read_only: Option<SocketAddr>,
     /// With RESP, what may be asked there, as GET,MGET,CLIENT|ID [default: Redis' commands that read]
     #[arg(long, value_name = "NAMES", requires = "read_only")]
     pub read_only_commands: Option<Commands>,
-    /// How old a state may answer there: all that any client was answered so long before is in it.
-    /// 0s: all until it asks, at the cost of a round
+    /// Age of the oldest state that may answer there: all that any client was answered so long
+    /// before is in it. 0s: all until it asks, at the cost of a round
     #[arg(long, value_name = "SPAN", default_value = "1s", requires = "read_only",
         value_parser = not_negative)]
     pub read_only_age: Span,
@@ -224,9 +226,15 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
     }
 }
 
-/// Who may ask what beside the order.
+/// Place for requests beside the order, if there is one, and what they may be.
 fn read_only(options: &Options) -> std::result::Result<Option<ReadOnly>, Failure> {
     let Some(listen) = options.read_only else { return Ok(None) };
+    if options.commit == Commit::None {
+        return Err(Failure::new(
+            "--read-only answers from what a majority has, and with --commit none nobody asks that",
+            "leave out one of the two",
+        ));
+    }
     let commands = match (options.protocol, &options.read_only_commands) {
         (Requests::Auto, _) => {
             return Err(Failure::new(
@@ -241,7 +249,8 @@ fn read_only(options: &Options) -> std::result::Result<Option<ReadOnly>, Failure
         }
         (_, None) => None,
     };
-    Ok(Some(ReadOnly { listen, age: duration(options.read_only_age), commands }))
+    let age = duration(options.read_only_age);
+    Ok(Some(ReadOnly { listen, age, commands, most: MOST_READERS }))
 }
 
 /// How many members the group has.
@@ -261,6 +270,37 @@ fn duration(span: Span) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn said(more: &str) -> std::result::Result<Option<ReadOnly>, Failure> {
+        let line = "front --listen 0.0.0.0:1 --connect 127.0.0.1:2 --event-loop";
+        let line = line.split(' ').chain(more.split_ascii_whitespace());
+        read_only(&Line::try_parse_from(line).unwrap().options)
+    }
+
+    #[test]
+    fn reads_go_by_what_a_majority_has_and_by_what_requests_are() {
+        assert!(said("").unwrap().is_none() && said("--commit none").unwrap().is_none());
+        let only = "--read-only 0.0.0.0:3";
+        for (more, names) in [("--protocol line", false), ("--protocol resp", true)] {
+            let how = said(&format!("{only} {more}")).unwrap().unwrap();
+            assert_eq!(
+                (how.age, how.commands.is_some(), how.most),
+                (Duration::from_secs(1), names, MOST_READERS)
+            );
+        }
+        for wrong in
+            ["", "--protocol line --read-only-commands GET", "--protocol resp --commit none"]
+        {
+            assert!(said(&format!("{only} {wrong}")).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_span_is_a_duration() {

@@ -5,9 +5,10 @@ mod unread;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 
 use crate::cut::{Cutter, Protocol};
+use crate::sys::Poll;
 use unread::Unread;
 
 /// How many requests of a client may be on their way.
@@ -17,7 +18,7 @@ const MOST_UNREAD: usize = 64 << 20;
 /// Bytes that may be kept for all clients together: replies that they leave unread, and the
 /// beginnings of requests. Four clients at their own limit, or 25 KiB for each of the most.
 pub const MOST_KEPT: usize = 256 << 20;
-/// How many clients there may be.
+/// Number of clients that there may be.
 pub const MOST: usize = 10_000;
 
 /// One of them.
@@ -32,6 +33,8 @@ struct Client {
     under_way: usize,
     /// Whether it has sent all that it will, and that was said.
     ended: bool,
+    /// True if it has asked what it may not: what it sends is dropped, as unread it would take the last answer with it.
+    refused: bool,
     /// Whether it is to go when it has read all.
     going: bool,
 }
@@ -54,9 +57,9 @@ pub enum Did {
 pub struct Clients {
     all: BTreeMap<u32, Client>,
     next: u32,
+    /// The one that was read last.
+    read_last: u32,
     protocol: Protocol,
-    /// Bytes that may be kept for all together.
-    most_kept: usize,
     /// Bytes that have come from all clients and gone to them: the clock by which who is slow is
     /// judged.
     passed: u64,
@@ -65,10 +68,10 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// None yet; so many bytes may be kept for all together.
-    pub fn new(protocol: Protocol, most_kept: usize) -> Clients {
+    /// None yet.
+    pub fn new(protocol: Protocol) -> Clients {
         let (all, buffer) = (BTreeMap::new(), vec![0; 16 << 10]);
-        Clients { all, next: 0, protocol, most_kept, passed: 0, buffer }
+        Clients { all, next: 0, read_last: 0, protocol, passed: 0, buffer }
     }
 
     /// A new one. Returns its number, or nothing if there are too many.
@@ -86,6 +89,7 @@ impl Clients {
             out: Unread::default(),
             under_way: 0,
             ended: false,
+            refused: false,
             going: false,
         };
         self.all.insert(self.next, client).is_none().then_some(self.next)
@@ -102,6 +106,9 @@ impl Clients {
     pub fn serve(&mut self, number: u32, reads: bool) -> Vec<Did> {
         let mut did = Vec::new();
         let Some(client) = self.all.get_mut(&number) else { return did };
+        if reads {
+            self.read_last = number;
+        }
         let written = client.out.write(&mut client.stream);
         let unread = client.out.length();
         if written.is_err() || unread > MOST_UNREAD {
@@ -132,12 +139,17 @@ impl Clients {
         }
     }
 
-    /// Sends clients away while too much is kept for all together: first whoever has something
+    /// Bytes that are kept for all together.
+    pub fn kept(&self) -> usize {
+        self.all.values().map(Client::kept).sum()
+    }
+
+    /// Sends clients away while more than that is kept for all together, bytes: first whoever has something
     /// unread, or a request unfinished, for longest. Their numbers, and the bytes of each.
-    pub fn shed(&mut self) -> Vec<(u32, usize)> {
-        let mut kept: usize = self.all.values().map(Client::kept).sum();
+    pub fn shed(&mut self, most: usize) -> Vec<(u32, usize)> {
+        let mut kept = self.kept();
         let mut slow = Vec::new();
-        while kept > self.most_kept {
+        while kept > most {
             let since = |(number, client): (&u32, &Client)| Some((client.since()?, *number));
             let Some((_, number)) = self.all.iter().filter_map(since).min() else { break };
             let bytes = self.all.remove(&number).map_or(0, |client| client.kept());
@@ -145,6 +157,19 @@ impl Clients {
             slow.push((number, bytes));
         }
         slow
+    }
+
+    /// Drops what it sends from now on, and what it has begun to send.
+    pub fn refuse(&mut self, number: u32) {
+        if let Some(client) = self.all.get_mut(&number) {
+            client.refused = true;
+            client.cutter = Cutter::new(self.protocol);
+        }
+    }
+
+    /// True if what it sends is dropped.
+    pub fn is_refused(&self, number: u32) -> bool {
+        self.all.get(&number).is_some_and(|client| client.refused)
     }
 
     /// Lets it go when it has read all.
@@ -169,14 +194,26 @@ impl Clients {
         self.all.keys().copied()
     }
 
-    /// Descriptors to poll: number, descriptor, whether to read, whether to write.
-    pub fn descriptors(&self) -> impl Iterator<Item = (u32, RawFd, bool, bool)> {
-        let all = self.all.iter().map(|(number, client)| {
-            let writes = !client.out.is_empty();
-            (*number, client.stream.as_raw_fd(), client.reads(), writes)
-        });
+    /// Polls for room to write, and for what they send if it `reads`. Returns where each has its answer.
+    pub fn poll(&self, poll: &mut Poll, reads: bool) -> Vec<(usize, u32)> {
+        let wants = |client: &Client| (reads && client.reads(), !client.out.is_empty());
+        let wants = self.all.iter().map(|(number, client)| (*number, client, wants(client)));
         // One that is to do neither would be reported for ever once it has hung up.
-        all.filter(|(_, _, reads, writes)| *reads || *writes)
+        let wants = wants.filter(|(_, _, (reads, writes))| *reads || *writes);
+        let add = |(number, client, (reads, writes)): (u32, &Client, (bool, bool))| {
+            (poll.add(client.stream.as_raw_fd(), reads, writes), number)
+        };
+        wants.map(add).collect()
+    }
+
+    /// Numbers of those that can be served after that. Whoever was read last comes after all others, where there is no
+    /// room for all.
+    pub fn came(&self, poll: &Poll, polled: &[(usize, u32)]) -> Vec<u32> {
+        let came = polled.iter().filter(|(at, _)| poll.came(*at));
+        let mut came: Vec<u32> = came.map(|(_, number)| *number).collect();
+        let first = came.partition_point(|number| *number <= self.read_last);
+        came.rotate_left(first);
+        came
     }
 
     /// Those with something to write, or to end.
@@ -188,7 +225,7 @@ impl Clients {
 
 impl Client {
     fn reads(&self) -> bool {
-        !self.ended && !self.going && self.under_way < MOST_UNDER_WAY
+        !self.ended && !self.going && (self.refused || self.under_way < MOST_UNDER_WAY)
     }
 
     /// Bytes that are kept for it.
@@ -211,6 +248,11 @@ impl Client {
     ) -> std::io::Result<()> {
         while self.reads() {
             match self.stream.read(buffer) {
+                // More waits for another time: it may have no end.
+                Ok(length) if self.refused => {
+                    self.ended = length == 0;
+                    break;
+                }
                 Ok(0) => {
                     self.ended = true;
                     let rest = std::iter::from_fn(|| self.cutter.rest());
@@ -249,9 +291,9 @@ mod tests {
     use super::*;
 
     /// Clients, and their own ends of the connections.
-    fn clients(many: usize, most_kept: usize) -> (Clients, Vec<(u32, TcpStream)>) {
+    fn clients(many: usize) -> (Clients, Vec<(u32, TcpStream)>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut clients = Clients::new(Protocol::Line, most_kept);
+        let mut clients = Clients::new(Protocol::Line);
         let add = |_| {
             let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             (clients.add(listener.accept().unwrap().0).unwrap(), theirs)
@@ -262,7 +304,7 @@ mod tests {
 
     #[test]
     fn who_has_not_read_for_longest_goes_first() {
-        let (mut clients, all) = clients(4, 250);
+        let (mut clients, all) = clients(4);
         let [one, two, three, four] = [0, 1, 2, 3].map(|at| all[at].0);
         clients.reply(one, &[1; 100]);
         clients.reply(two, &[2; 50]);
@@ -270,19 +312,69 @@ mod tests {
         assert_eq!(clients.serve(one, true), []);
         clients.reply(three, &[3; 100]);
         clients.reply(one, &[1; 100]);
-        assert_eq!(clients.shed(), [], "exactly as much as may be kept");
+        assert_eq!(clients.shed(250), [], "exactly as much as may be kept");
         clients.reply(four, &[4; 60]);
-        assert_eq!(clients.shed(), [(two, 50), (three, 100)]);
+        assert_eq!(clients.shed(250), [(two, 50), (three, 100)]);
         assert_eq!(clients.numbers().collect::<Vec<_>>(), [one, four]);
         // One that alone is too much is sent away, too.
         clients.reply(four, &[4; 1000]);
-        assert_eq!(clients.shed(), [(one, 100), (four, 1060)]);
-        assert_eq!(clients.shed(), []);
+        assert_eq!(clients.shed(250), [(one, 100), (four, 1060)]);
+        assert_eq!(clients.shed(250), []);
+    }
+
+    /// There is room for a few at a time only.
+    #[test]
+    fn whoever_was_read_last_waits_for_all_others() {
+        let (mut clients, mut all) = clients(4);
+        all.iter_mut().for_each(|(_, theirs)| theirs.write_all(&b"x\n".repeat(99)).unwrap());
+        let come = |clients: &Clients| {
+            let mut poll = Poll::default();
+            let polled = clients.poll(&mut poll, true);
+            while !polled.iter().all(|(at, _)| poll.came(*at)) {
+                poll.wait(std::time::Duration::from_secs(60));
+            }
+            clients.came(&poll, &polled)
+        };
+        let numbers: Vec<u32> = all.iter().map(|(number, _)| *number).collect();
+        let [one, two, three, four] = numbers[..] else { panic!("{numbers:?}") };
+        assert_eq!(come(&clients), numbers);
+        // Read, and nothing taken: it has more under way than it may.
+        clients.all.get_mut(&two).unwrap().under_way = MOST_UNDER_WAY;
+        assert_eq!(clients.serve(two, true), []);
+        clients.all.get_mut(&two).unwrap().under_way = 0;
+        assert_eq!(come(&clients), [three, four, one, two]);
+        // Only written.
+        assert_eq!(clients.serve(four, false), []);
+        assert_eq!(come(&clients), [three, four, one, two]);
+    }
+
+    #[test]
+    fn of_one_that_is_refused_nothing_more_is_taken() {
+        let (mut clients, mut all) = clients(1);
+        let (number, theirs) = &mut all[0];
+        theirs.write_all(b"begun").unwrap();
+        while clients.kept() == 0 {
+            assert_eq!(clients.serve(*number, true), []);
+        }
+        clients.refuse(*number);
+        assert!(clients.is_refused(*number) && clients.kept() == 0);
+        theirs.write_all(&b"ask\n".repeat(10_000)).unwrap();
+        theirs.shutdown(std::net::Shutdown::Write).unwrap();
+        while !clients.all[number].ended {
+            assert_eq!((clients.serve(*number, true), clients.kept()), (vec![], 0));
+        }
+        clients.reply(*number, b"no");
+        clients.go(*number);
+        clients.serve(*number, true);
+        clients.serve(*number, true);
+        let mut told = Vec::new();
+        theirs.read_to_end(&mut told).unwrap();
+        assert_eq!((told.as_slice(), clients.numbers().count()), (&b"no"[..], 0));
     }
 
     #[test]
     fn the_beginnings_of_requests_count_as_well() {
-        let (mut clients, mut all) = clients(3, 250);
+        let (mut clients, mut all) = clients(3);
         let [one, two, three] = [0, 1, 2].map(|at| all[at].0);
         let mut send = |clients: &mut Clients, at: usize, bytes: &[u8]| {
             all[at].1.write_all(bytes).unwrap();
@@ -298,9 +390,9 @@ mod tests {
         let long = [&[b'a'; 100], &b"\n"[..]].concat();
         assert_eq!(send(&mut clients, 0, b"\nc"), [Did::Request(one, long)]);
         clients.reply(three, &[3; 149]);
-        assert_eq!(clients.shed(), [], "1, 100 and 149 bytes");
+        assert_eq!(clients.shed(250), [], "1, 100 and 149 bytes");
         clients.reply(three, &[3; 1]);
-        assert_eq!(clients.shed(), [(two, 100)]);
+        assert_eq!(clients.shed(250), [(two, 100)]);
         assert_eq!(clients.numbers().collect::<Vec<_>>(), [one, three]);
     }
 }

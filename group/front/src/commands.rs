@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// Commands of Redis 7 that read keys, and such as concern their connection alone. None waits for others, and none may
-/// write if it is given a certain argument.
+/// Commands of Redis 7 that read keys, and such as concern their connection alone. None waits for others, none may
+/// write if it is given a certain argument, and none draws a random number (`RANDOMKEY`, `SRANDMEMBER` and the like), as all
+/// that is random there comes from one generator of the process, which would go on at one replica alone.
 const READS: &str = "\
 GET,MGET,STRLEN,GETRANGE,SUBSTR,LCS,GETBIT,BITCOUNT,BITPOS,BITFIELD_RO,\
-EXISTS,TYPE,TTL,PTTL,EXPIRETIME,PEXPIRETIME,DUMP,KEYS,SCAN,RANDOMKEY,DBSIZE,SORT_RO,\
-HGET,HMGET,HGETALL,HEXISTS,HLEN,HKEYS,HVALS,HSTRLEN,HSCAN,HRANDFIELD,\
+EXISTS,TYPE,TTL,PTTL,EXPIRETIME,PEXPIRETIME,DUMP,KEYS,SCAN,DBSIZE,SORT_RO,\
+HGET,HMGET,HGETALL,HEXISTS,HLEN,HKEYS,HVALS,HSTRLEN,HSCAN,\
 LLEN,LINDEX,LRANGE,LPOS,\
-SCARD,SISMEMBER,SMISMEMBER,SMEMBERS,SINTER,SINTERCARD,SUNION,SDIFF,SRANDMEMBER,SSCAN,\
+SCARD,SISMEMBER,SMISMEMBER,SMEMBERS,SINTER,SINTERCARD,SUNION,SDIFF,SSCAN,\
 ZCARD,ZSCORE,ZMSCORE,ZRANK,ZREVRANK,ZCOUNT,ZLEXCOUNT,ZRANGE,ZREVRANGE,ZRANGEBYSCORE,\
-ZREVRANGEBYSCORE,ZRANGEBYLEX,ZREVRANGEBYLEX,ZINTER,ZINTERCARD,ZUNION,ZDIFF,ZRANDMEMBER,ZSCAN,\
+ZREVRANGEBYSCORE,ZRANGEBYLEX,ZREVRANGEBYLEX,ZINTER,ZINTERCARD,ZUNION,ZDIFF,ZSCAN,\
 XLEN,XRANGE,XREVRANGE,GEOPOS,GEODIST,GEOHASH,GEOSEARCH,\
 TIME,PING,ECHO,INFO,COMMAND,SELECT,AUTH,HELLO,QUIT,RESET,MULTI,EXEC,DISCARD,\
 CLIENT|SETINFO,CLIENT|SETNAME,CLIENT|GETNAME,CLIENT|ID";
@@ -67,10 +68,9 @@ impl Commands {
     fn has(&self, command: &Command<'_>) -> bool {
         let upper = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_ascii_uppercase();
         let name = upper(&command.name);
-        self.0.contains(&name)
-            || command
-                .first
-                .is_some_and(|first| self.0.contains(&format!("{name}|{}", upper(first))))
+        let with_first = command.first.map(|first| format!("{name}|{}", upper(first)));
+        !name.contains('|')
+            && (self.0.contains(&name) || with_first.is_some_and(|name| self.0.contains(&name)))
     }
 }
 
@@ -104,6 +104,9 @@ fn number(bytes: &[u8], mark: u8) -> Option<(usize, &[u8])> {
     let rest = bytes.strip_prefix(&[mark])?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, rest) = rest.split_at_checked(digits).filter(|_| (1..=9).contains(&digits))?;
+    if digits > 1 && number.starts_with(b"0") {
+        return None;
+    }
     Some((std::str::from_utf8(number).ok()?.parse().ok()?, rest.strip_prefix(b"\r\n")?))
 }
 
@@ -125,11 +128,13 @@ mod tests {
             assert_eq!(commands.allowed(&request), (request.len(), None), "{words:?}");
         }
         for words in
-            [&["SET", "a", "1"][..], &["CLIENT", "KILL"], &["CLIENT"], &["GET|A"], &["GETEX", "a"]]
+            [&["SET", "a", "1"][..], &["CLIENT", "KILL"], &["CLIENT|ID"], &["GETEX"], &["SPOP"]]
         {
             let (length, why) = commands.allowed(&resp(words));
             assert!(length == 0 && why.unwrap().contains(words[0]), "{words:?}");
         }
+        let empty = resp(&["GET", ""]);
+        assert_eq!(commands.allowed(&empty), (empty.len(), None));
         // A pipeline is taken up to there.
         let first = [resp(&["GET", "a"]), resp(&["TTL", "a"])].concat();
         let all = [first.clone(), resp(&["DEL", "a"]), resp(&["GET", "a"])].concat();
@@ -152,6 +157,9 @@ mod tests {
             "*2\r\n$3 \r\nGET\r\n$1\r\na\r\n",
             "*2\r\n$3\r\nGETxx$1\r\na\r\n",
             "*2\r\n$-1\r\n$1\r\na\r\n",
+            "*02\r\n$3\r\nGET\r\n$1\r\na\r\n",
+            "*2\r\n$03\r\nGET\r\n$1\r\na\r\n",
+            "*2\r\n$3\r\nGET\r\n$00\r\n\r\n",
             "*0\r\n",
             "*-1\r\n",
             "*2\r\n$3\r\nGET\r\n",

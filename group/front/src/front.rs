@@ -27,13 +27,13 @@ use crate::program::Program;
 use crate::record::Record;
 use crate::ring::{Ring, RingEvent};
 use crate::streams::Streams;
-use crate::sys::Poll;
+use crate::sys::{self, Poll};
 use crate::transfer::{Gave, Shell};
 use crate::waker::{Waker, Woken, waker};
 use crate::wire::Message;
 use early::Early;
-pub use readers::ReadOnly;
 use readers::Readers;
+pub use readers::{MOST_READERS, ReadOnly};
 use replies::Replies;
 use requests::Requests;
 use votes::Votes;
@@ -46,7 +46,7 @@ const ALIVE: Duration = Duration::from_secs(2);
 /// How long a checkpoint may take to come before another is asked for.
 const CHECKPOINT: Duration = Duration::from_secs(300);
 /// Most operations that may wait for the program before clients are no longer read.
-const MOST_WAITING: usize = 4096;
+const MOST_OPERATIONS: usize = 4096;
 
 /// How a front works.
 #[derive(Clone, Debug)]
@@ -77,7 +77,7 @@ pub struct Settings {
     pub ready_command: Option<String>,
     /// After how long a program that is not done is reported, and counts no more where others are.
     pub patience: Duration,
-    /// Bytes that may be kept for all clients together ([`crate::MOST_KEPT`]).
+    /// Bytes that may be kept for all clients together, those too that only read ([`crate::MOST_KEPT`]).
     pub most_kept: usize,
     /// The program answers from one event loop, and gets several connections' requests at once.
     pub event_loop: bool,
@@ -122,18 +122,16 @@ pub struct Front {
     votes: Votes,
     shell: Shell,
     /// The command that tells whether the program serves, while it runs.
-    asks: Option<Gave>,
-    asked_ready: Instant,
+    ready_check: Option<Gave>,
+    ready_checked: Instant,
     waker: Waker,
     woken: Woken,
     poll: Poll,
     phase: Option<Phase>,
-    /// Messages of ours that are under way, by token, and when each was sent.
-    under_way: BTreeMap<u64, (Sent, Instant)>,
+    /// Messages of ours that are under way, by token, and when each was sent, by [`sys::boot_time`].
+    under_way: BTreeMap<u64, (Sent, Duration)>,
     /// Requests for the next message.
     requests: Requests,
-    /// The client that was read last.
-    read_last: u32,
     /// Connections whose end we have said.
     said: VecDeque<Conn>,
     /// The place of the message that came last, and when that was here.
@@ -142,7 +140,7 @@ pub struct Front {
     spoke: Instant,
     knocked: Instant,
     looked: Instant,
-    asked: Instant,
+    checkpoint_asked: Instant,
     /// Words to be said.
     says: Vec<String>,
     ended: Option<Ended>,
@@ -169,8 +167,10 @@ impl Front {
             Record::create(path).map_err(failed(format!("cannot write {}", path.display())))
         });
         let record = record.transpose()?;
-        let clients = || Clients::new(settings.protocol, settings.most_kept);
-        let readers = settings.read_only.clone().map(|how| Readers::new(how, clients()));
+        let descriptors = sys::more_descriptors();
+        let clients = || Clients::new(settings.protocol);
+        let readers =
+            settings.read_only.clone().map(|how| Readers::new(how, clients(), descriptors));
         let readers = readers.transpose()?;
         let (waker, woken) = waker().map_err(failed("cannot make a socket pair".into()))?;
         let now = Instant::now();
@@ -196,21 +196,20 @@ impl Front {
             streams: Streams::default(),
             votes: Votes::default(),
             shell,
-            asks: None,
-            asked_ready: now - KNOCK,
+            ready_check: None,
+            ready_checked: now - KNOCK,
             waker,
             woken,
             poll: Poll::default(),
             under_way: BTreeMap::new(),
             requests: Requests::default(),
-            read_last: 0,
             said: VecDeque::new(),
             point: Point::default(),
             last: now,
             spoke: now,
             knocked: now - KNOCK,
             looked: now,
-            asked: now,
+            checkpoint_asked: now,
             says: Vec::new(),
             ended: None,
         })
@@ -390,7 +389,7 @@ impl Front {
     fn send_for(&mut self, message: &Message, sent: Sent) -> Result<u64, String> {
         let incarnation = self.order.me().incarnation;
         // Not later than it goes: states are as old as messages that they contain.
-        let at = Instant::now();
+        let at = sys::boot_time();
         let token = self.ring.multicast(&message.encode(incarnation))?;
         self.under_way.insert(token, (sent, at));
         Ok(token)
@@ -440,24 +439,24 @@ impl Front {
     fn ask_ready(&mut self) -> Result<(), String> {
         let Some(command) = &self.settings.ready_command else { return Ok(()) };
         if !self.program.is_asked_for() {
-            self.asks = None;
+            self.ready_check = None;
             return Ok(());
         }
-        let Some(asks) = &self.asks else {
-            if self.asked_ready.elapsed() < KNOCK {
+        let Some(check) = &self.ready_check else {
+            if self.ready_checked.elapsed() < KNOCK {
                 return Ok(());
             }
-            self.asked_ready = Instant::now();
-            let asks = self.shell.take(command, &self.waker);
-            self.asks = Some(asks.map_err(|why| format!("cannot start a thread: {why}"))?);
+            self.ready_checked = Instant::now();
+            let check = self.shell.take(command, &self.waker);
+            self.ready_check = Some(check.map_err(|why| format!("cannot start a thread: {why}"))?);
             return Ok(());
         };
-        match asks.try_recv() {
+        match check.try_recv() {
             Ok(said) => self.program.set_ready(said.map(drop)),
             Err(TryRecvError::Empty) => return Ok(()),
             Err(TryRecvError::Disconnected) => {}
         }
-        self.asks = None;
+        self.ready_check = None;
         Ok(())
     }
 
@@ -483,8 +482,8 @@ impl Front {
                 self.says.push(format!("waiting for {what}"));
             }
         }
-        if now.saturating_duration_since(self.asked) >= CHECKPOINT {
-            self.asked = now;
+        if now.saturating_duration_since(self.checkpoint_asked) >= CHECKPOINT {
+            self.checkpoint_asked = now;
             let steps = self.order.ask_again();
             self.steps(steps)?;
         }
@@ -508,12 +507,7 @@ impl Front {
         for (descriptor, writes) in self.program.descriptors() {
             self.poll.add(descriptor, true, writes);
         }
-        let mut clients = Vec::new();
-        for (number, descriptor, reads, writes) in self.clients.descriptors() {
-            if writes || (reads && takes) {
-                clients.push((self.poll.add(descriptor, reads && takes, writes), number));
-            }
-        }
+        let clients = self.clients.poll(&mut self.poll, takes);
         let readers = self.poll_readers();
         self.poll.wait(patience);
         if let Some(readers) = readers {
@@ -522,17 +516,8 @@ impl Front {
         if listener.is_some_and(|at| self.poll.came(at)) {
             self.accept()?;
         }
-        // Whoever was read last waits for all others where there is no room for all.
-        let first = clients.partition_point(|(_, number)| *number <= self.read_last);
-        clients.rotate_left(first);
-        for (at, number) in clients {
-            if self.poll.came(at) {
-                let reads = takes && self.requests.has_room();
-                self.serve(number, reads);
-                if reads {
-                    self.read_last = number;
-                }
-            }
+        for number in self.clients.came(&self.poll, &clients) {
+            self.serve(number, takes && self.requests.has_room());
         }
         self.ask()?;
         self.renew()
@@ -540,7 +525,7 @@ impl Front {
 
     /// True if clients may be read.
     fn takes(&self) -> bool {
-        let room = self.work.waiting() < MOST_WAITING && self.requests.has_room();
+        let room = self.work.waiting() < MOST_OPERATIONS && self.requests.has_room();
         self.order.may_answer() && room
     }
 
@@ -578,10 +563,7 @@ impl Front {
                 Did::Request(number, bytes) => self.requests.push(number, bytes),
                 Did::End(number) | Did::Gone(number) => self.close(number),
                 Did::Slow(number, unread) => {
-                    self.says.push(format!(
-                        "client {number} sent away: it has left {} of replies unread",
-                        mib(unread)
-                    ));
+                    self.says.push(slow(number, unread));
                     self.close(number);
                 }
             }
@@ -590,7 +572,15 @@ impl Front {
 
     /// Sends the slowest clients away if too much is kept for all of them.
     fn shed(&mut self) {
-        let slow = self.clients.shed();
+        let slow = self.clients.shed(self.settings.most_kept);
+        self.tell_shed(&slow);
+        for (number, _) in slow {
+            self.close(number);
+        }
+    }
+
+    /// Says that clients were sent away, as too much was kept for them, and how much that was.
+    fn tell_shed(&mut self, slow: &[(u32, usize)]) {
         let Some(most) = slow.iter().map(|(_, bytes)| *bytes).max() else { return };
         self.says.push(format!(
             "{} client(s) sent away, the slowest first: replies that clients leave unread and \
@@ -599,9 +589,6 @@ impl Front {
             mib(self.settings.most_kept),
             mib(most)
         ));
-        for (number, _) in slow {
-            self.close(number);
-        }
     }
 
     fn flush_record(&mut self) -> Result<(), String> {
@@ -612,6 +599,11 @@ impl Front {
         let record = self.settings.record.as_deref().unwrap_or_else(|| "".as_ref());
         format!("cannot write {}: {why}", record.display())
     }
+}
+
+/// Words on a client that was sent away, as it does not read its replies.
+fn slow(number: u32, unread: usize) -> String {
+    format!("client {number} sent away: it has left {} of replies unread", mib(unread))
 }
 
 /// Bytes, for people.

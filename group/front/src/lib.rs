@@ -35,7 +35,7 @@ mod wire;
 pub use clients::MOST_KEPT;
 pub use commands::Commands;
 pub use cut::Protocol;
-pub use front::{Ended, Front, ReadOnly, Settings};
+pub use front::{Ended, Front, MOST_READERS, ReadOnly, Settings};
 pub use order::{Conn, FrontId};
 pub use report::{FrontReport, PeerReport, State};
 pub use ring::{AgentRing, Committing, Ring, RingEvent};

@@ -3,7 +3,8 @@
 //!
 //! PostgreSQL tells each client its process and a random key (`BackendKeyData`), for cancelling. Redis tells it the
 //! connection's number in its answer to `HELLO`: programs that have started at other times, or are asked by clients that
-//! only read, have had other connections.
+//! only read, have had other connections. That is looked for in any requests that contain the word, as it is not known here
+//! which are of RESP: in other protocols' replies nothing is like that.
 
 /// The code of a start-up packet of version 3.0, and those that ask for encryption first.
 const POSTGRESQL: [u32; 3] = [196_608, 80_877_103, 80_877_104];
@@ -40,8 +41,7 @@ impl Mask {
             let known = code.is_some_and(|code| POSTGRESQL.contains(&u32::from_be_bytes(code)));
             *self = if known { Mask::Between } else { Mask::None };
         }
-        if *self == Mask::None && request.windows(5).any(|word| word.eq_ignore_ascii_case(b"HELLO"))
-        {
+        if *self == Mask::None && has_hello(request) {
             *self = Mask::Hello(0);
         }
     }
@@ -96,6 +96,12 @@ impl Mask {
             };
         }
     }
+}
+
+/// True if it contains that word.
+fn has_hello(request: &[u8]) -> bool {
+    let is_there = |at| request.get(at..at + 5).is_some_and(|w| w.eq_ignore_ascii_case(b"HELLO"));
+    memchr::memchr2_iter(b'H', b'h', request).any(is_there)
 }
 
 #[cfg(test)]

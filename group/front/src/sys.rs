@@ -10,7 +10,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
+
+/// Descriptors that a front may want: far more make programs slow that close all that they may have when they start, as
+/// one that a command of this front starts.
+const DESCRIPTORS: u64 = 65_536;
 
 /// Descriptors waited for, and what came.
 #[derive(Debug, Default)]
@@ -50,8 +55,27 @@ impl Poll {
 
 /// CLOCK_MONOTONIC, ns.
 pub fn monotonic_ns() -> i64 {
-    let now = clock_gettime(ClockId::Monotonic);
+    read_clock(ClockId::Monotonic)
+}
+
+/// CLOCK_BOOTTIME, which goes on while the host is suspended.
+pub fn boot_time() -> Duration {
+    Duration::from_nanos(read_clock(ClockId::Boottime).unsigned_abs())
+}
+
+/// Nanoseconds by that clock.
+fn read_clock(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// Lets this process have more descriptors, if it may. Returns how many it may have then.
+pub fn more_descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS);
+    let current = limit.current.unwrap_or(u64::MAX);
+    let more = Rlimit { current: Some(wanted), ..limit };
+    if current < wanted && setrlimit(Resource::Nofile, more).is_ok() { wanted } else { current }
 }
 
 /// A socket that is to be connected to a program on this host, with a port of its own already, so that nothing of it

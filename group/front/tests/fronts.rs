@@ -3,7 +3,7 @@
 // What panics in a test fails it.
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use truechimer_group::{Member, Phase, Point};
 use truechimer_group_client::delivery::Page;
 use truechimer_group_front::{
-    Commands, Committing, Ended, Front, FrontReport, MOST_KEPT, Protocol, ReadOnly, Ring,
-    RingEvent, Settings, State,
+    Commands, Committing, Ended, Front, FrontReport, MOST_KEPT, MOST_READERS, Protocol, ReadOnly,
+    Ring, RingEvent, Settings, State,
 };
 
 /// True for a message that is refused.
@@ -38,10 +38,10 @@ struct Hub {
     holds: bool,
     /// The member to which nothing is delivered.
     held_up: Option<Member>,
-    /// No majority has what comes from there on, as far as anybody hears.
-    lost: Option<u64>,
-    /// Number of times that the first front has found nothing more.
-    turns: u64,
+    /// Number of times that each front has found nothing more.
+    turns: BTreeMap<Member, u64>,
+    /// A majority is heard of up to there at most.
+    commits: u64,
 }
 
 impl Default for Hub {
@@ -53,8 +53,8 @@ impl Default for Hub {
             refuses: Box::new(|_| false),
             holds: false,
             held_up: None,
-            lost: None,
-            turns: 0,
+            turns: BTreeMap::new(),
+            commits: u64::MAX,
         }
     }
 }
@@ -121,8 +121,8 @@ impl Ring for MemoryRing {
         }
         let event = hub.log.get(self.at).filter(|_| hub.held_up != Some(self.member)).cloned();
         self.at += usize::from(event.is_some());
-        hub.turns += u64::from(event.is_none() && self.member == Member(1));
-        self.committed.store(self.at as u64, Ordering::Release);
+        *hub.turns.entry(self.member).or_default() += u64::from(event.is_none());
+        self.committed.store(hub.commits.min(self.at as u64), Ordering::Release);
         Ok(event)
     }
 
@@ -149,11 +149,8 @@ impl Ring for MemoryRing {
     }
 
     fn commit(&mut self, point: Point) -> Committing {
-        let (committed, hub) = (Arc::clone(&self.committed), Arc::clone(&self.hub));
-        Box::new(move || {
-            let lost = hub.lock().unwrap().lost.is_some_and(|lost| point.index >= lost);
-            (!lost && committed.load(Ordering::Acquire) >= point.index).then_some(Ok(()))
-        })
+        let committed = Arc::clone(&self.committed);
+        Box::new(move || (committed.load(Ordering::Acquire) >= point.index).then_some(Ok(())))
     }
 }
 
@@ -412,6 +409,14 @@ impl Client {
         since.elapsed()
     }
 
+    /// Nothing has come.
+    fn has_nothing(&mut self) {
+        self.stream.set_nonblocking(true).unwrap();
+        let came = self.stream.read(&mut [0]).map_err(|why| why.kind());
+        assert_eq!(came, Err(ErrorKind::WouldBlock));
+        self.stream.set_nonblocking(false).unwrap();
+    }
+
     fn ask(&mut self, line: &str) -> String {
         self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
         self.line()
@@ -653,6 +658,15 @@ fn until_report(world: &World, member: u32, fits: impl Fn(&FrontReport) -> bool)
     }
 }
 
+/// Waits until that front has taken all that came so many times more, and done what it could.
+fn until_turns(world: &World, member: u32, many: u64) {
+    let turns = || world.hub.lock().unwrap().turns.get(&Member(member)).copied().unwrap_or(0);
+    let enough = turns() + many;
+    while turns() < enough {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A client asks and ends its side; its request and then the word of its end are refused. The connection is closed at
 /// every replica all the same.
 #[test]
@@ -677,11 +691,7 @@ fn a_refused_end_is_said_again() {
     client.stream.write_all(b"ADD refused\n").unwrap();
     client.stream.shutdown(Shutdown::Write).unwrap();
     // The front is to see the end while the request is under way.
-    let turns = || world.hub.lock().unwrap().turns;
-    let enough = turns() + 4;
-    while turns() < enough {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until_turns(&world, 1, 4);
     world.hub.lock().unwrap().holds = false;
     assert_eq!(client.line(), "", "cut off without an answer");
     // An opening, a request and an end.
@@ -911,20 +921,36 @@ fn who_reads_nothing_is_sent_away_before_the_memory_is_full() {
 impl World {
     /// A front of a loop with clients that only read.
     fn with_readers(&self, member: u32, odd: bool, age: Duration) -> Running {
+        self.with_such_readers(member, odd, |_, how| how.age = age).0
+    }
+
+    /// A front of that kind with other settings, and its program's gate.
+    fn with_such_readers(
+        &self,
+        member: u32,
+        odd: bool,
+        change: impl FnOnce(&mut Settings, &mut ReadOnly),
+    ) -> (Running, Arc<Mutex<()>>) {
         let _ = fs::remove_file(self.state(member));
         let service = service(self.page(member), self.state(member), odd.into());
         let front = self.start(member, service.address, |settings| {
             let listen = "127.0.0.1:0".parse().unwrap();
+            let most = MOST_READERS;
+            let mut how = ReadOnly { listen, age: SECOND, commands: None, most };
             settings.event_loop = true;
-            settings.read_only = Some(ReadOnly { listen, age, commands: None });
+            change(settings, &mut how);
+            settings.read_only = Some(how);
         });
         service.started.store(true, Ordering::Release);
-        front
+        (front, service.gate)
     }
 }
 
 /// A second, far longer than anything here takes but for a machine that stands still.
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(100_000);
 
 fn number(line: &str) -> i64 {
     line.trim().parse().unwrap_or_else(|_| panic!("{line:?}"))
@@ -999,23 +1025,199 @@ fn no_read_is_older_than_the_age() {
     world.hub.lock().unwrap().held_up = Some(Member(3));
     assert_eq!(writers[0].ask("ADD newer"), "kept\n");
     readers[2].stream.write_all(b"LOG\n").unwrap();
-    readers[2].stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
-    assert_eq!(early, Err(ErrorKind::WouldBlock));
+    until_turns(&world, 3, 4);
+    readers[2].has_nothing();
     world.hub.lock().unwrap().held_up = None;
-    readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
     assert!(readers[2].line().contains("newer@"));
-    // A message of a front's own, of whatever kind, is good for nothing while no majority has it.
-    let mut hub = world.hub.lock().unwrap();
-    hub.lost = Some(hub.log.len() as u64 + 1);
-    drop(hub);
-    readers[2].stream.write_all(b"LOG\n").unwrap();
-    readers[2].stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let early = readers[2].stream.read(&mut [0]).map_err(|why| why.kind());
-    assert_eq!(early, Err(ErrorKind::WouldBlock));
-    world.hub.lock().unwrap().lost = None;
-    readers[2].stream.set_read_timeout(Some(Duration::from_secs(100))).unwrap();
-    assert!(readers[2].line().contains("newer@"));
+    world.stop(fronts);
+}
+
+/// A state may be as old as the age, and no older: a front that hears nothing answers from what it has for so long.
+#[test]
+fn a_state_that_has_grown_too_old_answers_nobody() {
+    let world = World::new("readers-old");
+    let age = Duration::from_millis(200);
+    let fronts: Vec<Running> = [LONG, LONG, age]
+        .iter()
+        .zip(1..)
+        .map(|(age, member)| world.with_readers(member, false, *age))
+        .collect();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask("ADD x"), "kept\n");
+    let mut readers: Vec<Client> = fronts[1..].iter().map(Client::reader).collect();
+    readers.iter_mut().for_each(|reader| assert!(reader.ask("LOG").contains("x@")));
+    world.hub.lock().unwrap().held_up = Some(Member(2));
+    assert_eq!(writer.ask("ADD y"), "kept\n");
+    let log = readers[0].ask("LOG");
+    assert!(log.contains("x@") && !log.contains("y@"), "{log}");
+    world.hub.lock().unwrap().held_up = Some(Member(3));
+    // One that is behind by more than it may be asks for news.
+    std::thread::sleep(2 * age);
+    readers[1].stream.write_all(b"LOG\n").unwrap();
+    until_turns(&world, 3, 4);
+    readers[1].has_nothing();
+    assert_eq!(writer.ask("ADD z"), "kept\n");
+    world.hub.lock().unwrap().held_up = None;
+    assert!(readers[1].line().contains("y@"));
+    world.stop(fronts);
+}
+
+#[test]
+fn there_are_so_many_readers_and_no_more() {
+    let world = World::new("readers-many");
+    let start = |member| world.with_such_readers(member, false, |_, how| how.most = 2).0;
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
+    let mut readers = [(); 2].map(|()| Client::reader(&fronts[0]));
+    readers.iter_mut().for_each(|reader| assert!(reader.ask("LOG").contains("x@")));
+    Client::reader(&fronts[0]).closed();
+    until_said(&fronts[0], "clients that only read are sent away (--read-only): there are 2");
+    let [mut one, other] = readers;
+    assert!(one.ask("LOG").contains("x@"), "the others stay");
+    drop(other);
+    let again = || {
+        let mut again = Client::reader(&fronts[0]);
+        let mut line = String::new();
+        let asked = again.stream.write_all(b"LOG\n");
+        asked.and_then(|()| again.lines.read_line(&mut line)).is_ok() && line.contains("x@")
+    };
+    while !again() {}
+    world.stop(fronts);
+}
+
+/// What may be kept for all clients together is not there twice.
+#[test]
+fn readers_have_the_memory_that_the_others_leave() {
+    let world = World::new("readers-memory");
+    let start = |member| {
+        let change = |settings: &mut Settings, _: &mut ReadOnly| settings.most_kept = 1 << 20;
+        world.with_such_readers(member, false, change).0
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    // Lines that have no end yet, nearly so much in all.
+    let begun = [b'x'; 64_000];
+    let mut others = [(); 16].map(|()| Client::of(&fronts[0]));
+    others.iter_mut().for_each(|other| assert!(number(&other.ask("TIME")) > 0));
+    others.iter_mut().for_each(|other| other.stream.write_all(&begun).unwrap());
+    let mut reader = Client::reader(&fronts[0]);
+    assert!(number(&reader.ask("TIME")) > 0);
+    reader.stream.write_all(&begun).unwrap();
+    reader.closed();
+    until_said(&fronts[0], "1 client(s) sent away, the slowest first");
+    others.iter_mut().for_each(|other| assert!(number(&other.ask("")) > 0));
+    world.stop(fronts);
+}
+
+/// Readers that do not read, and answers for which no majority speaks, use up no memory without end.
+#[test]
+fn answers_to_readers_that_cannot_go_are_kept_up_to_a_limit() {
+    let world = World::new("readers-unread");
+    let start = |member| {
+        let change = |settings: &mut Settings, _: &mut ReadOnly| {
+            settings.most_kept = if member == 1 { 1 << 20 } else { MOST_KEPT };
+        };
+        world.with_such_readers(member, false, change).0
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask(&format!("ADD {}", "x".repeat(60_000))), "kept\n");
+    let (mut reader, mut idle) = (Client::reader(&fronts[0]), Client::reader(&fronts[0]));
+    let mut gone = false;
+    while !gone {
+        let asked = idle.stream.write_all(&b"LOG\n".repeat(20));
+        assert_eq!(reader.ask("LOG").matches('x').count(), 60_000);
+        gone = asked.is_err() || fronts[0].said.lock().unwrap().iter().any(|s| s.contains("away"));
+    }
+    until_said(&fronts[0], "1 client(s) sent away, the slowest first");
+    assert_eq!(writer.ask("ADD y"), "kept\n");
+    let mut waits = Client::reader(&fronts[1]);
+    assert_eq!(waits.ask("LOG").matches('x').count(), 60_000);
+    world.hub.lock().unwrap().commits = 0;
+    writer.stream.write_all(b"ADD z\n").unwrap();
+    let log = loop {
+        let kept = fs::read_to_string(world.state(2)).unwrap();
+        if kept.contains("z@") {
+            break kept + "\n";
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let most = 1 + ((16 << 20) / log.len() + 1) as u64;
+    waits.stream.write_all(&b"LOG\n".repeat(1000)).unwrap();
+    until_report(&world, 2, |report| report.reads >= most);
+    until_turns(&world, 2, 50);
+    let after = FrontReport::now_ns();
+    assert_eq!(until_report(&world, 2, |report| report.at_ns > after).reads, most);
+    world.hub.lock().unwrap().commits = u64::MAX;
+    (0..1000).for_each(|_| assert!(waits.line() == log));
+    assert_eq!(writer.line(), "kept\n");
+    world.stop(fronts);
+}
+
+/// The message that makes the state new enough comes after the last thing that the program was given, and brings it
+/// nothing: the answer depends on it all the same.
+#[test]
+fn no_read_is_answered_before_a_majority_has_what_makes_it_new() {
+    let world = World::new("readers-commit");
+    let start = |member| {
+        // Nothing but words of what was done.
+        let change = |settings: &mut Settings, how: &mut ReadOnly| {
+            (settings.tick, how.age) = (LONG, LONG);
+        };
+        world.with_such_readers(member, false, change).0
+    };
+    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    // It stays: the end of its connection would be something to do.
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask("ADD x"), "kept\n");
+    let is_word = |event: &RingEvent| matches!(event, RingEvent::Delivered { from: Member(3), .. });
+    let is_request = |event: &RingEvent| match event {
+        RingEvent::Delivered { payload, .. } => payload.windows(5).any(|part| part == b"ADD x"),
+        _ => false,
+    };
+    loop {
+        let mut hub = world.hub.lock().unwrap();
+        let request = hub.log.iter().position(is_request).unwrap();
+        if hub.log[request..].iter().any(is_word) {
+            hub.commits = request as u64 + 1;
+            break;
+        }
+        drop(hub);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    until_turns(&world, 3, 2);
+    let mut reader = Client::reader(&fronts[2]);
+    // The second one is given when the first one is done.
+    reader.stream.write_all(b"LOG\nLOG\n").unwrap();
+    until_report(&world, 3, |report| report.reads == 2);
+    until_turns(&world, 3, 2);
+    reader.has_nothing();
+    world.hub.lock().unwrap().commits = u64::MAX;
+    assert!(reader.line().contains("x@"));
+    world.stop(fronts);
+}
+
+/// A program hangs, maybe at what a reader asks: those who wait are cut off while it does.
+#[test]
+fn readers_of_a_program_that_hangs_are_cut_off() {
+    let world = World::new("readers-hang");
+    world.hub.lock().unwrap().step = 20_000_000;
+    let start =
+        |member| world.with_such_readers(member, false, |settings, _| settings.patience = SECOND);
+    let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
+    let mut writer = Client::of(&fronts[0]);
+    assert_eq!(writer.ask("ADD x"), "kept\n");
+    let mut readers = [(); 2].map(|()| Client::reader(&fronts[2]));
+    readers.iter_mut().for_each(|reader| assert!(reader.ask("LOG").contains("x@")));
+    let gate = gates[2].lock().unwrap();
+    for reader in &mut readers {
+        reader.stream.write_all(b"LOG\n").unwrap();
+    }
+    assert_eq!(writer.ask("ADD y"), "kept\n");
+    readers.iter_mut().for_each(|reader| assert_eq!(reader.line(), "", "cut off"));
+    until_report(&world, 3, |report| report.state == State::Waiting);
+    drop(gate);
+    until_report(&world, 3, |report| (report.state, report.following) == (State::Answering, 3));
+    assert!(Client::reader(&fronts[2]).ask("LOG").contains("y@"));
     world.stop(fronts);
 }
 
@@ -1045,25 +1247,18 @@ fn a_replica_that_is_out_answers_no_reader() {
     world.stop(fronts);
 }
 
-/// What is not among the commands ends the connection, after the answers to what came before. So does a program that is
+/// A request that is not among the commands ends the connection, after the answers to what came before. So does a program that is
 /// no loop.
 #[test]
 fn what_may_not_be_asked_beside_the_order_is_refused() {
     let world = World::new("readers-refused");
     let start = |member: u32| {
-        let _ = fs::remove_file(world.state(member));
-        let service = service(world.page(member), world.state(member), 0);
-        let front = world.start(member, service.address, |settings| {
-            let listen = "127.0.0.1:0".parse().unwrap();
-            let commands = Some("LOG".parse::<Commands>().unwrap());
-            settings.event_loop = true;
+        world.with_such_readers(member, false, |settings, how| {
             settings.protocol = Protocol::Resp;
-            settings.read_only = Some(ReadOnly { listen, age: SECOND, commands });
-        });
-        service.started.store(true, Ordering::Release);
-        front
+            how.commands = Some("LOG".parse::<Commands>().unwrap());
+        })
     };
-    let fronts: Vec<Running> = (1..=3).map(start).collect();
+    let (fronts, gates): (Vec<Running>, Vec<Arc<Mutex<()>>>) = (1..=3).map(start).unzip();
     assert_eq!(Client::of(&fronts[0]).ask("ADD x"), "kept\n");
     let log = "*1\r\n$3\r\nLOG\r\n";
     for wrong in ["*2\r\n$3\r\nADD\r\n$1\r\ny\r\n", "ADD y\r\n", "*1\r\n$999999\r\n"] {
@@ -1076,6 +1271,17 @@ fn what_may_not_be_asked_beside_the_order_is_refused() {
         assert!(reader.line().starts_with("-ERR "), "{wrong:?}");
         assert_eq!(reader.line(), "");
     }
+    // What comes after that is dropped, also where the answers take long.
+    let gate = gates[0].lock().unwrap();
+    let mut reader = Client::reader(&fronts[0]);
+    for _ in 0..3 {
+        reader.stream.write_all(format!("{log}ADD y\r\n").as_bytes()).unwrap();
+        until_turns(&world, 1, 6);
+    }
+    drop(gate);
+    assert!([(); 3].map(|()| reader.line())[2].starts_with("x@"));
+    assert!(reader.line().starts_with("-ERR "));
+    assert_eq!(reader.line(), "");
     assert!(!Client::of(&fronts[1]).ask("LOG").contains('y'));
     let mut reader = Client::reader(&fronts[0]);
     reader.stream.write_all(log.as_bytes()).unwrap();
@@ -1084,7 +1290,7 @@ fn what_may_not_be_asked_beside_the_order_is_refused() {
     let page = Page::open(&path).unwrap();
     assert!(page.loops(1) && !page.loops(2));
     while !reader.line().is_empty() {}
-    until_said(&fronts[0], "asked nothing beside the order (--read-only): several of its threads");
+    until_said(&fronts[0], "are sent away (--read-only): several of its threads");
     Client::reader(&fronts[0]).closed();
     assert!(Client::of(&fronts[0]).ask("LOG").contains("x@"), "all else goes on");
     world.stop(fronts);

@@ -3,105 +3,96 @@
 //!
 //! So the program is in the state after some place of the order, its clock shows that place's agreed time, and nothing of
 //! it is in what replicas are compared by. How old that state may be goes by messages of this front's own: whatever any
-//! client was answered before such a message was sent comes before it in the order, if a majority has it at that place: a
-//! node that the others have left may get its own message back all the same. So an answer waits for that.
+//! client was answered before such a message was sent comes before it in the order. An answer waits until a majority has
+//! that place.
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use truechimer_group::{Member, Point};
+use truechimer_group::Point;
 use truechimer_group_client::delivery::MOST_AT_ONCE;
 
 use crate::clients::{Clients, Did};
 use crate::commands::Commands;
 use crate::order::Conn;
 use crate::program::{Busy, Program};
-use crate::wire::{LARGEST_PIECE, Message};
+use crate::sys;
+use crate::wire::Message;
 
-use super::{Front, Sent, mib};
+use super::requests::MOST_WAITING;
+use super::{Front, Sent, slow};
 
-/// The member of connections to the program that are in no order: none has that number.
-const BESIDE: Member = Member(0);
-/// How many such clients there may be: each is a connection that the other replicas' programs do not have.
-const MOST_READERS: usize = 1000;
-/// Bytes that may wait here before these clients are no longer read.
-const MOST_WAITING: usize = 16 * LARGEST_PIECE;
+/// Number of such clients that there may be: each is a connection that the other replicas' programs do not have.
+pub const MOST_READERS: usize = 1000;
+/// Bytes of answers that may wait for a majority before nothing more is asked.
+const MOST_UNCOMMITTED: usize = 16 << 20;
 
-/// Requests that change nothing: who may ask, and what.
+/// Place for requests that change nothing, and what they may be.
 #[derive(Clone, Debug)]
 pub struct ReadOnly {
-    /// Where clients connect that only read.
+    /// Address for clients that only read.
     pub listen: SocketAddr,
     /// The oldest state that may answer: whatever a client was answered so long before it asked is in it.
     pub age: Duration,
-    /// Commands that may be asked, of RESP; none: it is the operator's word that nothing that comes there changes anything.
+    /// Commands that may be asked, of RESP; if there are none it is the operator's word that nothing that comes there changes anything.
     pub commands: Option<Commands>,
+    /// The most clients ([`MOST_READERS`]). Each takes two descriptors here; all together take no more than half of them.
+    pub most: usize,
 }
 
 /// Something for the program.
 #[derive(Debug)]
-enum Ask {
+enum Task {
     Open,
     Request(Vec<u8>),
     /// The end of the connection, and what the client is told last.
     End(Vec<u8>),
 }
 
-/// Something for the program, of that client, and since when it waits.
+/// Something for the program, of that client, and since when it waits, by [`sys::boot_time`].
 #[derive(Debug)]
 struct Waiting {
     client: u32,
-    ask: Ask,
-    since: Instant,
+    task: Task,
+    since: Duration,
 }
 
-/// Those clients, and how new the program's state is.
+/// Clients that only read, and how new the program's state is.
 #[derive(Debug)]
 pub(super) struct Readers {
     how: ReadOnly,
     listener: TcpListener,
     clients: Clients,
     waiting: VecDeque<Waiting>,
-    /// Bytes of all that.
+    /// Bytes that all of it takes.
     size: usize,
-    /// The client that was read last.
-    read_last: u32,
     /// Last word to the client whose connection ends.
     last_word: Vec<u8>,
     /// Messages of this front's own that have been delivered: their places, and when they were sent.
-    own: VecDeque<(Point, Instant)>,
-    /// The newest of those that the program has dealt with all before.
-    newest: Option<(Point, Instant)>,
-    /// The one of those by which answers go: an earlier one where that will do, as a majority has its place by now.
-    fresh: Option<(Point, Instant)>,
-    /// The message that was sent to have a newer state.
-    asked: Option<u64>,
-    /// How many requests were given to the program.
-    asks: u64,
-    /// What was said as the program cannot be asked.
-    told: Option<&'static str>,
-}
-
-impl Conn {
-    /// The connection of a client that only reads.
-    fn beside(number: u32) -> Conn {
-        Conn { member: BESIDE, number }
-    }
-
-    /// True if it is in no order.
-    pub(super) fn is_beside(self) -> bool {
-        self.member == BESIDE
-    }
+    own_messages: VecDeque<(Point, Duration)>,
+    /// The last one of them that the state contains.
+    fresh: Option<(Point, Duration)>,
+    /// The tick that was sent to have a newer state.
+    tick_under_way: Option<u64>,
+    /// Number of requests that were given to the program.
+    given: u64,
+    /// Last words on why clients are refused.
+    refusal_told: Option<String>,
 }
 
 impl Readers {
-    /// None yet.
+    /// None yet. `descriptors` is how many this process may have.
     ///
     /// # Errors
     /// If nobody can listen there.
-    pub(super) fn new(how: ReadOnly, clients: Clients) -> Result<Readers, String> {
+    pub(super) fn new(
+        mut how: ReadOnly,
+        clients: Clients,
+        descriptors: u64,
+    ) -> Result<Readers, String> {
+        how.most = how.most.min(usize::try_from(descriptors / 4).unwrap_or(usize::MAX));
         let listener = TcpListener::bind(how.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .map_err(|why| format!("cannot listen on {}: {why}", how.listen))?;
@@ -111,18 +102,16 @@ impl Readers {
             clients,
             waiting: VecDeque::new(),
             size: 0,
-            read_last: 0,
             last_word: Vec::new(),
-            own: VecDeque::new(),
-            newest: None,
+            own_messages: VecDeque::new(),
             fresh: None,
-            asked: None,
-            asks: 0,
-            told: None,
+            tick_under_way: None,
+            given: 0,
+            refusal_told: None,
         })
     }
 
-    /// Where they connect.
+    /// Address to which they connect.
     pub(super) fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -132,20 +121,20 @@ impl Readers {
         &mut self.clients
     }
 
-    /// How many requests were given to the program.
-    pub(super) fn asks(&self) -> u64 {
-        self.asks
+    /// Number of requests that were given to the program.
+    pub(super) fn given(&self) -> u64 {
+        self.given
     }
 
-    fn push(&mut self, client: u32, ask: Ask) {
-        self.size += size(&ask);
-        self.waiting.push_back(Waiting { client, ask, since: Instant::now() });
+    fn push(&mut self, client: u32, task: Task) {
+        self.size += size(&task);
+        self.waiting.push_back(Waiting { client, task, since: sys::boot_time() });
     }
 
-    fn pop(&mut self) -> Option<(u32, Ask)> {
-        let Waiting { client, ask, .. } = self.waiting.pop_front()?;
-        self.size -= size(&ask);
-        Some((client, ask))
+    fn pop(&mut self) -> Option<(u32, Task)> {
+        let Waiting { client, task, .. } = self.waiting.pop_front()?;
+        self.size -= size(&task);
+        Some((client, task))
     }
 
     fn has_room(&self) -> bool {
@@ -153,41 +142,29 @@ impl Readers {
     }
 
     /// A message of this front's own has this place.
-    pub(super) fn delivered(&mut self, place: Point, sent: Instant) {
-        self.own.push_back((place, sent));
+    pub(super) fn delivered(&mut self, place: Point, sent: Duration) {
+        self.own_messages.push_back((place, sent));
     }
 
     /// The program has dealt with all before `next`; with all that there is, if that is none.
     fn settled(&mut self, next: Option<Point>) {
-        while let Some((place, _)) = self.own.front()
+        while let Some((place, sent)) = self.own_messages.front()
             && next.is_none_or(|next| next > *place)
         {
-            self.newest = self.own.pop_front();
+            self.fresh = Some((*place, *sent));
+            self.own_messages.pop_front();
         }
-        if self.fresh.is_none_or(|(_, sent)| self.is_old(sent)) {
-            self.fresh = self.newest;
-        }
-    }
-
-    /// True if a state with the message that was sent then will soon be too old, or is.
-    fn is_old(&self, sent: Instant) -> bool {
-        self.how.age.is_zero() || sent.elapsed() > self.how.age / 2
-    }
-
-    /// The place that a majority must have before an answer goes, besides that of the program's state.
-    pub(super) fn place(&self) -> Point {
-        self.fresh.map_or(Point::default(), |(place, _)| place)
     }
 
     /// True if the state is new enough for who has asked then.
-    fn fits(&self, since: Instant) -> bool {
+    fn fits(&self, since: Duration) -> bool {
         self.fresh.is_some_and(|(_, sent)| is_within(sent, since, self.how.age))
     }
 
-    /// How many requests at the beginning may be given to the program.
+    /// Number of requests at the beginning that may be given to the program.
     fn count(&self, program: &Program) -> usize {
-        let due = self.waiting.iter().take(MOST_AT_ONCE).map_while(|waiting| match &waiting.ask {
-            Ask::Request(bytes) if self.fits(waiting.since) => {
+        let due = self.waiting.iter().take(MOST_AT_ONCE).map_while(|waiting| match &waiting.task {
+            Task::Request(bytes) if self.fits(waiting.since) => {
                 Some((Conn::beside(waiting.client), bytes.len()))
             }
             _ => None,
@@ -197,29 +174,32 @@ impl Readers {
     }
 
     /// Gives the program what is due. Its clock stands at the time of what it has dealt with last.
-    fn give(&mut self, program: &mut Program) -> Option<Busy> {
-        while let Some(Waiting { client, ask, .. }) = self.waiting.front() {
+    fn give(&mut self, program: &mut Program, says: &mut Vec<String>) -> Option<Busy> {
+        while let Some(Waiting { client, task, .. }) = self.waiting.front() {
             let conn = Conn::beside(*client);
-            if matches!(ask, Ask::Request(_)) {
-                let mut given = Vec::new();
+            if matches!(task, Task::Request(_)) {
+                let mut requests = Vec::new();
                 for _ in 0..self.count(program) {
-                    if let Some((client, Ask::Request(bytes))) = self.pop() {
+                    if let Some((client, Task::Request(bytes))) = self.pop() {
                         self.clients.delivered(client);
-                        given.push((Conn::beside(client), bytes));
+                        requests.push((Conn::beside(client), bytes));
                     }
                 }
-                self.asks += given.len() as u64;
-                return (!given.is_empty()).then(|| program.give(given));
+                self.given += requests.len() as u64;
+                return (!requests.is_empty()).then(|| program.give(requests));
             }
             match self.pop() {
-                Some((_, Ask::End(word))) => {
+                Some((_, Task::End(word))) => {
                     self.last_word = word;
                     return Some(program.end(conn));
                 }
                 Some((client, _)) => match program.open(conn) {
                     Ok(busy) => return Some(busy),
-                    // It is about to be found that there is no program.
-                    Err(_) => self.clients.remove(client),
+                    // It may be that there is no program any more, or that descriptors or ports are used up.
+                    Err(why) => {
+                        self.clients.remove(client);
+                        self.refuse(format!("the program cannot be connected to: {why}"), says);
+                    }
                 },
                 None => {}
             }
@@ -227,25 +207,33 @@ impl Readers {
         None
     }
 
+    /// Says why clients are sent away, unless that was said last.
+    fn refuse(&mut self, why: String, says: &mut Vec<String>) {
+        if self.refusal_told.as_ref() != Some(&why) {
+            says.push(format!("clients that only read are sent away (--read-only): {why}"));
+            self.refusal_told = Some(why);
+        }
+    }
+
     /// The connection ends after its requests, and the client has that as the last word.
     pub(super) fn end(&mut self, client: u32, word: Vec<u8>) {
-        self.push(client, Ask::End(word));
+        self.push(client, Task::End(word));
     }
 
     /// Nobody is to be answered any more: all connections end.
     pub(super) fn clear(&mut self) {
         let gone: Vec<u32> = self.clients.numbers().collect();
         self.clients.clear();
-        self.waiting.retain(|waiting| matches!(waiting.ask, Ask::End(_)));
-        self.size = self.waiting.iter().map(|waiting| size(&waiting.ask)).sum();
+        self.waiting.retain(|waiting| matches!(waiting.task, Task::End(_)));
+        self.size = self.waiting.iter().map(|waiting| size(&waiting.task)).sum();
         gone.into_iter().for_each(|client| self.end(client, Vec::new()));
     }
 
     /// This front is out: what it has may be of any age.
     pub(super) fn drop_out(&mut self) {
         self.clear();
-        self.own.clear();
-        (self.newest, self.fresh) = (None, None);
+        self.own_messages.clear();
+        self.fresh = None;
     }
 
     /// The program is to be started anew, and has no connections any more.
@@ -253,76 +241,85 @@ impl Readers {
         self.clients.clear();
         self.waiting.clear();
         self.size = 0;
-        self.own.clear();
-        (self.newest, self.fresh) = (None, None);
+        self.own_messages.clear();
+        self.fresh = None;
     }
 
-    /// Asks of a client's request what may be asked, and ends its connection after that.
-    fn ask(&mut self, client: u32, mut bytes: Vec<u8>) {
+    /// Takes of a client's request what may be asked, and ends its connection if that is not all.
+    fn take(&mut self, client: u32, mut bytes: Vec<u8>) {
+        if self.clients.is_refused(client) {
+            return;
+        }
         let checked = self.how.commands.as_ref().map(|commands| commands.allowed(&bytes));
         let (length, why) = checked.unwrap_or((bytes.len(), None));
         bytes.truncate(length);
         if !bytes.is_empty() {
-            self.push(client, Ask::Request(bytes));
+            self.push(client, Task::Request(bytes));
         }
         if let Some(why) = why {
             let word = format!("-ERR {why} (--read-only): ask the front's other address\r\n");
             self.end(client, word.into_bytes());
+            self.clients.refuse(client);
         }
     }
 
     /// True if a message is to be sent, as the newest one, sent `newest`, makes no state that is new enough for those who
     /// wait, or soon will not.
-    fn lacks(&self, newest: Option<Instant>) -> bool {
+    fn lacks(&self, newest: Option<Duration>) -> bool {
         let Some(last) = self.waiting.back() else { return false };
-        let sent = |own: Option<&(Point, Instant)>| own.map(|(_, sent)| *sent);
-        let newest = newest.or(sent(self.own.back())).or(sent(self.newest.as_ref()));
-        let soon = |sent| !self.how.age.is_zero() && self.is_old(sent);
+        let own = self.own_messages.back().or(self.fresh.as_ref());
+        let newest = newest.or(own.map(|(_, sent)| *sent));
+        let now = sys::boot_time();
+        let soon =
+            |sent: Duration| !self.how.age.is_zero() && now.saturating_sub(sent) > self.how.age / 2;
         newest.is_none_or(|sent| soon(sent) || !is_within(sent, last.since, self.how.age))
     }
 }
 
 /// True if a state that contains what was sent at `sent` is at most so old at `asked`.
-fn is_within(sent: Instant, asked: Instant, age: Duration) -> bool {
-    asked.saturating_duration_since(sent) <= age
+fn is_within(sent: Duration, asked: Duration, age: Duration) -> bool {
+    asked.saturating_sub(sent) <= age
 }
 
 /// Bytes that it takes here.
-fn size(ask: &Ask) -> usize {
-    let own = if let Ask::Request(bytes) | Ask::End(bytes) = ask { bytes.len() } else { 0 };
+fn size(task: &Task) -> usize {
+    let own = if let Task::Request(bytes) | Task::End(bytes) = task { bytes.len() } else { 0 };
     own + size_of::<Waiting>()
 }
 
 impl Front {
-    /// Gives the program what clients ask that only read, if nothing of the order waits since before the last time.
-    pub(super) fn read(&mut self) -> Option<Busy> {
+    /// Gives the program what clients ask that only read. The answers depend on the message that says how new the state
+    /// is, which may come after the last thing that the program was given.
+    pub(super) fn give_reads(&mut self) -> Option<Busy> {
         let readers = self.readers.as_mut()?;
         readers.settled(self.work.next());
         if !self.order.may_answer() {
             readers.clear();
         } else if let Some(why) = self.program.not_beside() {
             readers.clear();
-            if readers.told.replace(why) != Some(why) {
-                self.says.push(format!(
-                    "the program is asked nothing beside the order (--read-only): {why}; those \
-                     clients' connections are closed"
-                ));
-            }
+            readers.refuse(why.into(), &mut self.says);
         }
-        readers.give(&mut self.program)
+        if let Some((place, _)) = readers.fresh {
+            self.work.depend_on(place);
+        }
+        if self.replies.read() > MOST_UNCOMMITTED {
+            return None;
+        }
+        readers.give(&mut self.program, &mut self.says)
     }
 
     /// Sends a message if the state is too old for those who wait.
     pub(super) fn renew(&mut self) -> Result<(), String> {
         let Some(readers) = &self.readers else { return Ok(()) };
         let newest = self.under_way.values().next_back().map(|(_, at)| *at);
-        let asked = readers.asked.is_some_and(|token| self.under_way.contains_key(&token));
-        if asked || !self.order.may_answer() || !readers.lacks(newest) {
+        let tick = readers.tick_under_way;
+        let comes = tick.is_some_and(|token| self.under_way.contains_key(&token));
+        if comes || !self.order.may_answer() || !readers.lacks(newest) {
             return Ok(());
         }
         let token = self.send_for(&Message::Tick, Sent::Own)?;
         if let Some(readers) = &mut self.readers {
-            readers.asked = Some(token);
+            readers.tick_under_way = Some(token);
         }
         Ok(())
     }
@@ -330,83 +327,60 @@ impl Front {
     /// Polls for clients that only read: where each has its answer, the listener first.
     pub(super) fn poll_readers(&mut self) -> Option<(usize, Vec<(usize, u32)>)> {
         let readers = self.readers.as_ref()?;
-        let listener = self.poll.add(readers.listener.as_raw_fd(), true, false);
-        let takes = readers.has_room();
-        let mut clients = Vec::new();
-        for (number, descriptor, reads, writes) in readers.clients.descriptors() {
-            if writes || (reads && takes) {
-                clients.push((self.poll.add(descriptor, reads && takes, writes), number));
-            }
-        }
-        Some((listener, clients))
+        let listener = self.poll.add(readers.listener.as_raw_fd(), readers.has_room(), false);
+        Some((listener, readers.clients.poll(&mut self.poll, readers.has_room())))
     }
 
-    /// Takes what those have sent that came, whoever was read last after all others.
-    pub(super) fn serve_readers(&mut self, (listener, mut clients): (usize, Vec<(usize, u32)>)) {
+    /// Takes those that come, and what they have sent.
+    pub(super) fn serve_readers(&mut self, (listener, clients): (usize, Vec<(usize, u32)>)) {
         let Some(readers) = &mut self.readers else { return };
         let answers = self.order.may_answer() && self.program.not_beside().is_none();
         while self.poll.came(listener)
             && let Ok((stream, _)) = readers.listener.accept()
         {
             // Another replica is to be asked, and not to be waited for here.
-            if answers
-                && readers.clients.numbers().count() < MOST_READERS
-                && let Some(number) = readers.clients.add(stream)
-            {
-                readers.push(number, Ask::Open);
+            let most = readers.how.most;
+            if !answers {
+                continue;
+            }
+            if readers.clients.numbers().count() >= most {
+                readers.refuse(format!("there are {most} already"), &mut self.says);
+            } else if let Some(number) = readers.clients.add(stream) {
+                readers.push(number, Task::Open);
             }
         }
-        let first = clients.partition_point(|(_, number)| *number <= readers.read_last);
-        clients.rotate_left(first);
-        for (at, number) in clients {
-            if self.poll.came(at) {
-                self.serve_reader(number);
-            }
+        for number in readers.clients.came(&self.poll, &clients) {
+            self.serve_reader(number, true);
         }
     }
 
-    /// Writes what one can take, and reads what it has sent if there is room.
-    pub(super) fn serve_reader(&mut self, number: u32) {
+    /// Writes what one can take, and reads what it has sent if it `reads` and there is room.
+    fn serve_reader(&mut self, number: u32, reads: bool) {
         let Some(readers) = &mut self.readers else { return };
-        let reads = readers.has_room();
-        if reads {
-            readers.read_last = number;
-        }
-        for did in readers.clients.serve(number, reads) {
+        for did in readers.clients.serve(number, reads && readers.has_room()) {
             match did {
-                Did::Request(number, bytes) => readers.ask(number, bytes),
+                Did::Request(number, bytes) => readers.take(number, bytes),
+                Did::End(number) if readers.clients.is_refused(number) => {}
                 Did::End(number) | Did::Gone(number) => readers.end(number, Vec::new()),
                 Did::Slow(number, unread) => {
-                    self.says.push(format!(
-                        "client {number} that only reads sent away: it has left {} of replies unread",
-                        mib(unread)
-                    ));
+                    self.says.push(slow(number, unread));
                     readers.end(number, Vec::new());
                 }
             }
         }
     }
 
-    /// Writes what waits for those clients, and sends the slowest away if too much is kept for all of them.
+    /// Writes what waits for those clients, and sends the slowest away if more is kept for them than the others leave.
     pub(super) fn release_readers(&mut self) {
+        let unserved = self.readers.as_ref().map(|readers| readers.clients.unserved());
+        for number in unserved.unwrap_or_default() {
+            self.serve_reader(number, false);
+        }
         let Some(readers) = &mut self.readers else { return };
-        let slow = readers.clients.shed();
-        for (number, bytes) in slow {
-            self.says.push(format!(
-                "client {number} that only reads sent away, as the slowest, with {}",
-                mib(bytes)
-            ));
-            readers.end(number, Vec::new());
-        }
-        for number in readers.clients.unserved() {
-            self.serve_reader(number);
-        }
-    }
-
-    /// The place that a majority must have before what the program now writes to a client that only reads goes to it.
-    pub(super) fn place_of_reads(&self) -> Point {
-        let place = self.readers.as_ref().map_or(Point::default(), Readers::place);
-        self.work.place().max(place)
+        let left = self.settings.most_kept.saturating_sub(self.clients.kept());
+        let slow = readers.clients.shed(left);
+        slow.iter().for_each(|(number, _)| readers.end(*number, Vec::new()));
+        self.tell_shed(&slow);
     }
 
     /// Last word to the client of that connection, if it only reads.
@@ -418,60 +392,38 @@ impl Front {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
+    use std::io::Read;
+    use std::net::TcpStream;
+
+    use truechimer_group_client::delivery::{self, Page};
+
     use super::*;
-    use crate::clients::MOST_KEPT;
     use crate::cut::Protocol;
 
-    fn readers(age: Duration) -> Readers {
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let clients = Clients::new(Protocol::Line, MOST_KEPT);
-        Readers::new(ReadOnly { listen, age, commands: None }, clients).unwrap()
-    }
-
-    fn place(index: u64) -> Point {
-        Point { generation: 1, index }
-    }
-
-    /// Answers go by a message whose place a majority must have, and that all before is dealt with.
+    /// Descriptors or ports that are used up are found in the same way as an address that nothing can be connected to.
     #[test]
-    fn a_state_is_as_new_as_a_message_that_it_contains() {
-        let mut readers = readers(Duration::from_secs(100));
-        let now = Instant::now();
-        let [early, late] = [now, now + Duration::from_secs(30)];
-        assert!(!readers.fits(now) && readers.place() == Point::default());
-        readers.delivered(place(3), early);
-        readers.delivered(place(5), late);
-        readers.settled(Some(place(3)));
-        assert!(!readers.fits(now), "it is at that very place");
-        readers.settled(Some(place(4)));
-        assert!(readers.fits(now) && readers.place() == place(3));
-        assert!(readers.fits(early + Duration::from_secs(100)));
-        assert!(!readers.fits(early + Duration::from_secs(101)));
-        // The earlier one will do, for which nobody has to be asked any more.
-        readers.settled(None);
-        assert_eq!((readers.place(), readers.newest), (place(3), Some((place(5), late))));
-        readers.how.age = Duration::ZERO;
-        readers.settled(None);
-        assert_eq!(readers.place(), place(5));
-        assert!(readers.fits(late) && !readers.fits(late + Duration::from_nanos(1)));
-        readers.drop_out();
-        assert!(!readers.fits(now) && readers.place() == Point::default());
-    }
-
-    #[test]
-    fn a_message_is_sent_where_none_makes_the_state_new_enough() {
-        let mut readers = readers(Duration::from_secs(100));
-        let now = Instant::now();
-        assert!(!readers.lacks(None), "nobody waits");
-        readers.push(1, Ask::Request(vec![1]));
-        assert!(readers.lacks(None));
-        assert!(!readers.lacks(Some(now)), "one is under way");
-        readers.delivered(place(3), now);
-        assert!(!readers.lacks(None));
-        readers.settled(None);
-        assert!(!readers.lacks(None));
-        readers.how.age = Duration::ZERO;
-        assert!(readers.lacks(None), "it asked after that");
-        assert!(!readers.lacks(Some(Instant::now())));
+    fn whoever_gets_no_connection_to_the_program_is_refused() {
+        let name = format!("truechimer-readers-{}.front", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let page = CString::new(path.to_str().unwrap()).unwrap();
+        let page = Page::create(&page, delivery::CLOCK | delivery::LOOP).unwrap();
+        let everybody = "255.255.255.255:9".parse().unwrap();
+        let mut program = Program::new(everybody, page, false).unwrap();
+        let (listen, age, most) = ("127.0.0.1:0".parse().unwrap(), Duration::ZERO, MOST_READERS);
+        let how = ReadOnly { listen, age, commands: None, most };
+        let mut readers = Readers::new(how, Clients::new(Protocol::Line), 1024).unwrap();
+        assert_eq!(readers.how.most, 256, "half the descriptors, two each");
+        let mut says = Vec::new();
+        for _ in 0..2 {
+            let mut theirs = TcpStream::connect(readers.address().unwrap()).unwrap();
+            readers.listener.set_nonblocking(false).unwrap();
+            let number = readers.clients.add(readers.listener.accept().unwrap().0).unwrap();
+            readers.push(number, Task::Open);
+            assert_eq!(readers.give(&mut program, &mut says), None);
+            assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "closed");
+        }
+        assert!(says.len() == 1 && says[0].contains("cannot be connected to"), "{says:?}");
+        std::fs::remove_file(path).unwrap();
     }
 }

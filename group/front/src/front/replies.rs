@@ -15,7 +15,7 @@ struct Reply {
     point: Point,
     client: u32,
     bytes: Vec<u8>,
-    /// How much the program has written on the connection up to its end, bytes; none to a client that only reads, with
+    /// Bytes that the program has written on the connection up to its end; none to a client that only reads, with
     /// whose answers no others are compared.
     until: Option<u64>,
     /// The client is to go after it.
@@ -31,12 +31,15 @@ pub struct Replies {
     asked: Option<(Point, Committing)>,
     /// A majority has the stream up to there.
     committed: Point,
+    /// Bytes of those that wait for clients that only read.
+    read: usize,
 }
 
 impl Replies {
     /// None yet, and whether they wait.
     pub fn new(waits: bool) -> Replies {
-        Replies { waiting: VecDeque::new(), waits, asked: None, committed: Point::default() }
+        let committed = Point::default();
+        Replies { waiting: VecDeque::new(), waits, asked: None, committed, read: 0 }
     }
 
     /// This depends on the stream up to `point`, and ends after so much on its connection.
@@ -48,6 +51,9 @@ impl Replies {
         until: Option<u64>,
         last: bool,
     ) {
+        if until.is_none() {
+            self.read += bytes.len();
+        }
         if let Some(reply) = self.waiting.back_mut()
             && reply.client == client
             && reply.point == point
@@ -72,9 +78,15 @@ impl Replies {
         ordered.map(|reply| Conn { member, number: reply.client }).collect()
     }
 
+    /// Bytes that wait for clients that only read.
+    pub fn read(&self) -> usize {
+        self.read
+    }
+
     /// They must not be sent.
     pub fn clear(&mut self) {
         self.waiting.clear();
+        self.read = 0;
     }
 }
 
@@ -123,6 +135,8 @@ impl Front {
                 clients.go(reply.client);
             }
         }
+        let read = self.replies.waiting.iter().filter(|reply| reply.until.is_none());
+        self.replies.read = read.map(|reply| reply.bytes.len()).sum();
         if let Some(reply) = self.replies.waiting.back()
             && waits
             && self.replies.asked.is_none()

@@ -11,7 +11,7 @@ use super::{Front, Sent};
 /// times what a loop takes for a message's requests.
 const GATHERS: Duration = Duration::from_millis(10);
 /// Bytes that may wait here before clients are no longer read: 16 full messages, of which one is under way at a time.
-const MOST_WAITING: usize = 16 * LARGEST_PIECE;
+pub(super) const MOST_WAITING: usize = 16 * LARGEST_PIECE;
 
 /// Word of a client's that is to go into the order.
 #[derive(Debug)]

@@ -142,6 +142,10 @@ impl Front {
         let clients: Vec<u32> = self.clients.numbers().collect();
         self.clients.clear();
         self.replies.clear();
+        if let Some(readers) = &mut self.readers {
+            // It may be the program that hangs: nothing else closes their connections then.
+            readers.clear();
+        }
         for client in clients {
             self.close(client);
         }
@@ -240,7 +244,7 @@ impl Front {
             done: self.work.done(),
             same: self.streams.same,
             different: self.streams.different,
-            reads: self.readers.as_ref().map_or(0, Readers::asks),
+            reads: self.readers.as_ref().map_or(0, Readers::given),
             time_ns: self.program.page().time(),
             peers: peers.collect(),
         }

@@ -46,6 +46,7 @@ pub struct Work {
     requests: Vec<(u64, Conn)>,
     time: i64,
     output: BTreeMap<Conn, Vec<u8>>,
+    /// Place up to which what the program writes depends on the stream.
     point: Point,
     started: bool,
     /// Words that were said of it as it is hard to follow.
@@ -99,17 +100,14 @@ impl Work {
         self.waiting.len()
     }
 
-    /// The place of what it was given last.
-    pub fn place(&self) -> Point {
-        self.point
+    /// The place of the first thing of the order that waits; none if there is none.
+    pub fn next(&self) -> Option<Point> {
+        self.waiting.front().map(|(_, _, point)| *point)
     }
 
-    /// The place of the first thing of the order that it has not dealt with; none if there is none.
-    pub fn next(&self) -> Option<Point> {
-        match &self.doing {
-            None | Some(Doing::Reads(_)) => self.waiting.front().map(|(_, _, point)| *point),
-            Some(_) => Some(self.point),
-        }
+    /// Takes note that what is written from now on depends on the stream up to there, too.
+    pub fn depend_on(&mut self, place: Point) {
+        self.point = self.point.max(place);
     }
 
     /// Waits a little for the program, if that is what is to be waited for, and returns how long
@@ -148,7 +146,7 @@ impl Front {
             }
             // In turn with what comes in the order, so that neither holds up the other.
             let reads = !self.work.read || self.work.waiting.is_empty();
-            let busy = if reads { self.read() } else { None };
+            let busy = if reads { self.give_reads() } else { None };
             self.work.read = busy.is_some();
             if let Some(busy) = busy {
                 self.work.doing = Some(Doing::Reads(busy));
@@ -246,8 +244,7 @@ impl Front {
                 if let Busy::End(conn) = busy {
                     self.program.close(conn);
                     let word = self.last_word_of(conn);
-                    let place = self.place_of_reads();
-                    self.replies.push(place, conn.number, &word, None, true);
+                    self.replies.push(self.work.point, conn.number, &word, None, true);
                 }
                 Ok((None, true))
             }
@@ -347,14 +344,13 @@ impl Front {
     /// Takes what the program has written, by what has that place at the latest.
     fn drain(&mut self, place: u64) -> Result<(), String> {
         let me = self.order.me().member;
-        let place_of_reads = self.place_of_reads();
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
         let streams = &mut self.streams;
         let request = !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
             if conn.is_beside() {
-                replies.push(place_of_reads, conn.number, bytes, None, end != End::Open);
+                replies.push(point, conn.number, bytes, None, end != End::Open);
                 if end != End::Open {
                     ended.push(conn);
                 }

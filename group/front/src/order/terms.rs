@@ -27,7 +27,25 @@ pub struct Conn {
 
 impl fmt::Display for Conn {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_beside() {
+            return write!(out, "{} of those that only read", self.number);
+        }
         write!(out, "{}.{}", self.member, self.number)
+    }
+}
+
+impl Conn {
+    /// Member of connections to the program that are in no order: none has that number.
+    const BESIDE: Member = Member(0);
+
+    /// The connection of a client that only reads.
+    pub(crate) fn beside(number: u32) -> Conn {
+        Conn { member: Conn::BESIDE, number }
+    }
+
+    /// True if it is in no order.
+    pub(crate) fn is_beside(self) -> bool {
+        self.member == Conn::BESIDE
     }
 }
 
