@@ -3,7 +3,7 @@
 # steers the system clock as it likes, and the daemon, which leaves it alone. Who waits by the page for a
 # time is woken in time throughout.
 # needs: modules veth sch_netem
-# needs: programs ip tc chronyd
+# needs: programs ip tc chronyd chrt
 # shellcheck shell=dash
 . /guest/lib.sh
 . /guest/net.sh
@@ -69,8 +69,10 @@ waited "over steps and slews" page "before best after utc" $turn_ns
 for kind in before best after; do
     is "over steps and slews: no tick is missed ($kind)" "$(json $kind/missed </tmp/page.waits)" 0
 done
-# While another program runs nobody is woken; the reading says that it was too late.
-holds "over steps and slews: few waits before a time end after it" "$(json before/come </tmp/page.waits) <= 6"
+# Where nothing comes in between, the last look but one was before the time. An interrupt may, once: by true time the
+# kernel's ticks, 4 ms apart, shift by 30 us from one wait to the next.
+note "a look takes $(json look_ns </tmp/page.waits) ns"
+holds "over steps and slews: waits before a time end before it" "$(json before/late </tmp/page.waits) <= 1"
 off=$(truechimer-testbed clock | awk -v base=$((midnight - 600)) '{ print $2 - $1 * 1.00003 - base * 1e9 }')
 note "the system clock is off by $off ns"
 
