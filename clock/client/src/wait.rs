@@ -28,6 +28,12 @@ const SPIN_BEFORE: Duration = Duration::from_micros(200);
 /// but one during which the thread is stopped.
 const LEAD: Span = Span::from_micros(1);
 
+/// Length of a sleep that ends within `span`, or later by less than `spin`. It is by the kernel's clock, which whoever keeps
+/// the system clock may slow by a tenth (`tick` of adjtimex(2)); what is left of a long one is slept for anew.
+fn slept_in(span: Duration, spin: Duration) -> Duration {
+    if span > 8 * spin { span - span / 8 } else { span }
+}
+
 /// On which side of its time a wait ends: the choice of who waits, as the time is only known to lie
 /// between `earliest` and `latest`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -202,7 +208,7 @@ impl Clock {
             let rest = timeout.map_or(LONGEST, |timeout| timeout - waited);
             let spin = if side == Side::Before { SPIN_BEFORE } else { SPIN };
             if pause > spin {
-                sleep((pause - spin).min(LONGEST).min(rest));
+                sleep(slept_in((pause - spin).min(LONGEST), spin).min(rest));
             } else {
                 std::hint::spin_loop();
             }

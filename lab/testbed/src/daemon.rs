@@ -54,6 +54,12 @@ impl<'a> Setup<'a> {
         }
     }
 
+    /// A daemon in a network, with no sources but those in these lines of its configuration.
+    #[must_use]
+    pub fn within(network: &'a Namespace, dir: &'a temp::Dir, sections: &'a str) -> Setup<'a> {
+        Setup { network: Some(network), servers: Vec::new(), sections, ..Setup::new(dir, "") }
+    }
+
     fn page(&self) -> PathBuf {
         self.dir.join(self.name)
     }

@@ -8,11 +8,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use truechimer::{Clock, Instant, Reading, Side, Span, Timer, WaitError};
 use truechimer_testbed::scale::Reference;
+use truechimer_testbed::watch::median;
 
 use crate::look::PATIENCE;
 
 /// Time beyond what it should last that a wait may last, before that is an error.
 const OVERTIME: Duration = Duration::from_secs(60);
+
+/// How long before its time a wait on the side before ends, ns, as `truechimer::Side` says.
+const LEAD_NS: i64 = 1_000;
+/// Looks at the clock that are measured.
+const LOOKS: usize = 101;
 
 /// Waits for a time in UTC, whole seconds from now; meanwhile, on each side, for every tick of a timer
 /// unless `every` is 0. Prints when they ended.
@@ -30,6 +36,7 @@ pub fn waits(page: &str, reference: &str, seconds: &str, every: &str) -> Result<
         begin,
         last: begin.best + Span::from_secs(seconds.into()),
         timeout: Duration::from_secs(seconds.into()) + OVERTIME,
+        look_ns: look_ns(&clock, reference).map_err(|error| error.to_string())?,
     };
     let sides = [("before", Side::Before), ("best", Side::Best), ("after", Side::After)];
     let result = thread::scope(|scope| {
@@ -44,10 +51,23 @@ pub fn waits(page: &str, reference: &str, seconds: &str, every: &str) -> Result<
             Ok(ends) => Ok((name.to_owned(), ends.map_err(|error| error.to_string())?.result())),
             Err(_) => Err(format!("{name}: it panicked")),
         });
-        done.collect::<Result<_, String>>().map(Value::Object)
+        let look = Ok(("look_ns".to_owned(), bed.look_ns.into()));
+        done.chain([look]).collect::<Result<_, String>>().map(Value::Object)
     })?;
     println!("{result:#}");
     Ok(())
+}
+
+/// Median time that a wait takes which is over when it begins, ns: one look, and a little more.
+fn look_ns(clock: &Clock, reference: Reference) -> Result<i64, WaitError> {
+    let past = Instant(0);
+    let mut looks = Vec::with_capacity(LOOKS);
+    for _ in 0..LOOKS {
+        let (first, before) = (reference.now_ns(), reference.now_ns());
+        clock.wait_for(past, Side::Before, Some(OVERTIME))?;
+        looks.push(reference.now_ns() - before - (before - first));
+    }
+    Ok(median(looks.into_iter()))
 }
 
 /// Parts that all waits share.
@@ -59,6 +79,8 @@ struct Bed<'a> {
     /// The last time to be waited for.
     last: Instant,
     timeout: Duration,
+    /// Time that a look at the clock takes, ns.
+    look_ns: i64,
 }
 
 impl Bed<'_> {
@@ -68,7 +90,7 @@ impl Bed<'_> {
         let unix = begin.unix + i64::from(seconds);
         let reading = self.clock.wait_for_utc((unix, 0), Side::After, Some(self.timeout))?;
         let mut ends = Ends::default();
-        ends.add(unix * 1_000_000_000, self.reference.now_ns(), &reading, 0);
+        ends.add(unix * 1_000_000_000, self.reference.now_ns(), &reading, self.look_ns);
         Ok(ends)
     }
 
@@ -80,7 +102,8 @@ impl Bed<'_> {
         loop {
             let tick = timer.tick(Some(self.timeout))?;
             let now = self.reference.now_ns();
-            ends.add(unix_ns(&tick.reading, tick.time), now, &tick.reading, tick.missed);
+            ends.add(unix_ns(&tick.reading, tick.time), now, &tick.reading, self.look_ns);
+            ends.missed += tick.missed;
             if tick.time + every > self.last {
                 return Ok(ends);
             }
@@ -99,8 +122,9 @@ struct Ends {
     /// True time just after the end − the time waited for: smallest and largest, ns.
     after: Option<(i64, i64)>,
     waits: u64,
-    /// Ends whose reading does not show the time to be still to come.
-    come: u64,
+    /// Ends whose reading shows the time to be over for longer than a look at the clock takes beyond the
+    /// lead: by a moment at which nobody looked.
+    late: u64,
     missed: u64,
     /// Largest bound at an end, ns.
     bound_ns: u64,
@@ -108,13 +132,13 @@ struct Ends {
 
 impl Ends {
     /// A wait for `time_ns` is over, at `truth_ns`, by this reading.
-    fn add(&mut self, time_ns: i64, truth_ns: i64, reading: &Reading, missed: u64) {
+    fn add(&mut self, time_ns: i64, truth_ns: i64, reading: &Reading, look_ns: i64) {
         let after = truth_ns - time_ns;
         let (least, most) = self.after.unwrap_or((after, after));
         self.after = Some((least.min(after), most.max(after)));
         self.waits += 1;
-        self.come += u64::from(unix_ns(reading, reading.latest) >= time_ns);
-        self.missed += missed;
+        let over = unix_ns(reading, reading.latest) - time_ns;
+        self.late += u64::from(over >= (look_ns - LEAD_NS).max(0));
         let bound = reading
             .bound()
             .map_or(u64::MAX, |bound| u64::try_from(bound.as_nanos_up()).unwrap_or(u64::MAX));
@@ -124,7 +148,7 @@ impl Ends {
     fn result(&self) -> Value {
         json!({
             "waits": self.waits,
-            "come": self.come,
+            "late": self.late,
             "missed": self.missed,
             "first_ns": self.after.map(|(least, _)| least),
             "last_ns": self.after.map(|(_, most)| most),

@@ -142,6 +142,16 @@ impl Watch {
         );
     }
 
+    /// Looks until something else is so.
+    #[track_caller]
+    pub fn run_until_so(&mut self, within: Duration, what: &str, mut is: impl FnMut() -> bool) {
+        let end = Instant::now() + within;
+        while !is() {
+            assert!(Instant::now() < end, "not within {within:?}: {what}");
+            self.run(2 * EVERY);
+        }
+    }
+
     /// The samples from this time on.
     #[must_use]
     pub fn since(&self, at: Duration) -> &[Sample] {

@@ -2,7 +2,7 @@
 # microsecond of its own clock from then on; the kernel knows how far off it may be, and inserts the
 # leap second that the server announces.
 # needs: modules veth sch_netem
-# needs: programs ip tc
+# needs: programs ip tc chrt
 # shellcheck shell=dash
 . /guest/lib.sh
 . /guest/net.sh

@@ -147,14 +147,16 @@ is_disrupted() {
 }
 
 # waits PAGE REFERENCE SECONDS EVERY_MS: waits by the clock /run/PAGE in the background: for a time in UTC
-# that many seconds away and, unless EVERY_MS is 0, for a timer's ticks on each side; waited() judges them.
+# that many seconds away and, unless EVERY_MS is 0, for a timer's ticks on each side; waited() judges them. It
+# takes `chrt`: of the one CPU it has as much as it wants, so that when it is woken is no matter of what other
+# programs do just then, and with that of the build.
 waits() {
-    (exec truechimer-testbed waits "/run/$1" "$2" "$3" "$4") >"/tmp/$1.waits" 2>&1 &
+    (exec chrt -f 1 truechimer-testbed waits "/run/$1" "$2" "$3" "$4") >"/tmp/$1.waits" 2>&1 &
     eval "waits_$1=$!"
 }
 
-# How late somebody is woken in a machine of one CPU that counts its instructions: as long as another
-# program of ours, not optimised, works at a stretch, half a millisecond, and a margin.
+# How late who is before all others is woken in a machine of one CPU that counts its instructions: as long as the kernel
+# works at a stretch for another program, half a millisecond, and a margin.
 turn_ns=5000000
 
 # w NAME: a figure of the waits that are judged.

@@ -3,7 +3,7 @@
 # steers the system clock as it likes, and the daemon, which leaves it alone. Who waits by the page for a
 # time is woken in time throughout.
 # needs: modules veth sch_netem
-# needs: programs ip tc chronyd
+# needs: programs ip tc chronyd chrt
 # shellcheck shell=dash
 . /guest/lib.sh
 . /guest/net.sh
@@ -46,7 +46,13 @@ sleep 120
 watched "left alone" 20
 
 # Who waits by the page meanwhile does not notice either.
-waits page "line:$line" 60 1000
+waits page "line:$line" 75 1000
+
+# By a tenth slower and faster, as much as the kernel lets anybody. So is then what a sleep lasts.
+for tick in 9000 11000 10000; do
+    adjtimex -t $tick >/dev/null
+    watched "at a tick of $tick us" 3
+done
 
 # Hours away: chronyd steps.
 before=$(system_clock)
@@ -69,8 +75,10 @@ waited "over steps and slews" page "before best after utc" $turn_ns
 for kind in before best after; do
     is "over steps and slews: no tick is missed ($kind)" "$(json $kind/missed </tmp/page.waits)" 0
 done
-# While another program runs nobody is woken; the reading says that it was too late.
-holds "over steps and slews: few waits before a time end after it" "$(json before/come </tmp/page.waits) <= 6"
+# Where nothing comes in between, the last look but one was before the time. An interrupt may, once: by true time the
+# kernel's ticks, 4 ms apart, shift by 30 us from one wait to the next.
+note "a look takes $(json look_ns </tmp/page.waits) ns"
+holds "over steps and slews: waits before a time end before it" "$(json before/late </tmp/page.waits) <= 1"
 off=$(truechimer-testbed clock | awk -v base=$((midnight - 600)) '{ print $2 - $1 * 1.00003 - base * 1e9 }')
 note "the system clock is off by $off ns"
 

@@ -2,7 +2,7 @@
 # synchronised again. The emulator's counted time stands still while the
 # machine is suspended, so this one runs in real time.
 # needs: modules veth sch_netem
-# needs: programs ip tc chronyd
+# needs: programs ip tc chronyd chrt
 # needs: time real
 # shellcheck shell=dash
 . /guest/lib.sh

@@ -5,10 +5,9 @@ use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use truechimer_testbed::lacking::{Lacking, or_skip};
-use truechimer_testbed::process::is_root;
+use truechimer_testbed::process::{Process, is_root};
 use truechimer_testbed::{binary, temp};
 
 use crate::agents::{PATIENCE, until};
@@ -203,33 +202,33 @@ fn postgresqls_sessions_that_wait_for_locks_are_noticed_and_answered_to_nobody()
         let clients: Vec<_> = clients.collect();
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
-    // Whoever has stopped has done so by now, or finds out within its patience.
-    std::thread::sleep(Duration::from_secs(5));
-    let (code, troubles) = local.status();
-    let named = |at: &usize| {
-        let name = format!("member {}: ", at + 1);
-        troubles.iter().any(|trouble| trouble.starts_with(&name))
-    };
-    let follow: Vec<usize> = (0..REPLICAS).filter(|at| !named(at)).collect();
-    assert_eq!(code == 0, follow.len() == REPLICAS, "{troubles:?}");
-    for (member, front) in &mut local.fronts {
-        let stopped = format!("member {member}: its front has stopped: ");
-        let stopped = troubles.iter().any(|trouble| trouble.starts_with(&stopped));
-        assert_eq!(stopped, !front.is_running(), "{troubles:?}");
-    }
-    if follow.len() * 2 <= REPLICAS {
-        // Where fronts still run they say that they answer nobody.
-        let waits = |trouble: &String| trouble.contains("answers nobody");
-        let waits = troubles.iter().any(waits);
-        assert!(
-            waits || local.fronts.values_mut().all(|front| !front.is_running()),
-            "{troubles:?}"
-        );
-        return;
-    }
-    let all: Vec<Vec<String>> = follow.iter().map(|at| rows(&local, *at)).collect();
-    assert!(all.iter().all(|rows| *rows == all[0]), "they answer, and differ");
+    // Whoever differs finds that out within its patience: then status says so, and it answers nobody.
+    let mut all: Vec<Vec<String>> = Vec::new();
+    until("status says what the fronts do, and those that answer have the same", || {
+        let (code, troubles) = local.status();
+        let named = |at: &usize| {
+            let name = format!("member {}: ", at + 1);
+            troubles.iter().any(|trouble| trouble.starts_with(&name))
+        };
+        let follow: Vec<usize> = (0..REPLICAS).filter(|at| !named(at)).collect();
+        let is_told = |(member, front): (&u32, &mut Process)| {
+            let stopped = format!("member {member}: its front has stopped: ");
+            front.is_running() != troubles.iter().any(|trouble| trouble.starts_with(&stopped))
+        };
+        if (code == 0) != (follow.len() == REPLICAS) || !local.fronts.iter_mut().all(is_told) {
+            return false;
+        }
+        if follow.len() * 2 <= REPLICAS {
+            all.clear();
+            // Where fronts still run they say that they answer nobody.
+            return troubles.iter().any(|trouble| trouble.contains("answers nobody"))
+                || local.fronts.values_mut().all(|front| !front.is_running());
+        }
+        all = follow.iter().map(|at| rows(&local, *at)).collect();
+        all.iter().all(|rows| *rows == all[0])
+    });
+    let Some(rows) = all.first() else { return };
     for row in &told {
-        assert!(all[0].contains(row), "a client was told of {row}");
+        assert!(rows.contains(row), "a client was told of {row}");
     }
 }

@@ -105,7 +105,7 @@ fn clockbound_3_reads_a_million_times_while_the_daemon_is_stopped_and_killed() {
     let (_server, address) = serve(&dir);
     let (daemon, clock) = start(&dir, &address, &sections);
     let line = LINE.join("+");
-    let arguments = ["3", page.as_str(), "85", "1000000", line.as_str()];
+    let arguments = ["3", page.as_str(), "120", "1000000", line.as_str()];
     let long = Reader::start(&dir, &clients.join("clockbound-clients"), &arguments);
     // ScyllaDB takes synchronized bounds alone.
     let scylla = |seconds| {
@@ -115,7 +115,7 @@ fn clockbound_3_reads_a_million_times_while_the_daemon_is_stopped_and_killed() {
     let healthy = scylla("4").result();
     assert_eq!(number(&healthy, "trusted"), 100_000, "{healthy}");
     assert_eq!((number(&healthy, "broken"), number(&healthy, "changes")), (0, 0), "{healthy}");
-    let left = scylla("85");
+    let left = scylla("120");
     assert_eq!(clock.now().unwrap().status, Status::Synchronised);
     daemon.process.signal(Signal::Stop);
     std::thread::sleep(Duration::from_secs(2));
@@ -168,7 +168,11 @@ fn what_is_in_the_way_of_a_clockbound_page_is_named_at_the_start() {
     let mut other = process::command(&program);
     other.arg("60");
     let other = Process::start(other, &dir.join("other.log"));
-    std::thread::sleep(Duration::from_millis(300));
+    // Not before it has become that program.
+    let named = format!("/proc/{}/comm", other.pid());
+    while std::fs::read_to_string(&named).unwrap() != "clockbound\n" {
+        std::thread::sleep(Duration::from_millis(5));
+    }
     refused(&pages, "a ClockBound runs (process ");
     // Also where its pages are others than are wanted here.
     std::fs::rename(pages.join("shm1"), pages.join("shm")).unwrap();

@@ -154,11 +154,7 @@ fn term_ends_it_cleanly_and_hangup_reads_the_configuration_again() {
     Setup { servers, ..Setup::new(&dir, "") }.write();
     daemon.process.signal(Signal::Hangup);
     let count = |daemon: &Daemon| daemon.ask(&["sources"]).json.as_array().map_or(0, Vec::len);
-    let end = Instant::now() + SOON;
-    while count(&daemon) != 2 {
-        assert!(Instant::now() < end, "SIGHUP adds no server:\n{}", daemon.process.output());
-        watch.run(Duration::from_millis(100));
-    }
+    watch.run_until_so(SOON, "SIGHUP adds a server", || count(&daemon) == 2);
     let kept = number(&daemon.ask(&["sources"]).json[0], "requests");
     assert!(kept >= requests, "{kept} requests, {requests} before");
 
@@ -169,10 +165,7 @@ fn term_ends_it_cleanly_and_hangup_reads_the_configuration_again() {
     assert_eq!(count(&daemon), 2, "{}", daemon.process.output());
     Setup::new(&dir, &*server.address).write();
     daemon.process.signal(Signal::Hangup);
-    while count(&daemon) != 1 {
-        assert!(Instant::now() < end, "SIGHUP removes no server:\n{}", daemon.process.output());
-        watch.run(Duration::from_millis(100));
-    }
+    watch.run_until_so(SOON, "SIGHUP removes a server", || count(&daemon) == 1);
     assert!(number(&daemon.source(), "requests") >= kept, "all was forgotten");
     let at = watch.samples[watch.samples.len() - 1].at;
     watch.run(Duration::from_secs(5));

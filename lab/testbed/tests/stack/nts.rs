@@ -52,13 +52,7 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     };
     let sections = proven("192.0.2.1", &by.authority);
     let state = format!("state = {:?}\nseccomp = \"kill\"", dir.join("state.json"));
-    let setup = Setup {
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections: &sections,
-        settings: &state,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup { settings: &state, ..Setup::within(&net.client, &dir, &sections) };
     let mut daemon = setup.start();
     let mut watch = daemon.watch(Truth::host());
     watch.run_until_status(Status::Synchronised, SOON);
@@ -186,13 +180,7 @@ fn who_cannot_prove_itself_is_never_believed() {
         ("port", "192.0.2.1:123", &by.authority, "refused"),
     ] {
         let sections = proven(host, authority);
-        let setup = Setup {
-            name,
-            network: Some(&net.client),
-            servers: Vec::new(),
-            sections: &sections,
-            ..Setup::new(&dir, "")
-        };
+        let setup = Setup { name, ..Setup::within(&net.client, &dir, &sections) };
         let mut daemon = setup.start();
         let source = daemon.source_when(|source| {
             source["trouble"].as_str().is_some_and(|trouble| trouble.contains(why))
@@ -251,12 +239,7 @@ fn who_is_known_and_says_nonsense_gives_no_keys() {
     command.arg(openssl).args([&by.certificate, &by.key]);
     let mut server = Process::start(command, &dir.join("s_server.log"));
     let sections = proven("192.0.2.1", &by.authority);
-    let setup = Setup {
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections: &sections,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup::within(&net.client, &dir, &sections);
     let mut daemon = setup.start();
     // Refused connections are from before it listens.
     let source = daemon.source_when(|source| {
@@ -291,12 +274,7 @@ fn a_narrow_path_carries_what_nts_adds() {
     let lines = served(&by, &dir.join("keys"), "");
     let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
     let sections = proven("192.0.2.1", &by.authority);
-    let setup = Setup {
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections: &sections,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup::within(&net.client, &dir, &sections);
     let mut daemon = setup.start();
     let source = daemon.source_when(|source| number(source, "accepted") >= 5);
     assert_eq!(source["authentication"], "nts", "{source:#}");
@@ -500,14 +478,7 @@ fn a_clock_that_is_not_set_yet_speaks_against_no_certificate_if_the_user_says_so
         ("willing", &willing, -8, None),
     ] {
         let environment = warped(&format!("offset={}s", years * year), None);
-        let setup = Setup {
-            name,
-            network: Some(&net.client),
-            servers: Vec::new(),
-            sections,
-            environment,
-            ..Setup::new(&dir, "")
-        };
+        let setup = Setup { name, environment, ..Setup::within(&net.client, &dir, sections) };
         let mut daemon = setup.start();
         if let Some(why) = trouble {
             let source = daemon.source_when(|source| {
@@ -516,10 +487,9 @@ fn a_clock_that_is_not_set_yet_speaks_against_no_certificate_if_the_user_says_so
             assert_eq!(number(&source, "accepted"), 0, "{source:#}");
         } else {
             let mut watch = daemon.watch(Truth::host());
-            watch.run(Duration::from_secs(8));
-            let log = daemon.process.output();
-            assert!(log.contains("certificates (NTS) are judged anew"), "{log}");
+            daemon.process.expect_output("certificates (NTS) are judged anew", SOON);
             daemon.source_when(|s| s["trouble"].is_null() && number(s, "accepted") > 4);
+            watch.run(Duration::from_secs(3));
             println!("{}", watch.summary());
         }
         ends(&mut daemon);
@@ -547,13 +517,7 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     let Some(mut chrony) = or_skip(Client::of(&net.client, &dir, &lines)) else { return };
     let sections =
         proven("192.0.2.1:4461", &by.authority).replacen("poll", "interleaved = true\npoll", 1);
-    let setup = Setup {
-        name: "follower",
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections: &sections,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup { name: "follower", ..Setup::within(&net.client, &dir, &sections) };
     let mut daemon = setup.start();
     let follows = |daemon: &mut Daemon, more: i64| {
         let before = daemon.source_when(|source| source["accepted"].is_i64());
@@ -612,13 +576,7 @@ fn ntpd_and_we_prove_ourselves_to_one_another() {
     let Some(mut process) = or_skip(ntpd(&net.client, &dir, &lines)) else { return };
     ntpd_follows(&net.client, &mut process, SERVER);
     let sections = proven(&CLIENT.to_string(), &theirs.authority);
-    let setup = Setup {
-        name: "follower",
-        network: Some(&net.server),
-        servers: Vec::new(),
-        sections: &sections,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup { name: "follower", ..Setup::within(&net.server, &dir, &sections) };
     let mut daemon = setup.start();
     let source = daemon.source_when(|source| source["accepted"].as_i64() > Some(5));
     assert_eq!(source["authentication"], "nts", "{source:#}");
@@ -682,11 +640,13 @@ fn those_without_proof_are_held_within_what_one_with_proof_says() {
     let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
     // Readings are held against the truth, which chronyd serves.
     let mut watch = daemon.watch(Truth::host());
-    watch.run(Duration::from_secs(15));
-    println!("{}", watch.summary());
     let outvoted = [(); 3].map(|()| word("falseticker", "outvoted"));
-    let found = words(&daemon);
-    assert!(found.starts_with(&outvoted) && found[3].0 == "selected", "{found:?}");
+    watch.run_until_so(SOON, "the liars are outvoted", || {
+        let found = words(&daemon);
+        found.starts_with(&outvoted) && found[3].0 == "selected"
+    });
+    watch.run(Duration::from_secs(10));
+    println!("{}", watch.summary());
     ends(&mut daemon);
     drop(liars);
     // Right at first, they have a part; then they turn, all together.
@@ -699,19 +659,17 @@ fn those_without_proof_are_held_within_what_one_with_proof_says() {
                 .iter()
                 .all(|(status, _)| matches!(&**status, "selected" | "combined" | "truechimer"))
     };
-    let end = Instant::now() + SOON;
-    while !agrees(&words(&daemon)) {
-        assert!(Instant::now() < end, "{:?}", words(&daemon));
-        watch.run(Duration::from_secs(1));
-    }
+    watch.run_until_so(SOON, "all four agree", || agrees(&words(&daemon)));
     drop(honest);
     let _liars = alike(&net.server, &dir, "-80ms");
-    watch.run(Duration::from_secs(20));
+    watch.run_until_so(SOON, "the three are outvoted again", || {
+        let found = words(&daemon);
+        let liars = found.iter().take(3);
+        liars.filter(|(status, _)| status == "falseticker").count() == 3 && agrees(&found[3..])
+    });
+    watch.run(Duration::from_secs(10));
+    watch.run_until_status(Status::Synchronised, SOON);
     println!("{}", watch.summary());
-    let found = words(&daemon);
-    assert!(found[..3].iter().all(|(status, _)| status == "falseticker"), "{found:?}");
-    assert!(agrees(&found[3..]), "{found:?}");
     let last = watch.samples.last().expect("there are some");
-    assert_eq!(last.status, Status::Synchronised);
     assert!(last.error_ns().abs() < 10_000_000, "{last:?}");
 }

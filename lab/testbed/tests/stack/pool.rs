@@ -69,12 +69,11 @@ fn a_pool_of_chronyds_replaces_the_one_that_goes() {
     let dir = temp::Dir::new();
     (11..=13).for_each(|number| address(&net.server, "add", number));
     let Some(_chronyd) = or_skip(Chronyd::start(&net.server, &dir, "")) else { return };
-    let setup = Setup {
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections: "[[source]]\npool = \"pool\"\nmax-sources = 2\npoll = 1\n",
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup::within(
+        &net.client,
+        &dir,
+        "[[source]]\npool = \"pool\"\nmax-sources = 2\npoll = 1\n",
+    );
     // Nobody answers at the first, which goes at once.
     let mut daemon = setup.run(with_names(&setup, &[99, 11, 12, 13]));
     let clock = daemon.clock();
@@ -107,12 +106,7 @@ fn chronyd_tells_when_a_reply_left_and_who_does_not_is_asked_as_ever() {
     let sections = source("192.0.2.1", true)
         + &source("192.0.2.1:1123", true)
         + &source("192.0.2.1:1124", false);
-    let setup = Setup {
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections: &sections,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup::within(&net.client, &dir, &sections);
     let mut daemon = setup.start();
     let mut watch = daemon.watch(Truth::host());
     watch.run(Duration::from_secs(10));

@@ -227,13 +227,7 @@ fn a_daemon_of_ours_is_told_when_our_replies_left() {
     let dir = temp::Dir::new();
     let mut chain = Chain::start(&net.server, &dir, &["--allow", "192.0.2.0/24"]);
     let sections = "[[source]]\nhost = \"192.0.2.1\"\npoll = 1\ninterleaved = true\n";
-    let setup = Setup {
-        name: "follower",
-        network: Some(&net.client),
-        servers: Vec::new(),
-        sections,
-        ..Setup::new(&dir, "")
-    };
+    let setup = Setup { name: "follower", ..Setup::within(&net.client, &dir, sections) };
     let mut daemon = setup.start();
     daemon.source_when(|source| {
         source["interleaved"] == true && source["accepted"].as_i64() > Some(8)

@@ -101,6 +101,11 @@ fn a_capture_by_the_system_clock_is_put_on_true_time_by_a_log_of_it() {
     check.args(["capture", "check", "wire", "--silent", "--duration", "4s", "--clock-log"]);
     check.arg(&log).arg("--page").arg(dir.join("clock"));
     let mut check = Process::start(check, &dir.join("check.log"));
+    // What is captured before it has begun has no reading on either side.
+    while !log.exists() {
+        assert!(check.is_running(), "{}", check.output());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
     for from in (0..100).step_by(5) {
         let frames: Vec<_> = (from..from + 5).map(|n| numbered(n, 20)).collect();
         inject(&net.server, &frames);
