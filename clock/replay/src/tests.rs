@@ -455,7 +455,7 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 (format 10) wrote the log, and this one, {} (format 10), may decide \
+            "{said}; version 0.0.1 (format 11) wrote the log, and this one, {} (format 11), may decide \
              otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             VERSION
         )
@@ -491,7 +491,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 10: repeat it with version \"9\", which wrote it",
+            "its format is 1, known are 3 to 11: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),

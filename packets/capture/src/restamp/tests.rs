@@ -306,7 +306,7 @@ fn logs_of_others_are_refused() {
         (log(&[]), ["no hands", "day.log"]),
         (String::new(), ["empty", "day.log"]),
         ("hello\n".to_owned(), ["--replay-log", "day.log"]),
-        ("{\"truechimer-replay\":11}\n".to_owned(), ["format 11", "3 to 10"]),
+        ("{\"truechimer-replay\":12}\n".to_owned(), ["format 12", "3 to 11"]),
         (log(&["{\"hand\":{}}".to_owned()]), ["line 3", "missing field"]),
         (log(&["nonsense".to_owned()]), ["line 3", "column 2"]),
         (log(&[hand_line(&negative)]), ["line 3", "growth"]),
