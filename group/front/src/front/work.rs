@@ -350,7 +350,8 @@ impl Front {
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
             if conn.is_beside() {
-                replies.push(point, conn.number, bytes, None, end != End::Open);
+                // Its client goes when the end has been dealt with, after its last word.
+                replies.push(point, conn.number, bytes, None, false);
                 if end != End::Open {
                     ended.push(conn);
                 }
