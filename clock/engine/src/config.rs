@@ -266,7 +266,7 @@ pub struct RefClockConfig {
     pub error: Span,
     /// Bound of a pulse's own error, to either side, beside that: of the receiver, and of `offset`; ≥ 0. Of no use
     /// with the others.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::event::is_zero")]
     pub pulse_error: Span,
     /// True time − what it shows: how long after the beginning of the true second an edge comes, by
     /// cables and the receiver; negative: before it. Less than half a second.
@@ -323,11 +323,6 @@ pub enum Scale {
 pub const DEFAULT_LATENCY: Span = Span::from_micros(10);
 /// Limits of the seconds between samples of a reference clock.
 pub const REFCLOCK_POLL_RANGE: core::ops::RangeInclusive<u32> = 1..=64;
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(span: &Span) -> bool {
-    *span == Span::ZERO
-}
 
 fn every_second() -> u32 {
     1

@@ -99,7 +99,7 @@ pub struct Saved {
     pub rtc_offset: Option<Span>,
 }
 
-fn is_zero(span: &Span) -> bool {
+pub(crate) fn is_zero(span: &Span) -> bool {
     *span == Span::ZERO
 }
 
