@@ -72,7 +72,7 @@ const TURNS: u64 = 17;
 const OWN_BITS: u32 = 32;
 
 impl Kind {
-    /// All of them; the first [`TURNS`] in the order in which they take turns.
+    /// All of them; the first 17 in the order in which they take turns.
     pub const ALL: [Kind; 20] = [
         Kind::DelayRequests,
         Kind::DelayReplies,
