@@ -130,14 +130,16 @@ fn mark(status: SourceStatus) -> char {
 }
 
 /// Meaning of the status, where its word alone does not say it.
-fn meaning(status: SourceStatus) -> &'static str {
-    match status {
+fn meaning(source: &SourceReport) -> &'static str {
+    let smears = source.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::LeapSmear);
+    match source.status {
         SourceStatus::Selected | SourceStatus::Combined => "",
         SourceStatus::Truechimer => ": agrees with the majority, has no part in the published time",
         SourceStatus::Falseticker => {
             ": is not where a majority agrees, or the one that you have accepted"
         }
         SourceStatus::Candidate => ": nobody can say yet whether it is right",
+        SourceStatus::Unselectable if smears => ": has no part in the published time",
         SourceStatus::Unselectable => ": has no vote and no part in the published time",
         SourceStatus::Unreachable => ": nothing usable from it",
     }
@@ -258,7 +260,7 @@ fn status(source: &SourceReport) -> String {
     }
     let by_it = by_it(source);
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-    format!("{marks} {name}{}{by_it}{why}{stale}", meaning(source.status))
+    format!("{marks} {name}{}{by_it}{why}{stale}", meaning(source))
 }
 
 /// The trouble that its status tells, as the reason would only say that nothing has come.

@@ -98,8 +98,9 @@ pub(super) fn server(line: &Line, found: &mut Found) {
         keys.push("burst = false".to_owned());
     }
     let ours = |poll: i32| 1_u32 << poll.clamp(*POLLS.start(), *POLLS.end());
-    let longest = maxpoll.unwrap_or(DEFAULT_POLLS.1);
-    let shortest = minpoll.unwrap_or(DEFAULT_POLLS.0.min(longest));
+    // As chronyd does: a longest interval below the shortest is as long as that.
+    let shortest = minpoll.unwrap_or(DEFAULT_POLLS.0);
+    let longest = maxpoll.unwrap_or(DEFAULT_POLLS.1).max(shortest);
     keys.push(format!("poll = {}", ours(shortest)));
     if ours(longest) > ours(shortest) {
         keys.push(format!("max-poll = {}", ours(longest)));

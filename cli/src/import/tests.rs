@@ -31,7 +31,8 @@ fn servers_are_sources_with_their_poll_and_port() {
     let found: Vec<_> = sources.iter().map(|s| (s.host.as_str(), s.port, s.poll)).collect();
     let wanted = [
         ("a", 123, 64),
-        ("b", 1123, 4),
+        // `maxpoll 2` alone is `minpoll 6 maxpoll 6`.
+        ("b", 1123, 64),
         ("2001:db8::1", 11, 16),
         ("c", 123, 1),
         ("d", 123, 1024),

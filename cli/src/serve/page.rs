@@ -113,7 +113,7 @@ pub fn run(args: &Serve, out: &mut dyn Write) -> Ended {
         if reload.swap(false, Ordering::Relaxed) {
             renew(args, &serving);
         }
-        if let Some(why) = serving.news() {
+        for why in serving.news() {
             log::say(Priority::Warning, &format!("truechimer: warning: {why}"));
         }
         let now = Instant::now();
@@ -181,7 +181,7 @@ fn exporter(args: &Serve) -> Result<Option<Server>, Failure> {
     Ok(Some(server))
 }
 
-/// Why memory is not locked, and what to do about it.
+/// Words for why memory is not locked, and what to do about it.
 fn unlocked(why: &io::Error) -> String {
     format!(
         "truechimer: warning: memory is not locked: {why}; it takes LimitMEMLOCK=infinity and \

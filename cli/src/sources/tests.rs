@@ -380,3 +380,13 @@ fn one_without_a_vote_is_said_to_have_none() {
                   (noselect, as configured)";
     assert!(detail.contains(status), "{detail}");
 }
+
+#[test]
+fn one_that_smears_is_not_said_to_have_no_vote() {
+    let reason = reason(ReasonKind::LeapSmear, "it smears");
+    let status = SourceStatus::Unselectable;
+    let smears = SourceReport { status, reason, weight: None, ..source() };
+    let detail = text(|out| write_detail(&smears, out));
+    let status = "status      . unselectable: has no part in the published time (it smears)";
+    assert!(detail.contains(status), "{detail}");
+}

@@ -140,17 +140,19 @@ impl Proofs {
         self.sessions.retain(|(of, _)| *of != source);
     }
 
-    /// Uses these keys for the source from now on, unless it is gone meanwhile, or other authorities count.
-    pub(crate) fn begin(&mut self, source: SourceId, session: Session) {
+    /// Uses these keys for the source from now on, unless it is gone meanwhile, or other authorities count. Returns whether it does.
+    pub(crate) fn begin(&mut self, source: SourceId, session: Session) -> bool {
         let fits = match &session {
             Session::Nts(session) => self.nts.fits(session),
             // A file that was read before the configuration was is out of date.
             Session::Key(_, configured) => *configured == self.configured,
         };
-        if self.expected.contains(&source) && fits {
+        let begins = self.expected.contains(&source) && fits;
+        if begins {
             self.sessions.retain(|(of, _)| *of != source);
             self.sessions.push((source, session));
         }
+        begins
     }
 
     fn session(&mut self, source: SourceId) -> Option<&mut Session> {
@@ -297,7 +299,7 @@ mod tests {
         write("5 AES128 ASCII:0123456789abcdef");
         let Found { addresses, session } = found().unwrap();
         assert_eq!(addresses, ["192.0.2.1:123".parse().unwrap()]);
-        proofs.begin(proven, session.unwrap());
+        assert!(proofs.begin(proven, session.unwrap()));
 
         let request = proofs.protect(proven, &HEAD).unwrap();
         let (other, own) = (key(&file, 5).unwrap(), request.clone());
@@ -318,11 +320,11 @@ mod tests {
         proofs.configure(&settings);
         assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));
         // An answer that was under way meanwhile has the key of before.
-        proofs.begin(proven, Session::Key(other.clone(), 0));
+        assert!(!proofs.begin(proven, Session::Key(other.clone(), 0)));
         assert!(proofs.protect(proven, &HEAD).unwrap_err().contains("no keys yet"));
         proofs.close(proven);
         assert_eq!(proofs.protect(proven, &HEAD), Ok(HEAD.to_vec()));
-        proofs.begin(proven, Session::Key(other, 2));
+        assert!(!proofs.begin(proven, Session::Key(other, 2)));
         assert_eq!(proofs.protect(proven, &HEAD), Ok(HEAD.to_vec()), "it is gone");
         std::fs::remove_file(&file).unwrap();
     }

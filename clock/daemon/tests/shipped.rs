@@ -28,6 +28,9 @@ fn the_dispatcher_writes_what_the_daemon_reads() {
         settings.engine.sources.iter().map(SourceConfig::name).collect::<Vec<_>>()
     };
     let names = |servers: &str, action: &str| on("eth0", servers, action);
+    // A file of the version before, which wrote one for each link, goes.
+    std::fs::create_dir(&directory).expect("a directory");
+    std::fs::write(directory.join("eth0.toml"), "[[source]]\nhost = \"old\"\n").expect("a file");
     let two = ["a:123", "192.0.2.7:123", "[2001:db8::7]:123"];
     assert_eq!(names("192.0.2.7 2001:db8::7 192.0.2.7", "up"), two);
     let hostile = "x\" $(touch${IFS}/tmp/x) -x ../y b\\c * ok.example";

@@ -33,7 +33,7 @@ pub(crate) enum Cause {
     Unvouched,
     /// Server that this other source is already.
     SameServer(String),
-    /// Smears a leap second, and others do not.
+    /// Smears a leap second, and votes; no part beside one that does not and agrees.
     LeapSmear,
     /// The user has told to believe another, which it contradicts.
     Overruled,
@@ -106,8 +106,8 @@ impl Cause {
     /// Whether it keeps a source from being selected, or from that as yet, whatever else is held
     /// against it.
     pub(crate) fn comes_first(&self) -> bool {
-        use Cause::{LeapSmear, NoSelect, Overruled, SameServer, Unauthenticated, Waiting};
-        matches!(self, NoSelect | Unauthenticated | SameServer(_) | LeapSmear | Overruled | Waiting)
+        use Cause::{NoSelect, Overruled, SameServer, Unauthenticated, Waiting};
+        matches!(self, NoSelect | Unauthenticated | SameServer(_) | Overruled | Waiting)
     }
 }
 
@@ -131,7 +131,9 @@ impl fmt::Display for Cause {
                 f.write_str("no source that is authenticated or trusted vouches for it yet")
             }
             Cause::SameServer(of) => write!(f, "the same address as {of}: counted once"),
-            Cause::LeapSmear => f.write_str("it smears the leap second; others do not"),
+            Cause::LeapSmear => f.write_str(
+                "it smears the leap second, and another that agrees does not: it votes, and has no part",
+            ),
             Cause::Overruled => f.write_str("it contradicts the one that you have accepted"),
             Cause::Waiting => f.write_str("other servers have yet to answer"),
             Cause::NoMajority(None) => f.write_str("no majority agrees at all"),

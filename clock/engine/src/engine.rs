@@ -108,6 +108,8 @@ pub struct Engine {
     kept_rate: Option<(Period, Rate)>,
     /// The log says that no majority agrees.
     split_told: bool,
+    /// Number of events that were taken in.
+    events: u64,
     gate: Gate,
 }
 
@@ -188,6 +190,7 @@ impl Engine {
             deviation: Rate::ZERO,
             kept_rate: None,
             split_told: false,
+            events: 0,
             quiet: None,
             unanswered: false,
             gate: Gate::default(),
@@ -243,6 +246,7 @@ impl Engine {
             self.watch = Watch::default();
         }
         self.last_at = at;
+        self.events = self.events.saturating_add(1);
         let to_come = self.to_come(at);
         self.take_in(event, at, actions);
         if matches!(event, Event::Stop) {
@@ -337,8 +341,9 @@ impl Engine {
         let reckoned = about.and_then(|about| self.reckoned(id, received.count, about));
         let tells = |peer: &Peer| peer.id != id && peer.trust.is_part();
         let others = self.peers().any(tells);
+        let ordinal = self.events;
         let Some(source) = self.source(id) else { return };
-        let clock = Clock { leaps, about, reckoned, others };
+        let clock = Clock { leaps, about, reckoned, others, ordinal };
         let smeared = source.smears();
         let heard = source.heard(from, sent, received, packet, &clock);
         let learnt = matches!(heard, Heard::Used(_)).then(|| source.learn(&hand)).flatten();

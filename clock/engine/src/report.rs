@@ -294,9 +294,9 @@ pub enum ReasonKind {
     /// Candidate: no source that is authenticated or trusted has an estimate, and it is believed
     /// only within theirs.
     Unvouched,
-    /// Unselectable: another source is asked at its address already.
+    /// Unselectable: another source was heard from its address before.
     SameServer,
-    /// Unselectable: it smears a leap second, and others do not.
+    /// Unselectable: it smears a leap second, and votes; it has no part beside one that does not and agrees.
     LeapSmear,
     /// Falseticker: the user has accepted another, which it contradicts: no vote until it agrees.
     Overruled,

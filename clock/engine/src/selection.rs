@@ -46,7 +46,7 @@ pub(crate) struct Voter<'v> {
 }
 
 impl Voter<'_> {
-    /// Whether it says something, has a vote, and does not smear.
+    /// True if it says something, has a vote, and does not smear.
     pub(crate) fn is_plain(&self) -> bool {
         self.estimate.is_some() && self.peer.votes() && !self.smears
     }

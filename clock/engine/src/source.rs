@@ -48,6 +48,8 @@ pub(crate) struct Clock {
     pub(crate) reckoned: Option<(Instant, Doubt)>,
     /// Other sources tell it as well.
     pub(crate) others: bool,
+    /// Ordinal of the event, of all that the engine took in.
+    pub(crate) ordinal: u64,
 }
 
 /// Basis that all sources are built with.
@@ -284,11 +286,12 @@ impl Source {
         self.path.heard_from().or_else(|| self.address().map(canonical))
     }
 
-    /// Rank among the sources of one address, of which the least counts: whoever has a vote, and whoever was heard from
-    /// there first. A name that is led to the address of another source must not take that one's vote.
-    pub(crate) fn precedence(&self) -> [bool; 3] {
-        let is_unheard = self.ptp.is_none() && self.path.heard_from().is_none();
-        [!self.votes(), is_unheard, self.path.is_new()]
+    /// Rank among the sources of one address, of which the least counts: one that has a vote, one that was heard, one that
+    /// the user named before a pool's, and the one that has been heard from there for longest. A name that is led to the
+    /// address of another source must not take that one's vote, whatever becomes of either meanwhile.
+    pub(crate) fn precedence(&self) -> ([bool; 3], Option<u64>) {
+        let since = self.path.heard_since();
+        ([!self.votes(), since.is_none(), self.member.is_some()], since)
     }
 
     /// Number of its newest requests that wait for their replies.
@@ -316,14 +319,13 @@ impl Source {
     }
 
     /// Takes it for the server that `other` is already.
-    pub(crate) fn is_the_same_as(&mut self, other: &str) {
-        self.peer.trouble = Some(self.peer.trust.is_the_same_as(other).into());
+    pub(crate) fn take_for(&mut self, other: &str) {
+        self.peer.trouble = Some(self.peer.trust.take_for(other).into());
     }
 
-    /// No other is heard from its address.
-    pub(crate) fn is_itself(&mut self) {
-        self.path.is_alone();
-        if self.peer.trust.is_itself() {
+    /// Takes it for a server of its own: no other source counts before it at its address.
+    pub(crate) fn take_for_itself(&mut self) {
+        if self.peer.trust.take_for_itself() {
             self.peer.trouble = None;
         }
     }

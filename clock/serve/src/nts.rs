@@ -47,8 +47,8 @@ pub struct Nts {
     exchanges: AtomicU64,
     refused: AtomicU64,
     room: Room,
-    /// Trouble that the user has not been told of.
-    news: Mutex<Option<String>>,
+    /// Troubles that the user has not been told of, the oldest first.
+    news: Mutex<Vec<String>>,
 }
 
 impl fmt::Debug for Nts {
@@ -72,7 +72,7 @@ impl Nts {
     pub fn new(settings: &NtsSettings) -> Result<Nts, String> {
         let NtsSettings { chain, key, kept, port } = settings.clone();
         let server = RwLock::new(read(&chain, &key)?);
-        let news = Mutex::new(exposed(&key));
+        let news = Mutex::new(exposed(&key).into_iter().collect());
         Ok(Nts {
             chain,
             key,
@@ -102,19 +102,19 @@ impl Nts {
         if !self.kept.read().unwrap_or_else(PoisonError::into_inner).is_due() {
             return;
         }
-        let rotated = self.kept.write().unwrap_or_else(PoisonError::into_inner).rotate();
-        if let Err(why) = rotated {
+        let contents = self.kept.write().unwrap_or_else(PoisonError::into_inner).rotate();
+        if let Some(Err(why)) = contents.map(|contents| contents.write()) {
             self.tell(format!("{why}; after the next start clients fetch new cookies"));
         }
     }
 
     fn tell(&self, text: String) {
-        *self.news.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 
-    /// Trouble that is new to the user, if any.
-    pub(crate) fn news(&self) -> Option<String> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Troubles that are new to the user.
+    pub(crate) fn news(&self) -> Vec<String> {
+        core::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.

@@ -221,10 +221,10 @@ impl Serving {
         self.shared.proofs.nts.get().map_or(Ok(()), |nts| nts.renew())
     }
 
-    /// Trouble of the key exchange (NTS) that is new to the user, if any.
+    /// Troubles of the key exchange (NTS) that are new to the user, the oldest first.
     #[must_use]
-    pub fn news(&self) -> Option<String> {
-        self.shared.proofs.nts.get()?.news()
+    pub fn news(&self) -> Vec<String> {
+        self.shared.proofs.nts.get().map(|nts| nts.news()).unwrap_or_default()
     }
 
     /// The clock that it serves.

@@ -105,11 +105,15 @@ impl Daemon<'_> {
     pub(super) fn found(&mut self, source: SourceId, found: Result<Found, String>) {
         let result = found.map(|found| {
             if let Some(session) = found.session {
-                if let Session::Nts(session) = &session {
-                    let text = session.told();
+                let told = match &session {
+                    Session::Nts(session) => Some(session.told()),
+                    Session::Key(..) => None,
+                };
+                if self.proofs.begin(source, session)
+                    && let Some(text) = told
+                {
                     self.note(Level::Info, &text);
                 }
-                self.proofs.begin(source, session);
             }
             found.addresses
         });

@@ -112,9 +112,9 @@ fn carried(hand: &Hand, max_wander: Rate, at: Count) -> (Instant, Span, Rate) {
     (hand.time_at(at), bound, grown(strayed))
 }
 
-/// Whether a source that has a vote agrees with the time as it was just chosen.
+/// True if a source that has a vote agrees with the time as it was just chosen, one that smears like any other.
 fn agrees(peer: &&Peer) -> bool {
-    peer.trust.agrees() && peer.is_proven()
+    peer.trust.votes_with_most() && peer.is_proven()
 }
 
 impl Gate {

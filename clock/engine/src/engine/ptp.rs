@@ -56,6 +56,7 @@ impl Engine {
         let known = self.hand.status.bound_holds();
         let about = known.then(|| self.hand.time_at(at));
         let tells = |peer: &Peer| peer.id != id && peer.trust.is_part();
-        Clock { leaps: self.leaps, about, reckoned: None, others: self.peers().any(tells) }
+        let (leaps, others, ordinal) = (self.leaps, self.peers().any(tells), self.events);
+        Clock { leaps, about, reckoned: None, others, ordinal }
     }
 }

@@ -387,7 +387,7 @@ impl Engine {
         Some((source.name().to_owned(), *time))
     }
 
-    /// Those that say something and have a vote, be it that others are not mixed with them.
+    /// Those that say something and have a vote.
     pub(super) fn voters(&self, at: Count) -> impl Iterator<Item = &Source> {
         let says = move |s: &&Source| {
             let trust = &s.peer.trust;
@@ -577,8 +577,8 @@ impl Engine {
             let first = first.map(|first| first.name().to_owned());
             if let (Some(source), true) = (self.sources.get_mut(index), one.is_some()) {
                 match &first {
-                    Some(first) => source.is_the_same_as(first),
-                    None => source.is_itself(),
+                    Some(first) => source.take_for(first),
+                    None => source.take_for_itself(),
                 }
             }
             votes.push(one.filter(|_| first.is_none()).map(|(_, estimate)| estimate));

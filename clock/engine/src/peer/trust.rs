@@ -78,6 +78,11 @@ impl Trust {
         self.status.agrees()
     }
 
+    /// True if it does so with its vote, though a smear of a leap second may keep it from having a part.
+    pub(crate) fn votes_with_most(&self) -> bool {
+        self.agrees() || matches!(self.cause, Some(Cause::LeapSmear))
+    }
+
     /// Sets its status, and why it has that; it has no part as yet.
     pub(crate) fn set(&mut self, status: SourceStatus, cause: Option<Cause>) {
         self.status = status;
@@ -127,15 +132,15 @@ impl Trust {
     }
 
     /// Takes it for the server that `other` is already. Returns the trouble.
-    pub(crate) fn is_the_same_as(&mut self, other: &str) -> String {
+    pub(crate) fn take_for(&mut self, other: &str) -> String {
         if self.same.as_ref().is_none_or(|same| same.of != other) {
             self.same = Some(SameServer { of: other.to_owned(), told: false });
         }
         format!("the same address as {other}: counted once")
     }
 
-    /// No other is asked at its address. Returns whether that is new.
-    pub(crate) fn is_itself(&mut self) -> bool {
+    /// Takes it for a server of its own: no other source counts before it at its address. Returns whether that is new.
+    pub(crate) fn take_for_itself(&mut self) -> bool {
         self.same.take().is_some()
     }
 

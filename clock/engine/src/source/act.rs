@@ -156,6 +156,7 @@ impl Source {
         self.peer.tally.refuse("unprotected");
         self.peer.tally.unsent();
         self.schedule.undelivered();
+        self.resolver.unprotected();
         let wait = if self.resolver.looked_up { self.resolver.wait.take() } else { 0 };
         self.look_up(self.schedule.about(at, wait, early));
         // That keys cannot be had says more.

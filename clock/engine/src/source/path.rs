@@ -18,8 +18,8 @@ use crate::peer::Filter;
 pub(super) struct Path {
     /// Whose replies the filter was given last.
     heard_from: Option<SocketAddr>,
-    /// Nobody has looked yet whether another source is asked there.
-    is_new: bool,
+    /// Ordinal of the event since which it is heard from that address.
+    heard_since: Option<u64>,
     /// Whose path is declared.
     declared_at: Option<SocketAddr>,
     /// Declaration of the user about it.
@@ -38,7 +38,7 @@ impl Path {
     pub(super) fn new(declared: Option<Asymmetry>) -> Path {
         Path {
             heard_from: None,
-            is_new: true,
+            heard_since: None,
             declared_at: None,
             declared,
             used: declared,
@@ -63,13 +63,16 @@ impl Path {
         true
     }
 
-    /// A usable reply came from this address. If the one before came from another, it is another
-    /// machine and another path: returns what to tell of that.
-    pub(super) fn recognise(&mut self, from: SocketAddr) -> Option<String> {
+    /// A usable reply came from this address by the event with this ordinal. If the one before came from another, it is
+    /// another machine and another path: returns what to tell of that.
+    pub(super) fn recognise(&mut self, from: SocketAddr, ordinal: u64) -> Option<String> {
         let from = canonical(from);
         let declared_at = *self.declared_at.get_or_insert(from);
-        let before = self.heard_from.replace(from).filter(|before| *before != from)?;
-        self.is_new = true;
+        let before = self.heard_from.replace(from);
+        if before != Some(from) {
+            self.hear_anew(ordinal);
+        }
+        let before = before.filter(|before| *before != from)?;
         let mut news = format!("answers from {from} now, another server than {before}");
         self.used = self.declared.filter(|_| from == declared_at);
         if self.declared.is_some() && self.used.is_none() {
@@ -84,14 +87,14 @@ impl Path {
         self.heard_from
     }
 
-    /// Whether it was never the only one that is heard from its address.
-    pub(super) fn is_new(&self) -> bool {
-        self.is_new
+    /// Takes note of the event by which another server than before is heard, or one for the first time.
+    pub(super) fn hear_anew(&mut self, ordinal: u64) {
+        self.heard_since = Some(ordinal);
     }
 
-    /// No other source is heard from its address.
-    pub(super) fn is_alone(&mut self) {
-        self.is_new = false;
+    /// Ordinal of the event since which it is heard from its address, if it ever was.
+    pub(super) fn heard_since(&self) -> Option<u64> {
+        self.heard_since
     }
 
     /// Forgets the delays of what was another path.

@@ -243,7 +243,7 @@ impl Source {
             Ok(times) => times,
             Err(unfit) => return self.unfit(unfit),
         };
-        self.recognise_master(&master, clock.others);
+        self.recognise_master(&master, clock);
         self.check_offset(&master, server_sent, &clock.leaps);
         let PtpExchange { sent, received, .. } = *exchange;
         let exchange = Exchange { sent, server_received, server_sent, received, root_distance };
@@ -276,17 +276,20 @@ impl Source {
 
     /// The exchange is with this master. If the one before was with another, the path is another as
     /// well: what the source is known by goes on, unless others tell the time too.
-    fn recognise_master(&mut self, master: &Master, others: bool) {
+    fn recognise_master(&mut self, master: &Master, clock: &Clock) {
         let Some(port) = &mut self.ptp else { return };
         port.leap = Some(leap_of(master.flags));
         let this = (master.port, master.from);
         let before = port.used.replace(this);
+        if before.is_none_or(|(_, from)| from != master.from) {
+            self.path.hear_anew(clock.ordinal);
+        }
         if before.is_none_or(|before| before == this) {
             return;
         }
         port.offset_told = false;
         self.forget_path();
-        let others = others && !self.peer.trust.agrees();
+        let others = clock.others && !self.peer.trust.agrees();
         self.peer.filter.change_server(others, self.path.asymmetry());
         self.peer.trust.change_server();
         self.peer.trouble = None;

@@ -41,7 +41,7 @@ impl Source {
             self.peer.tally.refuse("wrong-port");
             return Heard::Refused(None);
         }
-        self.recognise(from, arrived, clock.others);
+        self.recognise(from, arrived, clock);
         let Some(complete) = self.complete(Complete { sent, received, reply, clock: *clock })
         else {
             // It said when a reply left that was used already: the next says when this one did.
@@ -131,14 +131,14 @@ impl Source {
         }
     }
 
-    /// A usable reply came from this address. If it is of another machine than the one before,
-    /// `others` tell the time as well. What the source is known by goes on with the name, unless
-    /// others tell another time. What is declared of the path does not.
-    fn recognise(&mut self, from: SocketAddr, at: Count, others: bool) {
-        let Some(news) = self.path.recognise(from) else { return };
+    /// A usable reply came from this address. If it is of another machine than the one before, what
+    /// the source is known by goes on with the name, unless others tell another time. What is declared
+    /// of the path does not.
+    fn recognise(&mut self, from: SocketAddr, at: Count, clock: &Clock) {
+        let Some(news) = self.path.recognise(from, clock.ordinal) else { return };
         self.news = Some(news);
         self.forget_path();
-        let others = others && !self.peer.trust.agrees();
+        let others = clock.others && !self.peer.trust.agrees();
         self.peer.filter.change_server(others, self.path.asymmetry());
         self.open = Open::default();
         // What that one wanted, smeared or was held against it is not this one's doing.

@@ -18,13 +18,21 @@ pub(super) struct Resolver {
     pub(super) wait: Backoff,
     /// Why the last look-up failed.
     failure: Option<String>,
+    /// A request could not be protected since a server served us, or a look-up succeeded.
+    lacks_keys: bool,
 }
 
 impl Resolver {
     /// A name that is about to be looked up.
     pub(super) fn new() -> Resolver {
-        let wait = Backoff::new(TO_LOOK_UP);
-        Resolver { addresses: Vec::new(), index: 0, looked_up: true, wait, failure: None }
+        Resolver {
+            addresses: Vec::new(),
+            index: 0,
+            looked_up: true,
+            wait: Backoff::new(TO_LOOK_UP),
+            failure: None,
+            lacks_keys: false,
+        }
     }
 
     pub(super) fn addresses(&self) -> &[SocketAddr] {
@@ -56,19 +64,29 @@ impl Resolver {
     /// The look-up found these. Only a name whose addresses have all failed is looked up again:
     /// they begin anew.
     pub(super) fn found(&mut self, addresses: Vec<SocketAddr>) {
-        self.failure = None;
+        (self.failure, self.lacks_keys) = (None, false);
         self.addresses = addresses;
     }
 
     /// A server of these addresses served us: the next look-up is another matter.
     pub(super) fn served(&mut self) {
-        (self.looked_up, self.failure) = (false, None);
+        (self.looked_up, self.failure, self.lacks_keys) = (false, None, false);
         self.wait.reset();
     }
 
     /// Why the last look-up failed, if it did.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    /// A request could not be protected.
+    pub(super) fn unprotected(&mut self) {
+        self.lacks_keys = true;
+    }
+
+    /// True if the last look-up failed, and nothing can be sent without what it was to bring: an address, or keys.
+    pub(super) fn lacks_keys(&self) -> bool {
+        self.failure.is_some() && (self.addresses.is_empty() || self.lacks_keys)
     }
 
     /// The look-up failed. Returns why, if that is new.

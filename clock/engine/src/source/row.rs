@@ -73,7 +73,7 @@ impl Source {
             Some(Cause::Offline)
         } else if self.schedule.is_refused() {
             Some(Cause::KissCode)
-        } else if self.resolver.failure().is_some() && self.config.is_authenticated() {
+        } else if self.resolver.lacks_keys() && self.config.is_authenticated() {
             Some(Cause::NoKeys)
         } else if self.resolver.failure().is_some() && self.address().is_none() {
             Some(Cause::NoAddress)

@@ -227,6 +227,29 @@ fn a_name_that_is_led_to_an_honest_server_takes_no_vote_from_it() {
     }
 }
 
+/// The counter breaks, and whoever holds the honest server's first reply back answers the bought one's request there: that
+/// was heard at this address later, and stays the one that does not count.
+#[test]
+fn a_name_that_was_led_there_takes_no_vote_after_a_break_either() {
+    let mut world = fenced(&[("n1", HONEST), ("n2", HONEST), ("n3", HONEST)]);
+    world.run(600);
+    world.server("n1").up = false;
+    world.names.insert("n1".into(), vec![address("n2")]);
+    world.run(1200);
+    let same = Some(ReasonKind::SameServer);
+    assert_eq!(kinds(&world), [same, None, None]);
+    world.deaf = Some("n2".to_owned());
+    world.event(Event::Disruption { reason: "a test".into() });
+    world.run(20);
+    assert_eq!(kinds(&world), [None, Some(ReasonKind::NoReply), None], "alone at that address");
+    world.deaf = None;
+    for _ in 0..20 {
+        world.run(60);
+        world.assert_true();
+    }
+    assert_eq!(kinds(&world), [same, None, None]);
+}
+
 /// Texts send nobody to a source without a vote, where something is held off.
 #[test]
 fn one_without_a_vote_cannot_be_accepted() {

@@ -182,6 +182,24 @@ fn an_address_that_is_asked_already_is_not_taken_twice() {
     assert_eq!((row.pool, row.accepted), (None, accepted));
 }
 
+/// A server of a pool that the user names as well is that by itself, and the pool takes another.
+#[test]
+fn one_that_is_named_comes_before_a_pools() {
+    let mut world = pool(&["s1", "s2", "s3", "s4"], 3);
+    world.run(300);
+    let mut both = of(3);
+    both.sources.insert(0, SourceConfig::new("s1"));
+    world.event(Event::Configure(both));
+    world.run(600);
+    world.assert_true();
+    let rows = rows(&world);
+    let named = rows.iter().find(|row| row.name == "s1:123").unwrap();
+    assert!(named.status.agrees() && named.reason.is_none(), "{named:?}");
+    let members = rows.iter().filter(|row| row.pool.is_some());
+    let members: Vec<_> = members.filter_map(|row| row.address).collect();
+    assert_eq!(members, ["s2", "s3", "s4"].map(address));
+}
+
 #[test]
 fn another_size_keeps_what_is_known() {
     let mut world = pool(&["s1", "s2", "s3", "s4", "s5"], 4);

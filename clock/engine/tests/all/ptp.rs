@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use proptest::prelude::*;
 use truechimer_engine::{
     Action, Config, Delay, Engine, Event, HostCheck, Profile, PtpAction, PtpConfig, PtpEvent,
-    SourceConfig, SourceId, SourceReport, SourceStatus, Start, Timescale,
+    ReasonKind, SourceConfig, SourceId, SourceReport, SourceStatus, Start, Timescale,
 };
 use truechimer_ptp::{
     Announce, Body, ClockIdentity, ClockQuality, Correction, Flags, Header, LogInterval, Message,
@@ -449,6 +449,19 @@ fn one_of_three_ports_that_lies_is_a_falseticker() {
     let statuses: Vec<SourceStatus> = bed.rows().iter().map(|row| row.status).collect();
     assert_eq!(statuses[1], SourceStatus::Falseticker);
     assert!(statuses[0].agrees() && statuses[2].agrees(), "{statuses:?}");
+    assert_eq!(bed.status(), Status::Synchronised);
+}
+
+/// Of two ports with the same master the one counts that heard it first, wherever it is configured.
+#[test]
+fn a_port_that_comes_to_the_master_of_another_takes_no_vote_from_it() {
+    let masters = vec![master(0, 2), master(1, 1)];
+    let mut bed = Bed::new(vec![eth(0), eth(1)], masters);
+    bed.run(120);
+    bed.masters[0] = Master { network: 0, ..master(1, 1) };
+    bed.run(120);
+    let kinds: Vec<_> = bed.rows().iter().map(|row| row.reason.clone().map(|r| r.kind)).collect();
+    assert_eq!(kinds, [Some(ReasonKind::SameServer), None]);
     assert_eq!(bed.status(), Status::Synchronised);
 }
 

@@ -97,6 +97,28 @@ fn those_that_smear_vote_and_have_no_part() {
     assert!(reason.contains("all smear"), "{reason}");
 }
 
+/// Those that smear are of those that agree where so many have to: after a break of the counter too.
+#[test]
+fn those_that_smear_count_where_several_have_to_agree() {
+    let mut world = smearing(&["s1", "s2", "s3"]);
+    for host in ["s2", "s3"] {
+        *world.server(host) = smears();
+    }
+    world.run(3600);
+    world.event(Event::Disruption { reason: "a test".into() });
+    world.run(300);
+    world.assert_true();
+    // What they say moves, and they vote: that comes before that they have no part.
+    let far = Server { delay: 20_000_000, back: 20_000_000, ..HONEST };
+    *world.server("s1") = far;
+    world.run(3600);
+    world.server("s2").offset = smears().offset + MS(2);
+    world.run(40);
+    let row = world.engine.report(world.now).sources[1].clone();
+    let kind = row.reason.clone().map(|reason| reason.kind);
+    assert_eq!(kind, Some(ReasonKind::StepSuspected), "{row:?}");
+}
+
 #[test]
 fn a_dead_name_does_not_take_the_vote_of_its_twin() {
     let mut world = World::new(&[], start());

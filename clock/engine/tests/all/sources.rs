@@ -619,6 +619,32 @@ fn without_keys_that_is_the_reason_and_nothing_is_counted() {
     assert_eq!((row.reason, row.trouble, row.reach), (None, None, 0xff));
 }
 
+/// Without a name service the key of a file and an address are there all the same: the server is asked, and silent.
+#[test]
+fn one_that_has_its_key_and_is_silent_lacks_no_keys() {
+    let mut world = World::new(&["s1"], start());
+    let mut keyed = config(&["s1"]);
+    keyed.sources[0].authentication = Authentication::Key(5);
+    world.event(Event::Configure(keyed));
+    world.run(300);
+    world.nameless = true;
+    world.server("s1").up = false;
+    world.run(2 * 3600);
+    let row = world.engine.report(world.now).sources[0].clone();
+    assert!(row.refused["unresolvable"] > 2, "{row:?}");
+    assert_ne!(row.reason.map(|reason| reason.kind), Some(ReasonKind::NoKeys));
+    assert_eq!(row.reach, 0);
+    // One that never had an address has no key to go with it.
+    let mut world = World::new(&[], start());
+    world.nameless = true;
+    let mut keyed = config(&["s1"]);
+    keyed.sources[0].authentication = Authentication::Key(5);
+    world.event(Event::Configure(keyed));
+    world.run(300);
+    let row = world.engine.report(world.now).sources[0].clone();
+    assert_eq!(row.reason.map(|reason| reason.kind), Some(ReasonKind::NoKeys));
+}
+
 /// Exchanges of keys with a server that is silent for six hours, at most. docs/use/nts.md says as many.
 const MOST_EXCHANGES: usize = 50;
 

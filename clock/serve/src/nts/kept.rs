@@ -10,7 +10,7 @@ use truechimer_nts::Cookies;
 
 use super::random;
 
-/// How long cookies are made with one key. They are good for two such times at least.
+/// Life of a key that cookies are made with. They are good for two such times at least.
 const ROTATION: Duration = Duration::from_secs(86_400);
 /// The largest file of keys, bytes.
 const MAX_FILE: u64 = 4096;
@@ -38,15 +38,16 @@ impl Kept {
     pub(super) fn new(path: Option<PathBuf>) -> Result<Kept, String> {
         let found = path.as_deref().map(load).transpose()?.flatten();
         let kept = Kept::of(found, path, unix_now());
-        kept.keep()?;
+        kept.contents().map_or(Ok(()), |contents| contents.write())?;
         Ok(kept)
     }
 
     /// Takes over the keys of a file with their moment, when it is `now`.
     fn of(found: Option<(Cookies, u64)>, path: Option<PathBuf>, now: u64) -> Kept {
         let (mut cookies, since) = found.unwrap_or_else(|| (Cookies::new(&mut random), now));
-        // A clock that is behind that moment says nothing of the key's age.
-        let age = Duration::from_secs(now.saturating_sub(since));
+        // A clock that is behind that moment, or was ahead then, says nothing of the key's age: a new day begins.
+        let since = since.min(now);
+        let age = Duration::from_secs(now - since);
         let is_due = age >= ROTATION;
         if is_due {
             cookies.rotate(&mut random);
@@ -55,32 +56,45 @@ impl Kept {
         Kept { cookies, path, since, due: Instant::now() + left }
     }
 
-    /// Sets the keys aside for others, once they are a day old.
-    ///
-    /// # Errors
-    /// If those cannot be kept, in words for the user: cookies of theirs are good until the next start.
-    pub(super) fn rotate(&mut self) -> Result<(), String> {
+    /// Sets the keys aside for others, once they are a day old. Returns the file to write, if they are kept: the caller
+    /// does so without the lock that requests wait for.
+    pub(super) fn rotate(&mut self) -> Option<Contents> {
         self.cookies.rotate(&mut random);
         (self.since, self.due) = (unix_now(), Instant::now() + ROTATION);
-        self.keep()
+        self.contents()
     }
 
-    /// Whether another key is due.
+    /// True once another key is due.
     pub(super) fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
 
+    /// File of the keys as they are now, if they are kept.
+    fn contents(&self) -> Option<Contents> {
+        let bytes = [self.cookies.bytes(), self.since.to_be_bytes().into()].concat();
+        self.path.clone().map(|path| Contents { path, bytes })
+    }
+}
+
+/// File of keys as it is to be.
+pub(super) struct Contents {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl Contents {
     /// Keeps the keys for the next start, where nobody else reads them.
-    fn keep(&self) -> Result<(), String> {
-        let Some(path) = &self.path else { return Ok(()) };
+    ///
+    /// # Errors
+    /// If they cannot be kept, in words for the user: cookies of theirs are good until the next start.
+    pub(super) fn write(&self) -> Result<(), String> {
         let write = || {
-            let mut new = Entry::at(path)?.replace(0o600)?;
-            new.write_all(&self.cookies.bytes())?;
-            new.write_all(&self.since.to_be_bytes())?;
+            let mut new = Entry::at(&self.path)?.replace(0o600)?;
+            new.write_all(&self.bytes)?;
             new.commit(Durable::No)
         };
         write().map_err(|why: io::Error| {
-            format!("NTS: keys cannot be kept in {}: {why}", path.display())
+            format!("NTS: keys cannot be kept in {}: {why}", self.path.display())
         })
     }
 }
@@ -90,7 +104,8 @@ fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Keys that were kept, and their moment; `None` if none were.
+/// Keys that were kept, and their moment; `None` if none were. A file of before there was a moment has keys of any age:
+/// another is due at once.
 fn load(path: &Path) -> Result<Option<(Cookies, u64)>, String> {
     let say = |why: &dyn fmt::Display| format!("NTS: the keys in {}: {why}", path.display());
     let bytes = match truechimer_config::read_secret(path, MAX_FILE) {
@@ -98,10 +113,13 @@ fn load(path: &Path) -> Result<Option<(Cookies, u64)>, String> {
         Err(why) if why.kind() == ErrorKind::NotFound => return Ok(None),
         Err(why) => return Err(say(&why)),
     };
-    let found = bytes
-        .split_last_chunk::<MOMENT>()
-        .and_then(|(keys, moment)| Some((Cookies::from_bytes(keys)?, u64::from_be_bytes(*moment))));
-    found
+    let with_moment = || {
+        let (keys, moment) = bytes.split_last_chunk::<MOMENT>()?;
+        Some((Cookies::from_bytes(keys)?, u64::from_be_bytes(*moment)))
+    };
+    let of_before = Cookies::from_bytes(&bytes).map(|keys| (keys, 0));
+    with_moment()
+        .or(of_before)
         .map(Some)
         .ok_or_else(|| say(&"not what this server writes: remove the file, or name another"))
 }
@@ -134,7 +152,20 @@ mod tests {
         assert_eq!(Kept::of(Some((kept.cookies, kept.since)), None, 0).cookies.bytes(), before);
     }
 
-    /// By the file itself: 25 hours old, and one that was damaged.
+    /// The file was written while the clock was years ahead.
+    #[test]
+    fn a_moment_that_is_to_come_does_not_end_the_rotation() {
+        let begun = 1_800_000_000;
+        let mut kept = Kept::of(None, None, begun + 100_000 * HOUR);
+        let first = kept.cookies.bytes();
+        for hour in 0..=24 {
+            assert_eq!(kept.cookies.bytes(), first, "{hour}");
+            kept = Kept::of(Some((kept.cookies, kept.since)), None, begun + hour * HOUR);
+        }
+        assert_ne!(kept.cookies.bytes(), first);
+    }
+
+    /// By the file itself: 25 hours old, of the version before, and one that was damaged.
     #[test]
     fn a_file_of_yesterday_brings_another_key() {
         let folder = std::env::temp_dir().join(format!("truechimer-kept-{}", std::process::id()));
@@ -150,7 +181,19 @@ mod tests {
         let second = start().unwrap();
         assert!(second.cookies.bytes().len() > first.len(), "another key");
         assert_eq!(start().unwrap().cookies.bytes(), second.cookies.bytes(), "once");
-        std::fs::write(&path, &file[..moment]).unwrap();
+        // Nothing is written before the caller says so, who has let the lock go by then.
+        let kept = std::fs::read(&path).unwrap();
+        let mut third = start().unwrap();
+        let contents = third.rotate().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), kept, "not written yet");
+        contents.write().unwrap();
+        assert_eq!(start().unwrap().cookies.bytes(), third.cookies.bytes());
+        // Without a moment: another key at once, and those of the file are opened still.
+        std::fs::write(&path, &first).unwrap();
+        let upgraded = start().unwrap().cookies.bytes();
+        assert!(upgraded.len() > first.len() && upgraded.ends_with(&first));
+        assert_eq!(start().unwrap().cookies.bytes(), upgraded, "once");
+        std::fs::write(&path, &file[..moment - 1]).unwrap();
         assert!(start().unwrap_err().contains("not what this server writes"));
         std::fs::remove_dir_all(folder).unwrap();
     }

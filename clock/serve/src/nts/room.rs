@@ -11,7 +11,7 @@ use crate::worker::since;
 pub(super) const MOST: usize = 32;
 /// Exchanges at a time with one client, so that nobody has all of them.
 const EACH: usize = 4;
-/// How often one client may begin an exchange, which costs a signature: an address of IPv4 may be that of many clients.
+/// Rate at which one client may begin exchanges, each of which costs a signature: an address of IPv4 may be that of many clients.
 const RATE: Rate = Rate { per_second: 4, burst: 32 };
 
 /// Exchanges that are under way, and who began some lately.

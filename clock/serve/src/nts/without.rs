@@ -31,7 +31,7 @@ impl Nts {
         match *self {}
     }
 
-    pub(crate) fn news(&self) -> Option<String> {
+    pub(crate) fn news(&self) -> Vec<String> {
         match *self {}
     }
 

@@ -30,7 +30,7 @@ the trimmed mean of all servers that Khronos takes. 'docs/results/attacks.md' ha
 what the models leave out.
 
 Examples:
-  truechimer-lab simulate attacks                       170 of them, ten of each kind
+  truechimer-lab simulate attacks                       170 of them: ten of each of 17 kinds
   truechimer-lab simulate attacks --kind delay-slow     of one kind
   truechimer-lab simulate attacks --attack 37           one: what was drawn, log, figures
   truechimer-lab simulate attacks --attack 37 --print > mine.toml; truechimer-lab simulate mine.toml
@@ -43,11 +43,12 @@ pub struct Options {
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many attacks; the kinds take turns. The goal takes 10000 that leave an honest majority
+    /// How many attacks; the kinds take turns, but for redirect, pool-minority and pool-half. The goal takes 10000 that
+    /// leave an honest majority
     #[arg(long, value_name = "N", default_value_t = 170)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub attacks: u64,
-    /// Only attacks of this kind
+    /// Only attacks of this kind; those three are run by it alone
     #[arg(long, value_name = "NAME", value_parser = Kind::named)]
     pub kind: Option<Kind>,
     /// The attack of this number by itself, with what was drawn for it

@@ -65,14 +65,14 @@ pub enum Kind {
     PoolHalf,
 }
 
-/// Kinds that share their numbers, taking turns. Each later one has numbers of its own, so that those of before stay
-/// what they are.
+/// Kinds that share their numbers, taking turns. Each later one has numbers of its own and is run by its name alone, so
+/// that those of before stay what they are.
 const TURNS: u64 = 17;
 /// Bits of such numbers below the place of the kind.
 const OWN_BITS: u32 = 32;
 
 impl Kind {
-    /// All of them, in the order in which attacks take their turns.
+    /// All of them; the first 17 in the order in which they take turns.
     pub const ALL: [Kind; 20] = [
         Kind::DelayRequests,
         Kind::DelayReplies,
@@ -237,7 +237,7 @@ pub struct Attack {
     pub number: u64,
     /// The seed that all numbers count under.
     pub seed: u64,
-    /// Kind of attack: they take turns.
+    /// Kind of attack.
     pub kind: Kind,
     own_seed: u64,
 }
@@ -254,13 +254,10 @@ impl Attack {
         }
     }
 
-    /// The numbers of the first so many attacks, of one kind or of all.
+    /// Numbers of the first so many attacks, of one kind, or of those that take turns.
     #[must_use]
     pub fn numbers(attacks: u64, kind: Option<Kind>) -> Vec<u64> {
-        let all = Kind::ALL.len() as u64;
-        let turn = |n: u64| Kind::ALL.get((n % all) as usize).map(|kind| kind.number(n / all));
-        let number = |n| kind.map_or_else(|| turn(n), |kind| Some(kind.number(n)));
-        (0..attacks).filter_map(number).collect()
+        (0..attacks).map(|n| kind.map_or(n, |kind| kind.number(n))).collect()
     }
 
     /// The seed of its packets.
