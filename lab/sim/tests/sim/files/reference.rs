@@ -54,7 +54,7 @@ fn everything() -> Scenario {
         outages: vec![Outage { from_s, to_s }],
     };
     let server = ServerSpec {
-        name: "a".into(),
+        name: "server".into(),
         poll: Some(32),
         ptp_sync_s: Some(1.0),
         stratum: 2,
@@ -88,7 +88,7 @@ fn everything() -> Scenario {
             on_path: false,
         }],
         own_address_until_s: Some(1.0),
-        leads_to: Some("a".into()),
+        leads_to: Some("server".into()),
         addresses: vec![AddressSpec { from_s, to_s: Some(to_s), machine: Box::default() }],
         forward: forward.clone(),
         backward: PathSpec::default(),
