@@ -188,7 +188,7 @@ fn what_a_transparent_clock_says_is_not_in_the_bound() {
         command.args((!says).then_some("silent"));
         let mut between = Process::start(command, &dir.join("transparent.log"));
         between.expect_output("is a transparent clock", SOON);
-        let mut daemon = setup(&dir, &net.client, PORT).start();
+        let mut daemon = Setup::within(&net.client, &dir, PORT).start();
         let mut watch = daemon.watch(Truth::host());
         watch.run(long(Duration::from_secs(15)));
         println!("says: {says}: {}", watch.summary());
@@ -214,7 +214,7 @@ fn a_grandmaster_behind_a_boundary_clock_is_followed() {
     let Some(_grandmaster) = or_skip(Ptp4l::start(&far, &dir, (1, 128), GOOD)) else { return };
     let between = Ptp4l::on(&["far", "wire"], &net.server, &dir, (2, 200), "");
     let Some(_between) = or_skip(between) else { return };
-    let mut daemon = setup(&dir, &net.client, PORT).start();
+    let mut daemon = Setup::within(&net.client, &dir, PORT).start();
     let mut watch = daemon.watch(Truth::host());
     watch.run(long(Duration::from_secs(15)));
     println!("{}", watch.summary());
@@ -418,7 +418,7 @@ fn a_master_that_gives_no_time_is_passed_over() {
     let Some(net) = or_skip(Pair::new()) else { return };
     let dir = temp::Dir::new();
     let _honest = liar(&net, &dir, "identity=1");
-    let mut daemon = setup(&dir, &net.client, PORT).start();
+    let mut daemon = Setup::within(&net.client, &dir, PORT).start();
     let mut watch = daemon.watch(Truth::host());
     watch.run(Duration::from_secs(10));
     let _mute = liar(&net, &dir, "identity=2,priority=1,sync=0,answer=0");
