@@ -44,7 +44,7 @@ impl PassedOver {
         self.until.is_some_and(|until| !at.at_or_after(until))
     }
 
-    /// It gives no time. Where all are passed over the best of them is asked on, and that is no new fault
+    /// A master that gives no time is passed over. Where all are passed over the best of them is asked on, and that is no new fault
     /// of its.
     pub(crate) fn pass(&mut self, at: Count, nominal: Period) {
         if !self.is(at) {

@@ -311,7 +311,7 @@ pub fn stated_error(device: &Path) -> Option<Span> {
     stated_in(Path::new("/sys/class"), device)
 }
 
-/// The same by what is below `classes`.
+/// [`stated_error`] by what is below `classes`.
 fn stated_in(classes: &Path, device: &Path) -> Option<Span> {
     let number = device.canonicalize().ok()?.file_name()?.to_str()?.to_owned();
     let path = classes.join("ptp").join(number).join("device/phc_error_bound");

@@ -82,7 +82,7 @@ pub fn more_descriptors() -> u64 {
 /// is seen before that is known. Nothing done with it waits.
 ///
 /// # Errors
-/// What the system says.
+/// The error that the system says.
 pub fn socket(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

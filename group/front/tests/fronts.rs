@@ -1085,7 +1085,7 @@ fn there_are_so_many_readers_and_no_more() {
     world.stop(fronts);
 }
 
-/// What may be kept for all clients together is not there twice.
+/// Room for what is kept for all clients together is not there twice.
 #[test]
 fn readers_have_the_memory_that_the_others_leave() {
     let world = World::new("readers-memory");

@@ -6,7 +6,7 @@
 //! * [`wrong`] has lone servers that lie, [`attack`] attackers of many kinds.
 //! * [`stamps`] writes and [`replay`] repeats files of exchanges.
 //!
-//! The same seed gives the same run, to the last bit. Not here: real packets and real time (`truechimer-testbed`), and the commands
+//! Runs of one seed are alike, to the last bit. Not here: real packets and real time (`truechimer-testbed`), and the commands
 //! (`truechimer-lab`).
 #![forbid(unsafe_code)]
 

@@ -421,7 +421,7 @@ impl Scenario {
     /// Refuses a pool whose servers have what no server of a pool can have.
     ///
     /// # Errors
-    /// What that is.
+    /// The first of them.
     pub(crate) fn check_pool(&self) -> Result<(), ScenarioError> {
         if self.pool.is_none() {
             return Ok(());

@@ -76,7 +76,7 @@ impl Way {
         }
     }
 
-    /// Whether that is another host of the network that this side is in, which has 256 addresses.
+    /// True for another host of the network that this side is in, which has 256 addresses.
     fn is_of_network(&self, sender: SocketAddr) -> bool {
         let SocketAddr::V4(sender) = sender else { return false };
         let [ours, theirs] = [self.from, *sender.ip()].map(u32::from);

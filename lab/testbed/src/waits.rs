@@ -15,7 +15,7 @@ use crate::look::PATIENCE;
 /// Time beyond what it should last that a wait may last, before that is an error.
 const OVERTIME: Duration = Duration::from_secs(60);
 
-/// How long before its time a wait on the side before ends, ns, as `truechimer::Side` says.
+/// Lead of a wait on the side before: it ends so long before its time, ns, as `truechimer::Side` says.
 const LEAD_NS: i64 = 1_000;
 /// Looks at the clock that are measured.
 const LOOKS: usize = 101;

@@ -305,7 +305,9 @@ impl Engine {
             Some(_) if s.peer.trust.is_undecided() => {
                 s.peer.trust.agreed && s.hold_off(now).is_none()
             }
-            Some(_) => s.peer.trust.agrees() && s.peer.is_proven() && s.hold_off(now).is_none(),
+            Some(_) => {
+                s.peer.trust.votes_with_most() && s.peer.is_proven() && s.hold_off(now).is_none()
+            }
         };
         self.sources.iter().filter(agrees).map(|s| s.name().to_owned()).collect()
     }

@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// The sources that have a vote: servers, and reference clocks that are trusted.
-    fn voting(&self) -> impl Iterator<Item = &Peer> {
+    pub(super) fn voting(&self) -> impl Iterator<Item = &Peer> {
         let servers = self.sources.iter().filter(|s| s.votes()).map(|s| &s.peer);
         servers.chain(self.refclocks.iter().filter(|r| r.votes()).map(|r| &r.peer))
     }
@@ -427,7 +427,8 @@ impl Engine {
             note(actions, Level::Info, text);
         }
         (self.gate.accepted, self.gate.stepped) = (false, false);
-        let agrees = |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.agrees();
+        let agrees =
+            |s: &&Source| s.votes() && s.hold_off(at).is_none() && s.peer.trust.votes_with_most();
         let tellers = || self.sources.iter().filter(agrees).map(Source::name);
         // Where all are held off it is what they said before.
         if tellers().next().is_some() && !tellers().eq(&self.gate.told_by) {

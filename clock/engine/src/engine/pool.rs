@@ -120,8 +120,9 @@ impl Engine {
             let due = |s: &&Source| s.deadline().is_some_and(|due| at.at_or_after(due));
             let member = self.sources.get(index).filter(|s| s.member.is_some()).filter(due);
             let Some(id) = member.map(Source::id) else { continue };
-            let speaks =
-                |s: &Source| s.votes() && s.peer.filter.is_fresh(at) && s.peer.trust.agrees();
+            let speaks = |s: &Source| {
+                s.votes() && s.peer.filter.is_fresh(at) && s.peer.trust.votes_with_most()
+            };
             let others = self.sources.iter().any(|s| s.id() != id && speaks(s));
             if let Some(source) = self.sources.get_mut(index) {
                 source.others_speak = others;

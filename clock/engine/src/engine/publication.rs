@@ -285,8 +285,10 @@ impl Engine {
     /// Takes in the leap second that the believed sources announce at `now`, if any.
     fn hear_announcements(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let believed = |peer: &Peer| peer.votes() && peer.trust.agrees();
-        // A server that is left alone of many does not announce a leap second by itself.
-        let enough = self.agreeing() >= self.least();
+        // A server that is left alone of many does not announce a leap second by itself. Those that smear, whose word
+        // is not heard here, make it no majority.
+        let heard = |peer: &&Peer| peer.trust.agrees() && peer.is_proven();
+        let enough = self.voting().filter(heard).count() >= self.least();
         let servers = self.sources.iter().filter(|s| enough && believed(&s.peer));
         let servers = servers.filter_map(|s| Some((s.name(), s.leap()?)));
         // Many receivers' programs leave the field at 0 whatever comes: that is no word against a server's.

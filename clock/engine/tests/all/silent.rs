@@ -97,6 +97,41 @@ fn those_that_smear_vote_and_have_no_part() {
     assert!(reason.contains("all smear"), "{reason}");
 }
 
+/// A leap second that the servers have announced is not taken back by one of them, because the others smear by then.
+#[test]
+fn one_beside_those_that_smear_takes_no_leap_second_back() {
+    let mut world = World::new(
+        &["s1", "s2", "s3"],
+        Start { leaps: Leaps { known: true, ..Leaps::default() }, ..start() },
+    );
+    for host in ["s1", "s2", "s3"] {
+        world.server(host).leap = LeapIndicator::Insert;
+    }
+    world.run(600);
+    let announced = world.hand().leaps;
+    let leap = announced.next.unwrap();
+    world.leaps = announced;
+    // Noon before it.
+    let noon = leap.at - 1 - 43_200 - ORIGIN;
+    world.run_days((noon - 600) / 86_400);
+    world.run((noon - 600) % 86_400);
+    assert_eq!(world.hand().leaps.next, Some(leap));
+    for host in ["s2", "s3"] {
+        *world.server(host) = Server { offset: Span::from_nanos(11_574 * noon), ..smears() };
+    }
+    world.run(3600);
+    world.assert_true();
+    let sources = world.engine.report(world.now).sources;
+    let smears = |source: &truechimer_engine::SourceReport| {
+        source.reason.as_ref().is_some_and(|reason| reason.kind == ReasonKind::LeapSmear)
+    };
+    assert_eq!(sources.iter().map(smears).collect::<Vec<_>>(), [false, true, true]);
+    world.server("s1").leap = LeapIndicator::None;
+    world.run(3600);
+    assert_eq!(world.hand().leaps.next, Some(leap));
+    world.assert_true();
+}
+
 /// Those that smear are of those that agree where so many have to: after a break of the counter too.
 #[test]
 fn those_that_smear_count_where_several_have_to_agree() {

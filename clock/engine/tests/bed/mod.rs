@@ -272,7 +272,7 @@ impl Bed {
 }
 
 /// Digest of the hands of [`story`]: the same on every machine. It changes with
-/// every change of what is published; `cargo test -p truechimer-engine --test all story::` says the new one.
+/// every change of what is published; `cargo test -p truechimer-engine-tests --test all story::` says the new one.
 pub const STORY: u64 = 0xf843_ab96_ef23_3931;
 
 /// Follows one server for an hour and more, in which the way back becomes longer, and nobody answers

@@ -159,7 +159,7 @@ pub struct Bed {
     pub refusals: Vec<Refusal>,
     /// Clock that answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
     pub neighbour: (Option<PortIdentity>, u64),
-    /// It says how long it took to answer and not when: in one step, or in two.
+    /// Set where it says how long it took to answer and not when: in one step, or in two.
     pub turnaround: Option<bool>,
     pub asked: Vec<u64>,
     pub signals: Vec<Signal>,

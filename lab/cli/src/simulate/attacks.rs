@@ -43,7 +43,7 @@ pub struct Options {
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many attacks; the kinds take turns, but for redirect, pool-minority and pool-half. The goal takes 10000 that
+    /// Number of attacks; the kinds take turns, but for redirect, pool-minority and pool-half. The goal takes 10000 that
     /// leave an honest majority
     #[arg(long, value_name = "N", default_value_t = 170)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]

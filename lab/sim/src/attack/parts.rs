@@ -338,7 +338,7 @@ fn lie(
     }
 }
 
-/// So many servers of a pool, by chance.
+/// Number of servers of a pool, by chance.
 fn some(d: &Drawing, s: &Scenario, most: usize) -> Vec<bool> {
     let mut random = d.stream("pool/bought");
     let mut places: Vec<(u64, usize)> =

@@ -112,7 +112,7 @@ fn an_attack_keeps_its_number() {
     assert!(of(&Kind::ALL[17..]).iter().all(|number| number >> 32 >= 17));
 }
 
-/// What no server of a pool can have is refused, and not left out in silence.
+/// Keys that no server of a pool can have are refused, and not left out in silence.
 #[test]
 fn a_pool_has_servers_of_a_pool_alone() {
     let (scenario, _) = some(Kind::PoolHalf, 1)[0].scenario();
