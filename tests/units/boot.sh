@@ -74,8 +74,6 @@ hosts: files" >"$root/etc/nsswitch.conf"
 echo "127.0.0.1 localhost" >"$root/etc/hosts"
 echo 5f5c0b6e2f0f4b4f9d5f1c1f6d3c2b1a >"$root/etc/machine-id"
 units=$root/etc/systemd/system
-# The drop-in for a server of NTS, as the documentation has it.
-sed -n '/^### With systemd/,/^systemd copies/s/^    //p' "$REPO/docs/use/nts.md" >"$root/opt/bin/nts.conf"
 cp "$REPO"/tests/vm/guest/lib.sh "$root/opt/bin"
 cp "$REPO/tests/units/${PACKAGE:+package-}check.sh" "$root/opt/bin/check.sh"
 

@@ -286,34 +286,6 @@ metered truechimer-serve \
     'ExecStart=/usr/local/bin/truechimer serve --clock page --seccomp --metrics 127.0.0.1:9925\nSocketBindAllow=tcp:9925' \
     http://127.0.0.1:9925/metrics truechimer_serve_received_total
 
-# NTS served, by the drop-in of docs/use/nts.md; its certificate is the one authority that counts.
-if command -v openssl >/dev/null; then
-    mkdir -p /etc/ssl/ntp "$drop_ins/truechimer-serve.service.d"
-    # The system's own configuration is not here.
-    printf '[req]\ndistinguished_name = name\n[name]\n' >/tmp/openssl.cnf
-    ok "a certificate is made" sh -c 'umask 077 && openssl req -x509 -nodes -days 2 -newkey ec -config /tmp/openssl.cnf \
-        -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=server -addext subjectAltName=IP:127.0.0.1 \
-        -addext basicConstraints=critical,CA:FALSE -keyout /etc/ssl/ntp/key.pem -out /etc/ssl/ntp/chain.pem'
-    chmod 644 /etc/ssl/ntp/chain.pem
-    chmod 755 /etc/ssl /etc/ssl/ntp
-    is "the drop-in is there" "$(grep -c LoadCredential /opt/bin/nts.conf)" 2
-    cp /opt/bin/nts.conf "$drop_ins/truechimer-serve.service.d/nts.conf"
-    systemctl daemon-reload
-    ok "with a certificate it starts" systemctl restart truechimer-serve
-    printf '[[source]]\nhost = "127.0.0.1"\nnts = true\n[nts]\nca = "/etc/ssl/ntp/chain.pem"\n' >/tmp/proven.toml
-    as nobody truechimer run --config /tmp/proven.toml --page /tmp/third --control none >/opt/work/log/third 2>&1 &
-    third=$!
-    ok "who follows it with proof synchronises" as nobody truechimer waitsync --page /tmp/third --timeout 60s
-    is "keys of cookies are its own alone" "$(stat -L -c %a /var/lib/private/truechimer-serve/cookie-keys)" 600
-    ok "and nobody is warned of the key" refused grep -F 'everybody may read' /opt/work/log/truechimer-serve
-    kill $third
-    rm -r "$drop_ins/truechimer-serve.service.d"
-    systemctl daemon-reload
-    systemctl restart truechimer-serve
-else
-    skip "NTS is served" "no openssl"
-fi
-
 (umask 027 && echo '1 SHA256 HEX:000102030405060708090A0B0C0D0E0F' >/etc/truechimer-probe.keys)
 chgrp truechimer /etc/truechimer-probe.keys
 ok "the reflector starts" systemctl start truechimer-probe
