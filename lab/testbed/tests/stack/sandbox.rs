@@ -18,7 +18,7 @@ fn value(text: &str, key: &str) -> String {
 }
 
 /// True if this process, and so those that it starts, has `CAP_IPC_LOCK`.
-pub fn may_lock_memory() -> bool {
+fn may_lock_memory() -> bool {
     const IPC_LOCK: u32 = 14;
     let rights = u64::from_str_radix(&status(std::process::id(), "CapEff"), 16).unwrap();
     rights >> IPC_LOCK & 1 == 1
