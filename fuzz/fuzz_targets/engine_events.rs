@@ -226,7 +226,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                     last: input.leap(),
                     next: input.leap(),
                 };
-                world.happens(Event::Leaps(leaps));
+                world.happens(Event::Leaps(leaps.into()));
             }
             14 => {
                 let count = world.at;

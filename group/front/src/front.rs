@@ -218,7 +218,7 @@ impl Front {
     /// Where clients connect (the port, if any was asked for).
     ///
     /// # Errors
-    /// What the system says.
+    /// Error of the system.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -226,7 +226,7 @@ impl Front {
     /// Where clients connect that only read (the port, if any was asked for); none if there is no such place.
     ///
     /// # Errors
-    /// What the system says.
+    /// Error of the system.
     pub fn read_only_address(&self) -> std::io::Result<Option<SocketAddr>> {
         self.readers.as_ref().map(Readers::address).transpose()
     }
