@@ -14,6 +14,7 @@ import yaml
 folder, program = pathlib.Path(sys.argv[1]), sys.argv[2]
 root = pathlib.Path(__file__).resolve().parents[2]
 PAGE = "/run/truechimer"
+CONTROL = "/run/truechimer-control"
 faults = []
 
 
@@ -105,6 +106,13 @@ mount = {mount["name"]: mount for mount in daemon["volumeMounts"]}["configuratio
 ((name, text),) = node["ConfigMap"]["data"].items()
 check("the configuration's place", daemon["args"][-1] == f"{mount['mountPath']}/{name}")
 check("read-only", mount["readOnly"] is True)
+# Who is root in another pod with the page's directory would command the daemon by a socket in it.
+socket = tomllib.loads(text)["control"]
+check("no socket beside the page", str(pathlib.PurePath(socket).parent) == CONTROL)
+(own,) = (volume for volume in pod["volumes"] if volume["name"] == "control")
+check("a directory of this pod alone", own == {"name": "control", "emptyDir": {}})
+check("there", {"name": "control", "mountPath": CONTROL} in daemon["volumeMounts"])
+check("alive by its socket", daemon["livenessProbe"]["exec"]["command"][-2:] == ["--control", socket])
 text = "\n".join(
     line.removeprefix("#") if line.startswith(("#[[source]]", "#host")) else line for line in text.splitlines()
 )
@@ -118,7 +126,8 @@ check(f"the configuration: {ran.stdout}{ran.stderr}", ran.returncode == 0 and "3
 # The image: its program and its directories are those that the manifests name.
 recipe = (root / "contrib/Containerfile").read_text()
 check("the image's program", 'ENTRYPOINT ["/usr/bin/truechimer"]' in recipe)
-check("the image's directories", f'VOLUME ["{PAGE}", "/var/lib/truechimer"]' in recipe)
+check("the image's socket", f'CMD ["run", "--control", "{socket}"]' in recipe)
+check("the image's directories", f'VOLUME ["{PAGE}", "{CONTROL}", "/var/lib/truechimer"]' in recipe)
 
 for fault in faults:
     print(f"FAILED kubernetes: {fault}")

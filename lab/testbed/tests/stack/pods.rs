@@ -18,6 +18,13 @@ use truechimer_testbed::{binary, temp};
 /// Directory of the page, in every pod.
 const PAGES: &str = "/run/truechimer";
 
+/// The daemon's control socket, as the manifest has it.
+fn control() -> PathBuf {
+    let manifest = include_str!("../../../../contrib/kubernetes/truechimer.yaml");
+    let line = manifest.lines().find_map(|line| line.trim().strip_prefix("control = "));
+    PathBuf::from(line.expect("the manifest names it").trim_matches('"'))
+}
+
 /// Files as a pod sees them, kept by a process that ends with the test.
 struct Pod {
     holder: Child,
@@ -34,9 +41,10 @@ impl Pod {
     fn by(in_user_namespace: bool, node: &Path, options: &str) -> Result<Pod, Lacking> {
         // On the way to the mount point nothing may be hidden that it comes from.
         let script = format!(
-            "exec 3<\"$1\" && mount -t tmpfs tmpfs /run && mkdir {PAGES} &&
+            "exec 3<\"$1\" && mount -t tmpfs tmpfs /run && mkdir {PAGES} {} &&
              mount --bind /proc/self/fd/3 {PAGES} && mount -o \"remount,bind,nosuid,nodev,$2\" {PAGES} &&
-             exec 3<&- && echo ready && exec cat"
+             exec 3<&- && echo ready && exec cat",
+            control().parent().expect("a directory").display(),
         );
         let mut command = process::command("unshare");
         command.args(if in_user_namespace { ["-r", "-m"].as_slice() } else { &["-m"] });
@@ -106,7 +114,11 @@ fn a_page_by_its_directory_is_seen_once_it_is_there_and_after_a_restart() {
     let (dir, node) = (temp::Dir::new(), temp::Dir::new());
     let server = Server::start(&dir, &["--listen", "127.0.0.1:0", "--offset", "-2.5s"]);
     let config = dir.join("truechimer.toml");
-    let text = format!("state = \"none\"\n[[source]]\nhost = \"{}\"\npoll = 1\n", server.address);
+    let socket = control();
+    let text = format!(
+        "state = \"none\"\ncontrol = {socket:?}\n[[source]]\nhost = \"{}\"\npoll = 1\n",
+        server.address
+    );
     fs::write(&config, text).unwrap();
 
     // The reader is first.
@@ -132,8 +144,17 @@ fn a_page_by_its_directory_is_seen_once_it_is_there_and_after_a_restart() {
         let status = reader.command("sh").args(["-c", &format!(": >{PAGES}/{name}")]).output();
         assert!(!status.unwrap().status.success(), "{name} is written by a reader");
     }
-    // Whose socket it may ask all the same: a liveness probe's command.
-    let output = reader.truechimer(&["sources"]).output().unwrap();
+    // Nor tell the daemon whom to believe, root as it is: there is no socket for it. The daemon's
+    // own pod has one, which the liveness probe asks.
+    let socket = socket.to_str().unwrap();
+    for command in [["sources"].as_slice(), &["sources", "add", "127.0.0.1:9"], &["accept"]] {
+        let asked = |pod: &Pod, more: &[&str]| {
+            pod.truechimer(&[command, more].concat()).output().unwrap().status.success()
+        };
+        assert!(!asked(&reader, &[]), "{command:?} of a pod that has the page");
+        assert!(!asked(&reader, &["--control", socket]), "{command:?} by its own /run");
+    }
+    let output = clock.truechimer(&["sources", "--control", socket]).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 
     // One that has it open keeps the page.
