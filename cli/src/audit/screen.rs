@@ -157,6 +157,12 @@ pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
     }
     match chain.contains {
         Some(true) => line(out, "hash", "found: nothing before it was changed since")?,
+        Some(false) if chain.is_named => line(
+            out,
+            "hash",
+            "NOT FOUND: the oldest file says that it was the last one before it, which proves \
+             nothing of what is left",
+        )?,
         Some(false) => line(
             out,
             "hash",

@@ -67,8 +67,11 @@ pub struct Chain {
     pub fault_count: u64,
     /// Lines that were cut off.
     pub torn: Vec<TornLine>,
-    /// True if the hash that was looked for is there; none if none was looked for.
+    /// True if the hash that was looked for is that of a line here; none if none was looked for.
     pub contains: Option<bool>,
+    /// The oldest file says that the hash that was looked for was the last one before it. Anybody can
+    /// write that: it proves nothing.
+    pub is_named: bool,
 }
 
 impl Chain {
@@ -220,6 +223,7 @@ impl<'w> Scan<'w> {
             fault_count: 0,
             torn: Vec::new(),
             contains: wanted.map(|_| false),
+            is_named: false,
         };
         Scan { chain, wanted, before: None }
     }
@@ -290,7 +294,7 @@ impl<'w> Scan<'w> {
         match self.before {
             None => {
                 (self.chain.first_file, self.chain.last) = (number, header.previous);
-                self.look(&self.chain.last.clone());
+                self.chain.is_named = self.wanted == Some(&self.chain.last);
                 if number == 1 && self.chain.last != Hash::none() {
                     self.fault(name, 1, "is the first file, and names a hash from before it");
                 }

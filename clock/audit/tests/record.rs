@@ -212,6 +212,23 @@ fn a_missing_or_renamed_file_is_found() {
     assert!(chain(&folder.0).is_whole());
 }
 
+/// Whoever removes all files up to a hash that was kept can begin a new chain with its name.
+#[test]
+fn a_hash_that_is_only_named_is_not_found() {
+    let folder = Folder::new("named");
+    let lines = (1..200).map(|n| interval(n * 60, 60, Some(9)));
+    written(&folder.0, Limits { total_bytes: 80_000 }, lines);
+    let second = fs::read_to_string(folder.file(2)).unwrap();
+    let header: serde_json::Value = serde_json::from_str(second.lines().next().unwrap()).unwrap();
+    let kept: Hash = header["record"]["previous"].as_str().unwrap().parse().unwrap();
+    let found = || read(&folder.0, Some(&kept), &mut |_| {}).unwrap();
+    assert!(found().is_whole() && found().contains == Some(true) && !found().is_named);
+    fs::remove_file(folder.file(1)).unwrap();
+    let chain = found();
+    assert!(chain.faults.is_empty() && !chain.is_whole(), "{chain:?}");
+    assert!(chain.contains == Some(false) && chain.is_named, "{chain:?}");
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_no_more() {
     let folder = Folder::new("full");
