@@ -1,7 +1,7 @@
 //! `truechimer waitsync`: wait until the clock is good.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use truechimer::{Clock, OpenError, ReadError, Reading, Span};
@@ -25,15 +25,23 @@ A server's own root distance and half of the round trip to it are part of the bo
 Internet some 5 to 50 ms remain, on a LAN some 100 us. Without --max-bound nothing is asked of the
 bound: a clock that is synchronised is enough, however wide it is.
 
+This clock is synchronised before the system clock is: one that is steered is read and stepped up to
+a second later, and slewed for hours where no step is allowed. Who reads the system clock, as what
+is ordered after time-sync.target does, waits with --system-clock.
+
 Examples:
   truechimer waitsync && truechimer now
   truechimer waitsync --max-bound 500us --timeout 2s || echo not yet
+  truechimer waitsync --system-clock 10ms && date
 
 Exit status: 0 synchronised (within --max-bound), 1 not before the timeout, 2 error.")]
 pub struct Waitsync {
     /// How small the bound must be [default: any bound will do]
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
     pub max_bound: Option<Span>,
+    /// Wait also until the system clock is that close to this one, whoever steers it
+    #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
+    pub system_clock: Option<Span>,
     /// How long to wait
     #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = parse::not_negative, allow_hyphen_values = true)]
     pub timeout: Span,
@@ -52,6 +60,20 @@ struct Answer {
     status: Option<&'static str>,
     bound_ns: Option<i64>,
     max_bound_ns: Option<i64>,
+    system_offset_ns: Option<i64>,
+    why: Option<String>,
+}
+
+/// How often the system clock is looked at.
+const LOOKS: Duration = Duration::from_millis(20);
+
+/// How it is after a wait.
+#[derive(Default)]
+struct Seen {
+    reading: Option<Reading>,
+    /// How far the system clock is ahead of this one, if that matters.
+    ahead: Option<Span>,
+    /// Fault that is left.
     why: Option<String>,
 }
 
@@ -59,8 +81,7 @@ struct Answer {
 pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
     let start = Instant::now();
     let timeout = duration(args.timeout);
-    let (reading, why) = wait(args, start, timeout)?;
-    let why = why.map(|why| why + &by_daemon(args));
+    let Seen { reading, ahead, why } = wait(args, start, timeout)?;
     let waited = Span::from_nanos_wide(start.elapsed().as_nanos().try_into().unwrap_or(i128::MAX));
     let bound = reading.and_then(|reading| reading.bound());
     if args.json {
@@ -70,6 +91,7 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
             status: reading.map(|reading| reading.status.name()),
             bound_ns: bound.map(Span::as_nanos_up),
             max_bound_ns: args.max_bound.map(Span::as_nanos_i64),
+            system_offset_ns: ahead.map(Span::as_nanos_i64),
             why: why.clone(),
         };
         writeln!(out, "{}", json(&answer)?)?;
@@ -85,30 +107,66 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
     Ok(Outcome::of(why.is_none()))
 }
 
-/// The last reading, if there was any, and why it is not good enough, if it is not.
-fn wait(
-    args: &Waitsync,
-    start: Instant,
-    timeout: Duration,
-) -> Result<(Option<Reading>, Option<String>), Failure> {
+/// What there is when all is good, or at the timeout.
+fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Failure> {
+    let short =
+        |reading, why| Ok(Seen { reading, why: Some(why + &by_daemon(args)), ..Seen::default() });
     let clock = match Clock::open_within(args.page.page.as_deref(), timeout) {
         Ok(clock) => clock,
         // Waited for in vain; anything else would not have become better.
         Err(why @ (OpenError::NoPage { .. } | OpenError::OtherBoot { .. }))
             if start.elapsed() >= timeout =>
         {
-            return Ok((None, Some(why.to_string())));
+            return short(None, why.to_string());
         }
         Err(why) => return Err(Failure::Said(why.to_string())),
     };
-    let left = timeout.saturating_sub(start.elapsed());
-    match clock.wait_synchronised(args.max_bound, left) {
-        Ok(reading) => Ok((Some(reading), None)),
-        Err(error) => match error.last {
-            Ok(reading) => Ok((Some(reading), Some(short_of(&reading, args.max_bound)))),
-            Err(why @ ReadError::NotYet { .. }) => Ok((None, Some(why.to_string()))),
-            Err(why) => Err(Failure::Said(why.to_string())),
-        },
+    loop {
+        let left = timeout.saturating_sub(start.elapsed());
+        let reading = match clock.wait_synchronised(args.max_bound, left) {
+            Ok(reading) => reading,
+            Err(error) => match error.last {
+                Ok(reading) => {
+                    return short(Some(reading), short_of(&reading, args.max_bound));
+                }
+                Err(why @ ReadError::NotYet { .. }) => return short(None, why.to_string()),
+                Err(why) => return Err(Failure::Said(why.to_string())),
+            },
+        };
+        let Some(most) = args.system_clock else {
+            return Ok(Seen { reading: Some(reading), ..Seen::default() });
+        };
+        let (reading, ahead) = beside_system(&clock)?;
+        let seen = Seen { reading: Some(reading), ahead: Some(ahead), why: None };
+        if ahead.abs() <= most && reading.status.bound_holds() {
+            return Ok(seen);
+        }
+        if start.elapsed() >= timeout {
+            let (by, way) = (ahead.abs(), if ahead < Span::ZERO { "behind" } else { "ahead" });
+            let why = format!("the system clock is {by} {way}: more than {most}");
+            return Ok(Seen { why: Some(why), ..seen });
+        }
+        std::thread::sleep(LOOKS);
+    }
+}
+
+/// A reading, and how far the system clock was ahead of it then: by as little as its readings before
+/// and after allow.
+fn beside_system(clock: &Clock) -> Result<(Reading, Span), Failure> {
+    let before = system();
+    let reading = clock.now().map_err(|why| Failure::Said(why.to_string()))?;
+    let (ours, after) = (reading.utc().unix_nanos(), system());
+    // Set back meanwhile, it is looked at as it is.
+    let nearest = ours.clamp(before.min(after), after);
+    Ok((reading, Span::from_nanos_wide(nearest - ours)))
+}
+
+/// The system clock, Unix time in ns.
+fn system() -> i128 {
+    let nanos = |span: Duration| i128::try_from(span.as_nanos()).unwrap_or(i128::MAX);
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => nanos(since),
+        Err(before) => -nanos(before.duration()),
     }
 }
 

@@ -47,6 +47,7 @@ fn what_cannot_be_meant_is_named() {
         (&["waitsync", "--timeout", "-5s"], &["--timeout", "negative"]),
         (&["waitsync", "--max-bound", "0"], &["--max-bound", "more than zero"]),
         (&["waitsync", "--max-bound", "1e3s"], &["--max-bound"]),
+        (&["waitsync", "--system-clock", "-1s"], &["--system-clock", "more than zero"]),
         (&["run", "--server", "a", "--poll", "0"], &["--poll", "1 to 1024"]),
         (&["run", "--server", "a", "--counter", "8254"], &["--counter", "'8254'", "tsc-fenced"]),
         (&["serve", "--stratum", "16"], &["--stratum"]),

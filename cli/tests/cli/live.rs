@@ -84,6 +84,17 @@ fn a_daemon_follows_its_server_in_offset_and_rate_and_every_command_tells() {
     let wait = truechimer(&["waitsync", "--page", &page, "--json"]);
     assert_eq!(wait.code, 0, "{wait:?}");
     assert!(int(&wait.documented()[0], "bound_ns") <= 1_000_000);
+    assert_eq!(wait.documented()[0]["system_offset_ns"], Value::Null);
+    // The server is 1.5 s ahead of the system clock, which nobody steers.
+    let near = |most| {
+        let asked = ["--system-clock", most, "--timeout", "100ms", "--json"];
+        let wait = truechimer(&[&["waitsync", "--page", &page], &asked[..]].concat());
+        (wait.code, int(&wait.documented()[0], "system_offset_ns") / 100_000_000)
+    };
+    assert_eq!((near("2s"), near("1s")), ((0, -15), (1, -15)));
+    let wait = ["waitsync", "--page", &page, "--system-clock", "1s", "--timeout", "0s"];
+    let told = truechimer(&wait).out;
+    assert!(told.contains("the system clock is 1.5") && told.contains(" behind"), "{told}");
 
     // Every reading is right, and the rate is followed within a minute.
     let clock = Clock::open_at(&page).unwrap();

@@ -44,8 +44,18 @@ ok "network" network
 on server truechimer-testbed serve 0.0.0.0:123 "$line"
 ok "the server answers" answers "$server:123"
 ok "before: the kernel's clock is not synchronised" sh -c "adjtimex | grep -q UNSYNC"
+# The gate for what reads the system clock, which is a day off, opens when that is set and not before.
+date -s "@$((base + 86400))" >/dev/null
+(
+    truechimer waitsync --page /run/page --system-clock 10ms --timeout 60s
+    off
+) >/tmp/gate 2>&1 &
+gate=$!
 daemon page $counter 1 'leap-file = "none"' 'max-step = "none"' 'system-clock.discipline = true'
 ok "the daemon synchronises" synchronised page 60s
+ok "the gate opens" wait $gate
+note "$(cat /tmp/gate)"
+holds "the system clock is right behind the gate" "$(tail -n 1 /tmp/gate | tr -d -) < 10000000"
 note "the system clock is $(off) ns off"
 sleep 60
 follows "after a minute" 30
