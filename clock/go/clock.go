@@ -131,7 +131,7 @@ type Clock struct {
 	// The smallest step of the native counter and of CLOCK_MONOTONIC_RAW, once measured.
 	steps [2]atomic.Int64
 	_     [64]byte
-	// The latest that NowMonotone has given out, ns on the scale without leap seconds.
+	// The latest that NowMonotone has given out, ns of Unix time.
 	latest atomic.Int64
 	up     uptime
 	_      [64]byte
@@ -381,26 +381,26 @@ func (v *view) statusAt(count uint64) Status {
 }
 
 // NowMonotone is the time now, never before what an earlier call on this clock gave, in any goroutine:
-// the best estimate stands still while the clock goes back, or while nothing is promised.
+// the best estimate stands still while the clock goes back, or while nothing is promised, and through
+// an inserted leap second, in which Unix time shows 23:59:59 once more.
 func (c *Clock) NowMonotone() (Reading, error) {
 	var r instants
 	if err := c.now(&r); err != nil {
 		return Reading{}, err
 	}
-	nanos := r.best.nanos()
+	told := r.reading()
 	if r.status.BoundHolds() {
-		nanos = latest(&c.latest, nanos)
+		told.BestNS = latest(&c.latest, told.BestNS)
 	} else if before := c.latest.Load(); before != never {
-		nanos = before
+		told.BestNS = before
 	}
-	r.best = ofNanos(nanos)
-	if r.best.less(r.earliest) {
-		r.earliest = r.best
+	if told.BestNS < told.EarliestNS {
+		told.EarliestNS = told.BestNS
 	}
-	if r.latest.less(r.best) {
-		r.latest = r.best
+	if told.LatestNS < told.BestNS {
+		told.LatestNS = told.BestNS
 	}
-	return r.reading(), nil
+	return told, nil
 }
 
 // latest raises what was given out to n, if that is more, and is the greater of the two.

@@ -17,6 +17,8 @@ use crate::error::{OpenError, ReadError, Unreadable};
 use crate::hypervisor::{Hypervisor, MOVED};
 use crate::judge::{Verdict, judge};
 use crate::reading::{Doubt, Elapsed, Moment, Reading};
+use crate::shown::UnixReading;
+use crate::unix::UnixNanos;
 use crate::uptime::Uptime;
 use crate::view::View;
 
@@ -32,6 +34,7 @@ pub struct Clock {
     devices: [OnceLock<Device>; DEVICES.len()],
     hypervisor: Hypervisor,
     latest: Latest,
+    latest_unix: Latest,
     uptime: Uptime,
 }
 
@@ -50,6 +53,20 @@ struct Readable {
 /// of its own, since it is written to.
 #[repr(align(128))]
 struct Latest(AtomicI64);
+
+impl Latest {
+    /// The later one of `nanos` and what was given out, which is given out with that. Where nothing is
+    /// promised it stays.
+    fn held(&self, nanos: i64, promised: bool) -> i64 {
+        if promised {
+            return self.0.fetch_max(nanos, Relaxed).max(nanos);
+        }
+        match self.0.load(Relaxed) {
+            NEVER => nanos,
+            latest => latest,
+        }
+    }
+}
 
 /// Counters that are devices.
 const DEVICES: [CounterKind; 2] = [CounterKind::Hpet, CounterKind::AcpiPm];
@@ -114,6 +131,7 @@ impl Clock {
             devices: Default::default(),
             hypervisor: Hypervisor::default(),
             latest: Latest(AtomicI64::new(NEVER)),
+            latest_unix: Latest(AtomicI64::new(NEVER)),
             uptime: Uptime::new(),
         };
         let path = || clock.page.path().to_path_buf();
@@ -177,23 +195,36 @@ impl Clock {
     /// The clock itself does go back now and then, by less than its bound, when the daemon learns
     /// better. `best` stays within `earliest..=latest`, which is widened where need be.
     ///
+    /// The scale is that of [`Reading`], without leap seconds; as Unix time the same readings go back
+    /// in an inserted one, where [`Clock::now_monotone_unix`] does not.
+    ///
     /// # Errors
     /// As [`Clock::now`].
     pub fn now_monotone(&self) -> Result<Reading, ReadError> {
         let mut reading = self.now()?;
         let nanos = i64::try_from(reading.best.as_nanos()).unwrap_or(i64::MAX);
-        let latest = if reading.status.bound_holds() {
-            self.latest.0.fetch_max(nanos, Relaxed).max(nanos)
-        } else {
-            match self.latest.0.load(Relaxed) {
-                NEVER => nanos,
-                latest => latest,
-            }
-        };
+        let latest = self.latest.held(nanos, reading.status.bound_holds());
         reading.best = Instant::from_nanos(latest.into());
         reading.earliest = reading.earliest.min(reading.best);
         reading.latest = reading.latest.max(reading.best);
         Ok(reading)
+    }
+
+    /// The time now, and as Unix time never before what an earlier call of this on this `Clock` gave,
+    /// in any thread: as [`Clock::now_monotone`], but that `best` also stands still through an inserted
+    /// leap second, in which Unix time shows 23:59:59 once more.
+    ///
+    /// # Errors
+    /// As [`Clock::now`].
+    pub fn now_monotone_unix(&self) -> Result<(Reading, UnixReading), ReadError> {
+        let reading = self.now()?;
+        let mut unix = reading.unix();
+        let nanos = i64::try_from(unix.best.as_nanos()).unwrap_or(i64::MAX);
+        let latest = self.latest_unix.held(nanos, reading.status.bound_holds());
+        unix.best = UnixNanos::from_nanos(latest);
+        unix.earliest = unix.earliest.min(unix.best);
+        unix.latest = unix.latest.max(unix.best);
+        Ok((reading, unix))
     }
 
     /// This moment, to ask about later. Costs little more than reading the counter.

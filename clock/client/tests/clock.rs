@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{Daemon, TODAY};
 use truechimer::{
-    Clock, CounterKind, Epoch, Hand, Instant, Made, OpenError, Rate, ReadError, Side, Span, Status,
-    Timer,
+    Clock, CounterKind, Epoch, Hand, Instant, Leap, Made, OpenError, Rate, ReadError, Side, Span,
+    Status, Timer,
 };
 use truechimer_counter::{Choice, Counter, nominal};
 use truechimer_time::{BootId, CountSpan};
@@ -336,6 +336,37 @@ fn monotone_time_stands_still_rather_than_going_back() {
     // It is right again, and goes on.
     daemon.publish(|hand, _| hand.time = TODAY + Span::from_secs(1));
     assert!(clock.now_monotone().unwrap().best > second.best);
+}
+
+/// A hand of three quarters of a second before an inserted leap second, or a quarter within it.
+fn around_a_leap(hand: &mut Hand, n: i64, begun: bool) {
+    let leap = Leap { at: hand.time.secs() + 1000 * n, step: 1 };
+    hand.time = Instant::new(leap.at - 2 + i64::from(begun), 1 << 62);
+    hand.leaps.next = Some(leap);
+}
+
+#[test]
+fn as_unix_time_too_where_a_leap_second_shows_a_second_twice() {
+    let mut daemon = Daemon::synchronised();
+    let clock = daemon.clock();
+    // Time goes on meanwhile, on a busy machine past the moment that matters.
+    let went_back = (1..100).any(|n| {
+        daemon.publish(|hand, _| around_a_leap(hand, n, false));
+        let (_, before) = clock.now_monotone_unix().unwrap();
+        daemon.publish(|hand, _| around_a_leap(hand, n, true));
+        let (reading, within) = clock.now_monotone_unix().unwrap();
+        assert!(within.best >= before.best && within.best <= within.latest);
+        assert!(within.earliest <= reading.unix().earliest);
+        within.leap_second && reading.unix().best < before.best && within.best == before.best
+    });
+    assert!(went_back);
+    // Nothing is promised, which moves nothing.
+    let (_, last) = clock.now_monotone_unix().unwrap();
+    daemon.publish(|hand, _| {
+        (hand.status, hand.time) = (Status::Disrupted, hand.time + Span::from_secs(1_000_000));
+    });
+    let (_, unknown) = clock.now_monotone_unix().unwrap();
+    assert_eq!(unknown.best, last.best);
 }
 
 #[test]

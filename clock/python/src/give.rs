@@ -3,7 +3,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use truechimer::{Elapsed, Reading, Side, Span, Status};
+use truechimer::{Elapsed, Reading, Side, Span, Status, UnixReading};
 
 /// A reading in ns since 1970, held at the ends of 64 bits.
 pub(crate) struct Told {
@@ -22,7 +22,11 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn of(reading: &Reading) -> Told {
-        let shown = reading.unix();
+        Told::with(reading, &reading.unix())
+    }
+
+    /// A reading at these times.
+    pub(crate) fn with(reading: &Reading, shown: &UnixReading) -> Told {
         let [earliest, best, latest] =
             [shown.earliest, shown.best, shown.latest].map(|time| held(time.as_nanos()));
         let bound = best.saturating_sub(earliest).max(latest.saturating_sub(best));

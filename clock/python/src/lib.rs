@@ -59,7 +59,8 @@ impl Clock {
 
     /// The time now, never before what an earlier call on this clock gave, in any thread.
     fn now_monotone(&self) -> PyResult<Reading> {
-        self.clock.now_monotone().map(Reading::of).map_err(no_reading)
+        let now = self.clock.now_monotone_unix();
+        now.map(|(now, unix)| Reading(Told::with(&now, &unix))).map_err(no_reading)
     }
 
     /// The status of the clock now.

@@ -149,7 +149,11 @@ class Clock:
     def now(self) -> Reading:
         """The time now, with its bound and status."""
     def now_monotone(self) -> Reading:
-        """The time now, never before what an earlier call on this clock gave, in any thread."""
+        """The time now, never before what an earlier call on this clock gave, in any thread.
+
+        Its best stands still while the clock goes back or nothing is promised, and through an inserted leap second,
+        in which Unix time shows 23:59:59 once more.
+        """
     def status(self) -> Status:
         """The status of the clock now."""
     def count(self) -> Moment:

@@ -83,7 +83,8 @@ public final class Clock implements AutoCloseable {
 
     /**
      * The time now, never before what an earlier call on this clock gave in any thread: the best estimate
-     * stands still while the clock goes back or nothing is promised.
+     * stands still while the clock goes back or nothing is promised, and through an inserted leap second, in
+     * which Unix time shows 23:59:59 once more.
      */
     public Reading nowMonotone() throws ReadException {
         try {
@@ -140,7 +141,11 @@ public final class Clock implements AutoCloseable {
             Place place = asked();
             int code = Native.elapsed(
                     handle, from.count(), from.stretch(), to.count(), to.stretch(), place.address);
-            told(code, from);
+            if (code != 0) {
+                // Of the two, the one that is at fault.
+                boolean first = Native.timeOf(handle, from.count(), from.stretch(), place.address) == code;
+                throw failed(code, first ? from : to);
+            }
             return new Length(place);
         } finally {
             Reference.reachabilityFence(this);
