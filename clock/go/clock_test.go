@@ -304,6 +304,21 @@ func TestWaitsEndWithTheirContext(t *testing.T) {
 	}
 }
 
+// A sleep is by the kernel's clock, which may run slower by a tenth than true time.
+func TestASleepEndsInTimeHoweverTheKernelsClockIsSlewed(t *testing.T) {
+	for _, turns := range []time.Duration{spin, spinBefore} {
+		for span := turns; span <= longest; span += span/7 + 1 {
+			slept := sleptIn(span, turns)
+			if late := slept + slept/10 - span; late >= turns {
+				t.Errorf("%v of %v: %v late at most, no more than %v is waited for without sleep", slept, span, late, turns)
+			}
+			if slept < span-span/8 {
+				t.Errorf("%v of %v is slept for", slept, span)
+			}
+		}
+	}
+}
+
 func TestDevicesAreRefusedWithTheMend(t *testing.T) {
 	d := newDaemon(t)
 	w := d.words(t)

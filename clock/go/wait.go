@@ -129,7 +129,7 @@ func (c *Clock) wait(ctx context.Context, side Side, at func(*leaps) wide) (r in
 			return r, waited(ctx, start, &r, err)
 		}
 		if rest > turns {
-			sleep(ctx, least(rest-turns, longest))
+			sleep(ctx, sleptIn(least(rest-turns, longest), turns))
 		}
 	}
 }
@@ -177,6 +177,16 @@ func least(a, b time.Duration) time.Duration {
 		return a
 	}
 	return b
+}
+
+// sleptIn is the length of a sleep that ends within span, or later by less than turns. It is by the kernel's
+// clock, which whoever keeps the system clock may slow by a tenth (tick of adjtimex(2)); what is left of a long
+// one is slept for anew.
+func sleptIn(span, turns time.Duration) time.Duration {
+	if span > 8*turns {
+		return span - span/8
+	}
+	return span
 }
 
 func sleep(ctx context.Context, length time.Duration) {
