@@ -391,7 +391,8 @@ int truechimer_now(const struct truechimer_clock *clock, struct truechimer_readi
 
 /*
  Reads the time now, never before what an earlier call with this clock gave in any thread: best
- stands still while the clock goes back or nothing is promised.
+ stands still while the clock goes back or nothing is promised, and through an inserted leap
+ second, in which Unix time shows 23:59:59 once more.
  */
 int truechimer_now_monotone(const struct truechimer_clock *clock,
                             struct truechimer_reading *reading);
@@ -435,7 +436,8 @@ int truechimer_uptime(const struct truechimer_clock *clock, struct truechimer_le
  databases. For ever if timeout is NULL; a negative one is 0.
 
  Returns 0 and sets *reading to the reading that was, or an error. reading may be NULL. Of a time
- that a leap second repeats the later one is meant.
+ that a leap second repeats the later one is meant. Timeouts are of CLOCK_MONOTONIC, here and
+ elsewhere: while the machine is suspended they stand still.
  */
 int truechimer_wait_after(const struct truechimer_clock *clock,
                           const struct timespec *time,

@@ -90,6 +90,11 @@ pub(crate) fn text(code: c_int) -> &'static CStr {
     }
 }
 
+/// The same text for what is not C.
+pub(crate) fn words(code: c_int) -> &'static str {
+    text(code).to_str().unwrap_or_default()
+}
+
 /// The name of a status, in lower case.
 pub(crate) fn status_name(status: c_int) -> &'static CStr {
     match status {
@@ -127,6 +132,10 @@ pub(crate) fn of_wait(error: WaitError) -> c_int {
 
 #[cold]
 pub(crate) fn of_read(error: ReadError) -> c_int {
+    of(&error)
+}
+
+pub(crate) fn of(error: &ReadError) -> c_int {
     match error {
         ReadError::NotYet { .. } => TRUECHIMER_E_NOT_YET,
         ReadError::Corrupt(_) => TRUECHIMER_E_CORRUPT,

@@ -81,14 +81,16 @@ fn now_unusually(clock: &Clock, reading: &mut MaybeUninit<Reading>) -> c_int {
 }
 
 /// Reads the time now, never before what an earlier call with this clock gave in any thread: best
-/// stands still while the clock goes back or nothing is promised.
+/// stands still while the clock goes back or nothing is promised, and through an inserted leap
+/// second, in which Unix time shows 23:59:59 once more.
 #[unsafe(no_mangle)]
 pub extern "C" fn truechimer_now_monotone(
     clock: Option<&Clock>,
     reading: Option<&mut MaybeUninit<Reading>>,
 ) -> c_int {
     answer(clock, reading, |clock| {
-        clock.clock.now_monotone().map(|now| give::reading(&now)).map_err(code::of_read)
+        let now = clock.clock.now_monotone_unix();
+        now.map(|(now, unix)| give::with(&now, &unix)).map_err(code::of_read)
     })
 }
 
@@ -162,7 +164,8 @@ pub extern "C" fn truechimer_uptime(
 /// databases. For ever if timeout is NULL; a negative one is 0.
 ///
 /// Returns 0 and sets *reading to the reading that was, or an error. reading may be NULL. Of a time
-/// that a leap second repeats the later one is meant.
+/// that a leap second repeats the later one is meant. Timeouts are of CLOCK_MONOTONIC, here and
+/// elsewhere: while the machine is suspended they stand still.
 #[unsafe(no_mangle)]
 pub extern "C" fn truechimer_wait_after(
     clock: Option<&Clock>,
@@ -313,10 +316,9 @@ pub extern "C" fn truechimer_explain(
         None => clock.clock.now().err(),
         Some(moment) => moment.and_then(|moment| clock.clock.time_of(moment).err()),
     };
-    let again = again.map(|again| (code::of_read(again.clone()), again.to_string()));
-    match again.filter(|(code, _)| *code == error) {
-        Some((_, said)) => memory::put(&said, text, size),
-        None => memory::put(&code::text(error).to_string_lossy(), text, size),
+    match again.filter(|again| code::of(again) == error) {
+        Some(again) => memory::put(again, text, size),
+        None => memory::put(code::words(error), text, size),
     }
     0
 }
@@ -352,7 +354,7 @@ fn open(
             (Box::into_raw(Box::new(handle(opened, flags))), 0)
         }
         Err(error) => {
-            memory::put(&error.to_string(), text, size);
+            memory::put(&error, text, size);
             (null_mut(), code::of_open(&error))
         }
     };
@@ -376,7 +378,7 @@ fn argument(clock: Out<'_, *mut Clock>, text: *mut c_char, size: usize) -> c_int
     if let Some(clock) = clock {
         clock.write(null_mut());
     }
-    memory::put(&code::text(TRUECHIMER_E_ARGUMENT).to_string_lossy(), text, size);
+    memory::put(code::words(TRUECHIMER_E_ARGUMENT), text, size);
     TRUECHIMER_E_ARGUMENT
 }
 

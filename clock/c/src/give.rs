@@ -27,8 +27,9 @@ pub(crate) fn reading(from: &truechimer::Reading) -> Reading {
     with(from, &from.unix())
 }
 
+/// A reading as C has it, at these times.
 #[inline(always)]
-fn with(from: &truechimer::Reading, unix: &UnixReading) -> Reading {
+pub(crate) fn with(from: &truechimer::Reading, unix: &UnixReading) -> Reading {
     let leap_second = if unix.leap_second { TRUECHIMER_LEAP_SECOND } else { 0 };
     let known = if from.leaps().known { TRUECHIMER_TAI_KNOWN } else { 0 };
     Reading {

@@ -1,6 +1,7 @@
 //! Text from C and to C.
 
 use std::ffi::{CStr, OsStr, c_char};
+use std::fmt::{self, Display, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -16,17 +17,35 @@ pub(crate) fn path<'a>(text: *const c_char) -> Option<&'a Path> {
 }
 
 /// Puts a text into a buffer of `size` bytes, cut off where that is too small, with a zero byte at
-/// its end. Does nothing for a null pointer or a size of 0.
-pub(crate) fn put(text: &str, buffer: *mut c_char, size: usize) {
+/// its end. Does nothing for a null pointer or a size of 0. Nothing is allocated.
+pub(crate) fn put(text: impl Display, buffer: *mut c_char, size: usize) {
     if buffer.is_null() || size == 0 {
         return;
     }
-    let length = text.floor_char_boundary_before(size);
-    // SAFETY: not null, and by the function's contract `size` > `length` bytes that may be written;
-    // the text is ours and lies elsewhere.
-    unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, length);
-        buffer.add(length).write(0);
+    let mut rest = Rest { at: buffer, size };
+    // Fails where it is cut off.
+    let _ = rest.write_str("").and_then(|()| write!(rest, "{text}"));
+}
+
+/// What is left of a buffer of the caller's: not null, and one byte at least.
+struct Rest {
+    at: *mut c_char,
+    size: usize,
+}
+
+impl Write for Rest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let length = text.floor_char_boundary_before(self.size);
+        // SAFETY: by the function's contract `size` > `length` bytes that may be written; the text is
+        // ours and lies elsewhere.
+        self.at = unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), self.at, length);
+            let end = self.at.add(length);
+            end.write(0);
+            end
+        };
+        self.size -= length;
+        if length < text.len() { Err(fmt::Error) } else { Ok(()) }
     }
 }
 
@@ -51,7 +70,7 @@ mod tests {
         for (size, expected) in [(1, ""), (2, "a"), (3, "a"), (4, "aß"), (5, "aßc"), (9, "aßc")]
         {
             let mut buffer = [0x55_i8 as c_char; 9];
-            put("aßc", buffer.as_mut_ptr(), size);
+            put(format_args!("{}ß{}", 'a', 'c'), buffer.as_mut_ptr(), size);
             let end = expected.len();
             let bytes = buffer.map(|byte| byte as u8);
             assert_eq!((&bytes[..end], bytes[end]), (expected.as_bytes(), 0), "{size}");

@@ -16,7 +16,7 @@ mod page;
 
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,10 +74,20 @@ impl Language {
     }
 }
 
+/// Said of a test that passes without having tried anything: past the harness, which would keep it to itself.
+/// `scripts/test` takes it from those that passed. What is `SKIPPED` fails there where nothing may be; what is
+/// `NOT TRIED`, as no package of the system's has it, does not.
+fn lacks(word: &str, what: &str) {
+    let thread = thread::current();
+    let _ = writeln!(io::stderr(), "{word} {}: {what}", thread.name().unwrap_or_default());
+}
+
+const NO_JDK: &str = "the reader in Java 22: no JDK of that version or later is installed";
+
 fn go() -> Option<Command> {
     let here = Command::new("go").arg("version").output().is_ok_and(|o| o.status.success());
     if !here {
-        println!("SKIPPED the reader in Go: go is not installed");
+        lacks("SKIPPED", "the reader in Go: go is not installed");
         return None;
     }
     let mut command = Command::new("go");
@@ -107,8 +117,9 @@ fn answer_in_go() -> Option<&'static Path> {
 fn python() -> Option<String> {
     let python = env::var("TRUECHIMER_PYTHON").ok().filter(|path| !path.is_empty());
     if python.is_none() {
-        println!(
-            "SKIPPED the reader in Python: $TRUECHIMER_PYTHON names no interpreter that has it"
+        lacks(
+            "SKIPPED",
+            "the reader in Python: $TRUECHIMER_PYTHON names no interpreter that has it",
         );
     }
     python
@@ -117,7 +128,7 @@ fn python() -> Option<String> {
 /// A program in Node, which finds koffi and the library in the folder of both.
 fn node(program: &Path) -> Option<Command> {
     let Some(folder) = env::var_os("TRUECHIMER_NODE").filter(|path| !path.is_empty()) else {
-        println!("SKIPPED the reader in Node: $TRUECHIMER_NODE names no folder with koffi");
+        lacks("SKIPPED", "the reader in Node: $TRUECHIMER_NODE names no folder with koffi");
         return None;
     };
     let mut command = Command::new("node");
@@ -129,7 +140,7 @@ fn node(program: &Path) -> Option<Command> {
 /// A class of the tests' in Java, to be run, by JNI on every machine.
 fn java(class: &str) -> Option<Command> {
     let Some(folder) = env::var("TRUECHIMER_JAVA").ok().filter(|path| !path.is_empty()) else {
-        println!("SKIPPED the reader in Java: $TRUECHIMER_JAVA names no folder that has it");
+        lacks("SKIPPED", "the reader in Java: $TRUECHIMER_JAVA names no folder that has it");
         return None;
     };
     let java = env::var("JAVA_HOME").map_or("java".into(), |home| format!("{home}/bin/java"));
@@ -150,10 +161,10 @@ fn by_jni(java: &str, folder: &str, library: &str, class: &str) -> Command {
 
 /// A class of the tests' in Java 22 or later, with a library that has nothing for JNI.
 fn java_foreign(class: &str) -> Option<Command> {
-    let folder = env::var("TRUECHIMER_JAVA").ok().filter(|path| !path.is_empty())?;
+    let folder = env::var("TRUECHIMER_JAVA").unwrap_or_default();
     let foreign = format!("{folder}/foreign");
-    if !Path::new(&foreign).exists() {
-        println!("SKIPPED the reader in Java 22: no JDK of that version or later is installed");
+    if folder.is_empty() || !Path::new(&foreign).exists() {
+        lacks("NOT TRIED", NO_JDK);
         return None;
     }
     let mut command = Command::new(format!("{foreign}/java"));
@@ -452,11 +463,32 @@ fn a_clock_never_goes_back_where_it_must_not(language: Language) {
     let (plain, second) = (speaker.told("now"), speaker.told("mono"));
     assert!(plain.best < first.best && second.best >= first.best - 1, "{first:?} {second:?}");
     assert!(second.earliest <= second.best && second.best <= second.latest);
+    leap_seconds_are_waited_out(&mut daemon, &mut speaker);
     let up = [speaker.numbers("uptime"), speaker.numbers("uptime")];
     let host = truechimer_counter::host_reading(daemon.counter);
     let now = i128::from(host.monotonic_ns + host.suspended_ns);
     assert!(up[0][0] <= up[1][0] && up[1][0] <= now + up[1][1], "{up:?}, {now}");
     assert!(now - up[0][0] < 60 * NANOS && up[0][1] >= 0, "{up:?}, {now}");
+}
+
+/// Unix time shows 23:59:59 twice, and who asks for a time that never goes back sees it once.
+fn leap_seconds_are_waited_out(daemon: &mut Daemon, speaker: &mut Speaker) {
+    let mut at = |n: i64, begun: bool| {
+        daemon.publish(|hand, _| {
+            let leap = Leap { at: hand.time.secs() + 1000 * n, step: 1 };
+            hand.time = Instant::new(leap.at - 2 + i64::from(begun), 1 << 62);
+            hand.leaps.next = Some(leap);
+        });
+        (speaker.told("mono"), speaker.told("now"))
+    };
+    // Time goes on meanwhile, on a busy machine past the moment that matters.
+    let went_back = (1..100).any(|n| {
+        let ((before, _), (within, shown)) = (at(n, false), at(n, true));
+        assert!(within.best >= before.best, "{before:?} {within:?}");
+        assert!(within.earliest <= within.best && within.best <= within.latest, "{within:?}");
+        shown.best < before.best
+    });
+    assert!(went_back);
 }
 
 fn waits_end_when_they_should(language: Language) {
@@ -629,6 +661,11 @@ fn a_dead_daemon_and_a_new_one(language: Language) {
     daemon.publish(|hand, _| hand.counter.epoch = Epoch(44));
     let text = speaker.ask(&format!("timeof {}", as_words(old)));
     assert!(text.contains("epoch 1") && text.contains("epoch 44"), "{text}");
+    let new = speaker.moment();
+    for (from, to) in [(old, new), (new, old)] {
+        let text = speaker.ask(&format!("elapsed {} {}", as_words(from), as_words(to)));
+        assert!(text.contains("epoch 1") && text.contains("epoch 44"), "{text}");
+    }
     daemon.publish(|hand, _| hand.counter.kind = CounterKind::Simulated);
     assert!(speaker.ask("now").contains("nothing to read"));
     daemon.publish(|hand, _| hand.counter.boot = BootId([7; 16]));
@@ -749,6 +786,9 @@ fn go_finds_nothing_wrong() {
     assert_eq!(format, "", "not formatted");
     // Its race detector takes a C compiler.
     let race = Command::new("gcc").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !race {
+        lacks("SKIPPED", "Go's race detector: gcc is not installed");
+    }
     let mut test = go().unwrap();
     test.env("CGO_ENABLED", if race { "1" } else { "0" }).args(["test", "-count=1"]);
     run(test.args(race.then_some("-race")).arg("./..."));
@@ -890,7 +930,7 @@ fn java_by_jni_goes_by_jni_on_new_machines_too() {
     let folder = env::var("TRUECHIMER_JAVA").unwrap_or_default();
     let foreign = format!("{folder}/foreign");
     if folder.is_empty() || !Path::new(&foreign).exists() {
-        println!("SKIPPED JNI on Java 22: no JDK of that version or later is installed");
+        lacks("NOT TRIED", NO_JDK);
         return;
     }
     let mut command = by_jni(&format!("{foreign}/java"), &folder, &foreign, "Answer");

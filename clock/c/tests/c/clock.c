@@ -255,7 +255,10 @@ int main(int argc, char **argv) {
     CHECK(text[0] == '\0' && strcmp(truechimer_page(clock), argv[1]) == 0);
     error = truechimer_now(clock, &reading);
     if (error != 0) {
+        opened = allocated;
         CHECK(truechimer_explain(clock, NULL, error, text, sizeof text) == 0);
+        /* Why a device cannot be read is another matter. */
+        CHECK(allocated == opened || error == TRUECHIMER_E_COUNTER);
         printf("error %d %s|%s\n", error, truechimer_error_text(error), text);
         truechimer_close(clock);
         return 0;
@@ -300,6 +303,11 @@ int main(int argc, char **argv) {
     CHECK(truechimer_reading_bound(&reading) >= 0 && truechimer_page(clock) != NULL);
     CHECK(truechimer_version() != NULL && truechimer_status_name(status) != NULL);
     CHECK(truechimer_uptime(clock, &up) == 0 && truechimer_bound_sources(clock, &bound) == 0);
+    /* A moment of the epoch after. */
+    from.stretch += (uint64_t)1 << 32;
+    CHECK(truechimer_time_of(clock, &from, &reading) == TRUECHIMER_E_OTHER_EPOCH);
+    CHECK(truechimer_explain(clock, &from, TRUECHIMER_E_OTHER_EPOCH, text, sizeof text) == 0);
+    CHECK(strstr(text, "that moment is of epoch ") != NULL);
     CHECK(allocated == opened);
     for (i = 0; i < 4; i++) {
         CHECK(pthread_create(&threads[i], NULL, read_on, clock) == 0);

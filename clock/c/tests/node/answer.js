@@ -72,7 +72,9 @@ function answer(question, n) {
         case "timeof": return reading(asked((r) => library.timeOf(clock, moment, r), moment));
         case "elapsed": {
             const to = { count: n[2], stretch: n[3] };
-            return length(asked((l) => library.elapsed(clock, moment, to, l), moment));
+            // Of the two, the one that is at fault.
+            const at = library.timeOf(clock, moment, {}) !== 0 ? moment : to;
+            return length(asked((l) => library.elapsed(clock, moment, to, l), at));
         }
         case "uptime": return length(asked((l) => library.uptime(clock, l)));
         case "status": return library.statusName(library.status(clock));
