@@ -90,7 +90,7 @@ print(library.truechimer_open(ctypes.byref(clock)) or library.truechimer_status(
     cp /tmp/truechimer.toml /etc
     rm -f /var/lib/truechimer/*
 else
-    echo "# no chronyd: whether it comes to know the time is not tried"
+    echo "SKIPPED install: whether it comes to know the time: no chronyd"
 fi
 touch /var/lib/truechimer/rate.json
 check "it can be installed again" again

@@ -84,7 +84,7 @@ fn a_full_queue_is_counted_and_stamps_stay_those_of_their_frames() {
     let mut tc = net.client.command(binary::system("tc"));
     tc.args(["qdisc", "add", "dev", "wire", "root", "tbf", "rate", "100kbit", "burst", "1540"]);
     if !tc.args(["limit", "3000"]).status().is_ok_and(|status| status.success()) {
-        return eprintln!("SKIPPED: no tc with tbf");
+        return eprintln!("SKIPPED capture check: no tc with tbf");
     }
     // Some 200 frames a second pass of 1000.
     let words = ["capture", "check", "wire", "--duration", "2s", "--interval", "1ms", "--json"];
@@ -106,7 +106,7 @@ fn claims_are_those_that_ethtool_tells() {
     let wire = all.as_array().unwrap().iter().find(|i| i["name"] == "wire").unwrap();
     let ethtool = net.client.command(binary::system("ethtool")).args(["-T", "wire"]).output();
     let Ok(ethtool) = ethtool.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()) else {
-        return eprintln!("SKIPPED: no ethtool");
+        return eprintln!("SKIPPED capture check: no ethtool");
     };
     let stamps = &wire["stamps"];
     for (ours, theirs) in [
