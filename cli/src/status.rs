@@ -5,7 +5,9 @@ use std::io::Write;
 use serde::Serialize;
 use truechimer::{Clock, Rate, ReadBy, ReadError, Reading, Span, View};
 use truechimer_daemon::control::Answer;
-use truechimer_daemon::{CardReport, Reason, ReasonKind, SourceReport, SourceStatus, StampTally};
+use truechimer_daemon::{
+    CardReport, ClockBoundPage, Reason, ReasonKind, SourceReport, SourceStatus, StampTally,
+};
 
 use crate::daemon;
 use crate::daemon::Control;
@@ -103,6 +105,7 @@ impl State<'_> {
             Ok(answer) => {
                 lines.extend(by_daemon(answer));
                 lines.extend(answer.daemon.cards.iter().map(|card| ("stamps", stamps(card))));
+                lines.extend(pages(&answer.daemon.clockbound).map(|text| ("clockbound", text)));
             }
             Err(Failure::Said(why)) => {
                 lines.push((
@@ -204,6 +207,7 @@ impl State<'_> {
                 system_clock: &a.daemon.system_clock,
                 floods: a.daemon.floods,
                 cards: &a.daemon.cards,
+                clockbound: &a.daemon.clockbound,
                 sources: a.report.sources.len(),
                 selected: selected(a),
                 reason: reason(&a.report.sources).map(ReasonJson::of),
@@ -297,6 +301,12 @@ fn stamps(card: &CardReport) -> String {
         kernel(sent),
         kernel(received)
     )
+}
+
+/// What the pages for clients of ClockBound say, if there are any.
+fn pages(all: &[ClockBoundPage]) -> Option<String> {
+    let one = |page: &ClockBoundPage| format!("{} {}", page.name, page.state.name());
+    (!all.is_empty()).then(|| all.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
 fn by_daemon(answer: &Answer) -> [(&'static str, String); 3] {
@@ -397,6 +407,8 @@ struct DaemonJson<'a> {
     floods: u64,
     /// Network cards that stamp.
     cards: &'a [CardReport],
+    /// Pages for clients of ClockBound.
+    clockbound: &'a [ClockBoundPage],
     sources: usize,
     selected: Option<&'a str>,
     /// Why the clock does not go along with that one, and in the words of before.
@@ -420,6 +432,15 @@ mod tests {
             text.starts_with("eth0: 9 requests and 15 replies by the card, 6 and 0 by"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn pages_for_clients_of_clockbound() {
+        use truechimer_daemon::ClockBoundState::{FreeRunning, Lost};
+        let of = |(name, state): (&str, _)| ClockBoundPage { name: name.into(), state };
+        let both = [("shm", FreeRunning), ("shm1", Lost)].map(of);
+        assert_eq!(pages(&both).unwrap(), "shm free-running, shm1 lost");
+        assert_eq!(pages(&[]), None);
     }
 
     #[test]

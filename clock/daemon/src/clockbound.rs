@@ -9,6 +9,7 @@
 use std::path::PathBuf;
 
 use rustix::time::{ClockId, clock_getres, clock_gettime};
+use serde::{Deserialize, Serialize};
 use truechimer_clockbound::{Layout, Lost, Page, PageError, Record, Status as Word};
 use truechimer_counter::{Counter, realtime_pair};
 use truechimer_engine::Steer;
@@ -33,6 +34,15 @@ const KERNELS: i64 = 1_000;
 const APART: i64 = 1_000;
 /// Readings closer together than this say too little about the rate, ns.
 const MIN_INTERVAL: i64 = 200_000_000;
+/// What an earlier writer said is left alone at most this long after our start, ns: as long as clients
+/// take it for good.
+const RESTS: i64 = 5 * NANOS;
+/// As long nothing is written into a page that was there, ns: whoever else writes it, each second as
+/// ClockBound does, is noticed before (its process may be out of sight, as from a container).
+const LISTENS: i64 = NANOS + NANOS / 5;
+/// The kernel runs its clock at most this much faster or slower than another, as a part of the time
+/// that passes (`adjtimex`: `tick`, of 9000 to 11000 µs, and 500 ppm).
+const MAX_SLEW: i64 = 8;
 /// Addition of a client to a time by rounding, ns.
 const ROUNDING: i64 = 4;
 
@@ -50,6 +60,70 @@ pub struct Wanted {
 impl Wanted {
     /// Where clients look if nobody tells them.
     pub const DIRECTORY: &'static str = "/run/clockbound";
+}
+
+/// State of a page for clients of ClockBound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum PageState {
+    /// What an earlier daemon wrote stands there.
+    Kept,
+    /// The bound holds.
+    Synchronized,
+    /// The bound holds, without fresh word from any source.
+    FreeRunning,
+    /// No bound.
+    Unknown,
+    /// No bound, as the counter lost its continuity.
+    Disrupted,
+    /// Nothing is written there any more.
+    Lost,
+}
+
+impl PageState {
+    /// All of them.
+    pub const ALL: [PageState; 6] = [
+        PageState::Kept,
+        PageState::Synchronized,
+        PageState::FreeRunning,
+        PageState::Unknown,
+        PageState::Disrupted,
+        PageState::Lost,
+    ];
+
+    /// A word for people and programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PageState::Kept => "kept",
+            PageState::Synchronized => "synchronized",
+            PageState::FreeRunning => "free-running",
+            PageState::Unknown => "unknown",
+            PageState::Disrupted => "disrupted",
+            PageState::Lost => "lost",
+        }
+    }
+}
+
+impl From<Word> for PageState {
+    fn from(word: Word) -> PageState {
+        match word {
+            Word::Unknown => PageState::Unknown,
+            Word::Synchronized => PageState::Synchronized,
+            Word::FreeRunning => PageState::FreeRunning,
+            Word::Disrupted => PageState::Disrupted,
+        }
+    }
+}
+
+/// A page that is wanted, and what it says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PageReport {
+    /// Name of its file, which says the layout.
+    pub name: String,
+    /// Its state.
+    pub state: PageState,
 }
 
 /// Why a counter will not do, if it will not.
@@ -91,11 +165,15 @@ const PROGRAMS: [&str; 2] = ["clockbound", "clockboundd"];
 #[derive(Debug)]
 pub(crate) struct ClockBound {
     pages: Vec<Page>,
+    /// All that were wanted, and what they say.
+    reports: Vec<PageReport>,
     /// Last record of layouts 1 and 2.
     said: Option<Record>,
     system: System,
-    /// A hand that says more than what an earlier writer left was published.
+    /// Something of ours was written.
     begun: bool,
+    /// When the pages were opened, ns of `CLOCK_MONOTONIC_COARSE`.
+    opened: i64,
     /// No system clock further from ours than this is taken for ours, ns.
     near: i64,
     /// Complained that somebody else moves the system clock.
@@ -115,11 +193,18 @@ impl ClockBound {
         near: Span,
     ) -> Result<ClockBound, PageError> {
         let open = |layout: &Layout| Page::create(&wanted.directory, *layout);
+        let pages = wanted.pages.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let report = |page: &Page| {
+            let state = if page.is_continued() { PageState::Kept } else { PageState::Unknown };
+            PageReport { name: page.layout().name().into(), state }
+        };
         Ok(ClockBound {
-            pages: wanted.pages.iter().map(open).collect::<Result<_, _>>()?,
+            reports: pages.iter().map(report).collect(),
+            pages,
             said: None,
             system: System { nominal, last: None, rate: None },
             begun: false,
+            opened: monotonic(),
             near: near.as_nanos_i64(),
             complained: false,
             looks: wanted.vmclock,
@@ -131,6 +216,11 @@ impl ClockBound {
     pub(crate) fn description(&self) -> String {
         let names = self.pages.iter().map(|page| page.path().display().to_string());
         names.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The pages that were wanted, and what they say.
+    pub(crate) fn reports(&self) -> Vec<PageReport> {
+        self.reports.clone()
     }
 
     /// From now on a system clock further off than this is not followed yet.
@@ -163,6 +253,8 @@ impl ClockBound {
         if self.system.takes(&reading) {
             return Vec::new();
         }
+        // What an earlier daemon wrote is true no more: ours comes next, and says so.
+        self.begun = true;
         let mut notes = Vec::new();
         // Pages that say Unknown already, as around a leap second, which moves the system clock, are no news.
         let was_known = self.said.is_some_and(|said| said.status != Word::Unknown);
@@ -221,15 +313,15 @@ impl ClockBound {
     /// Writes what `hand` says now; to be called once a second at least, and with each new hand.
     /// `steered`: whether the daemon keeps the system clock. Returns what there is to say.
     pub(crate) fn refresh(&mut self, hand: &Hand, counter: Counter, steered: bool) -> Vec<String> {
-        // What an earlier daemon said is better than that it ended: clients know how old it is.
-        let rests = !self.begun && hand.status == Status::Holdover;
-        if rests && self.pages.iter().all(Page::is_continued) {
-            return Vec::new();
-        }
-        self.begun = true;
         let mut notes = Vec::new();
         if self.bounds_system_clock() {
             notes.extend(self.look(counter));
+        }
+        if self.rests(hand, counter) {
+            return notes;
+        }
+        self.begun = true;
+        if self.bounds_system_clock() {
             let record = self.system_record(hand, counter, steered);
             self.complained &= record.status != Word::Synchronized;
             self.said = Some(record);
@@ -241,14 +333,43 @@ impl ClockBound {
         notes
     }
 
+    /// Whether what an earlier daemon said is better than what we can say yet, that it ended or that
+    /// the rate of the system clock is not measured. It holds as before, and clients know how old it
+    /// is; but not where the system clock is elsewhere.
+    fn rests(&self, hand: &Hand, counter: Counter) -> bool {
+        let unmeasured = self.bounds_system_clock() && self.system.rate.is_none();
+        let says_less = match hand.status {
+            Status::Holdover => true,
+            Status::Synchronised => unmeasured || self.age() < LISTENS,
+            Status::Unknown | Status::Disrupted => false,
+        };
+        self.is_resting()
+            && says_less
+            && (!self.bounds_system_clock() || self.is_near(hand, counter))
+    }
+
+    /// Whether all pages still say what an earlier daemon wrote, of the frequency too that the system
+    /// clock had then: it is not to be steered meanwhile.
+    pub(crate) fn is_resting(&self) -> bool {
+        !self.begun && self.age() < RESTS && self.pages.iter().all(Page::is_continued)
+    }
+
+    /// Time since the pages were opened, ns.
+    fn age(&self) -> i64 {
+        monotonic().saturating_sub(self.opened)
+    }
+
+    fn is_near(&self, hand: &Hand, counter: Counter) -> bool {
+        offset(hand, &Reading::take(counter, self.system.nominal)) <= self.near
+    }
+
     /// Record of layouts 1 and 2.
     fn system_record(&self, hand: &Hand, counter: Counter, steered: bool) -> Record {
         // Before anything else: what is read later was later.
         let as_of = monotonic();
         let reading = Reading::take(counter, self.system.nominal);
         let ours = hand.time_at(reading.count);
-        let offset = i128::from(reading.unix_ns) - hand.leaps.utc(ours).unix_nanos();
-        let offset = i64::try_from(offset.abs()).unwrap_or(i64::MAX);
+        let offset = offset(hand, &reading);
         let lasts = lasts(hand, reading.count, ours);
         let rate = self.system.rate;
         let apart = rate.map_or(0, |rate| {
@@ -285,7 +406,11 @@ impl ClockBound {
     /// Writes all pages of which this is true. One that somebody else took is left to them; one
     /// that was removed is made anew.
     fn write(&mut self, record: &Record, which: fn(Layout) -> bool) -> Vec<String> {
-        let mut notes = Vec::new();
+        let (mut notes, reports) = (Vec::new(), &mut self.reports);
+        let mut tell = |layout: Layout, state| {
+            let of = reports.iter_mut().filter(|report| report.name == layout.name());
+            of.for_each(|report| report.state = state);
+        };
         self.pages.retain_mut(|page| {
             if !which(page.layout()) {
                 return true;
@@ -304,12 +429,22 @@ impl ClockBound {
                 },
                 written => written.map_err(|why| why.to_string()),
             };
-            let Err(why) = written else { return true };
+            let Err(why) = written else {
+                tell(page.layout(), record.status.into());
+                return true;
+            };
+            tell(page.layout(), PageState::Lost);
             notes.push(format!("ClockBound: {} is written no more: {why}", page.path().display()));
             false
         });
         notes
     }
+}
+
+/// How far the system clock is from ours, ns, ≥ 0.
+fn offset(hand: &Hand, reading: &Reading) -> i64 {
+    let ours = hand.leaps.utc(hand.time_at(reading.count)).unix_nanos();
+    i64::try_from((i128::from(reading.unix_ns) - ours).abs()).unwrap_or(i64::MAX)
 }
 
 /// Record of layout 3 at this count.
@@ -455,6 +590,10 @@ impl System {
                 (self.last, self.rate) = (None, None);
                 return false;
             }
+        } else if gained.saturating_abs() > error + passed.saturating_abs() / MAX_SLEW + APART {
+            // Whatever its rate, this was none.
+            self.last = None;
+            return false;
         }
         if passed < MIN_INTERVAL {
             return true;
@@ -587,9 +726,126 @@ mod tests {
             (system.last, system.rate) = (None, None);
             assert!((3..6).all(|second| system.takes(&reading(second, 30_000, 0))));
         }
+        // As long as the rate is not known, a step is what the kernel cannot do by a rate.
+        (system.last, system.rate) = (Some(reading(6, 30_000, 0)), None);
+        assert!(!system.takes(&reading(7, 30_000, 200_000_000)));
+        assert!(system.takes(&reading(7, 30_000, 0)));
+        assert!(system.takes(&reading(8, 100_000_000, -700_000_000)) && system.rate.is_some());
+        (system.last, system.rate) = (None, None);
+        assert!((3..6).all(|second| system.takes(&reading(second, 30_000, 0))));
         // So is a frequency that we have not set.
         let other = Reading { frequency: Some(900), ..reading(6, 30_000, 0) };
         assert!(!system.takes(&other));
+    }
+
+    /// A directory with a page of each layout that says Synchronised, as a daemon of before left them.
+    fn left(name: &str, now: i64) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("tc-left-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        for layout in Layout::ALL {
+            let record = Record {
+                as_of: now,
+                void_after: now + LASTS,
+                status: Word::Synchronized,
+                ..own_record(&hand(), hand().base)
+            };
+            Page::create(&directory, layout).unwrap().publish(&record).unwrap();
+        }
+        directory
+    }
+
+    /// Statuses of the three pages.
+    fn told(directory: &std::path::Path) -> [u8; 3] {
+        [(Layout::One, 64), (Layout::Two, 68), (Layout::Three, 92)]
+            .map(|(layout, at)| std::fs::read(directory.join(layout.name())).unwrap()[at])
+    }
+
+    /// A hand at this very moment that agrees with the system clock but for so much.
+    fn agreeing(counter: Counter, status: Status, ahead: Span) -> Hand {
+        let pair = realtime_pair(counter, TRIES);
+        let unix = Span::from_nanos(pair.unix_ns) + Span::from_secs(hand().leaps.tai_offset.into());
+        Hand {
+            counter: CounterId { kind: CounterKind::Raw, ..hand().counter },
+            base: pair.mid(),
+            time: Instant::new(0, 0) + unix + ahead,
+            period: Period::NANOSECOND,
+            difference: Period::NANOSECOND,
+            status,
+            ..hand()
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_daemon_said_stays_until_there_is_something_better_and_no_longer() {
+        const SAID: [u8; 3] = [Word::Synchronized as u8; 3];
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let directory = left("rests", monotonic());
+        let wanted = Wanted { pages: Layout::ALL.to_vec(), directory, vmclock: false };
+        let open = || {
+            let mut pages =
+                ClockBound::open(&wanted, Period::NANOSECOND, Span::from_millis(1)).unwrap();
+            // However slow this machine is.
+            pages.opened += 1_000 * NANOS;
+            pages
+        };
+        let mut say = |pages: &mut ClockBound, status, ahead| {
+            pages.refresh(&agreeing(counter, status, ahead), counter, true);
+            (told(&wanted.directory), pages.is_resting())
+        };
+        // Before a reply, and after the first one as long as the rate is not measured.
+        let mut pages = open();
+        assert_eq!(say(&mut pages, Status::Holdover, Span::ZERO), (SAID, true));
+        pages.system = System { nominal: Period::NANOSECOND, last: None, rate: None };
+        assert_eq!(say(&mut pages, Status::Synchronised, Span::ZERO), (SAID, true));
+        // Where no reply comes it is not left for longer than clients take it for good.
+        pages.opened -= 2_000 * NANOS;
+        pages.system.rate = Some(Running { ppb: 0, error: 500_000, frequency: 0 });
+        let word = Word::FreeRunning as u8;
+        let (said, rests) = say(&mut pages, Status::Holdover, Span::ZERO);
+        assert_eq!((said[2], rests), (word, false), "{said:?}");
+        assert_ne!(said, SAID);
+        drop(pages);
+
+        // Nor where the system clock is found elsewhere than it was left: at once, or by its step.
+        let unknown = Word::Unknown as u8;
+        left("rests", monotonic());
+        let mut pages = open();
+        let (said, rests) = say(&mut pages, Status::Holdover, Span::from_millis(2));
+        assert_eq!((&said[..2], rests), ([unknown; 2].as_slice(), false));
+        drop(pages);
+        left("rests", monotonic());
+        let mut pages = open();
+        assert_eq!(say(&mut pages, Status::Holdover, Span::ZERO), (SAID, true));
+        pages.system.last.as_mut().unwrap().unix_ns -= 10 * NANOS;
+        let (said, rests) = say(&mut pages, Status::Holdover, Span::ZERO);
+        assert_eq!((&said[..2], rests), ([unknown; 2].as_slice(), false));
+        std::fs::remove_dir_all(&wanted.directory).unwrap();
+    }
+
+    #[test]
+    fn a_page_that_somebody_out_of_sight_writes_is_left_to_them() {
+        use std::os::unix::fs::FileExt;
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let directory = left("others", monotonic());
+        let page = directory.join(Layout::Three.name());
+        let wanted = Wanted { pages: vec![Layout::Three], directory, vmclock: false };
+        let mut pages =
+            ClockBound::open(&wanted, Period::NANOSECOND, Span::from_millis(1)).unwrap();
+        pages.opened += 1_000 * NANOS;
+        let hand = || agreeing(counter, Status::Synchronised, Span::ZERO);
+        assert!(pages.refresh(&hand(), counter, false).is_empty());
+        let bytes = std::fs::read(&page).unwrap();
+        let generation = u16::from_ne_bytes([bytes[14], bytes[15]]).wrapping_add(2);
+        let file = std::fs::File::options().write(true).open(&page).unwrap();
+        file.write_all_at(&generation.to_ne_bytes(), 14).unwrap();
+        let theirs = std::fs::read(&page).unwrap();
+        assert!(pages.refresh(&hand(), counter, false).is_empty());
+        pages.opened -= 1_002 * NANOS;
+        let notes = pages.refresh(&hand(), counter, false);
+        assert!(notes[0].contains("is written no more: somebody else writes it"), "{notes:?}");
+        assert_eq!(std::fs::read(&page).unwrap(), theirs);
+        assert_eq!(pages.reports()[0].state, PageState::Lost);
+        std::fs::remove_dir_all(&wanted.directory).unwrap();
     }
 
     #[test]

@@ -30,6 +30,7 @@ use truechimer_engine::Report;
 use truechimer_time::Span;
 
 use crate::cards::CardReport;
+use crate::clockbound::PageReport;
 
 pub use client::{ControlError, accept, change, connect, reload, report, version};
 #[cfg(fuzzing)]
@@ -73,6 +74,9 @@ pub struct DaemonInfo {
     /// Network cards that stamp, and how often they did.
     #[serde(default)]
     pub cards: Vec<CardReport>,
+    /// Pages for clients of ClockBound, and what they say.
+    #[serde(default)]
+    pub clockbound: Vec<PageReport>,
 }
 
 /// The answer to `version`.

@@ -245,7 +245,8 @@ impl<'n> Daemon<'n> {
         if let Some(metrics) = &mut self.metrics {
             metrics.resume();
         }
-        if self.system_clock.is_steered() {
+        let is_resting = self.clockbound.as_ref().is_some_and(ClockBound::is_resting);
+        if self.system_clock.is_steered() && !is_resting {
             let reading = system_clock::read(self.counter, self.nominal);
             self.handle(reading.count, Event::SystemClock(reading));
         }
@@ -468,6 +469,7 @@ impl Handler for Daemon<'_> {
                 system_clock: self.system_clock.description(),
                 floods: self.net.floods(),
                 cards: self.net.cards().reports(),
+                clockbound: self.clockbound.as_ref().map(ClockBound::reports).unwrap_or_default(),
             },
             report,
         }

@@ -59,7 +59,9 @@ mod wander;
 
 pub use audit::Wanted as AuditRecord;
 pub use cards::{CardReport, Tally as StampTally};
-pub use clockbound::Wanted as ClockBoundPages;
+pub use clockbound::{
+    PageReport as ClockBoundPage, PageState as ClockBoundState, Wanted as ClockBoundPages,
+};
 pub use config::{ConfigError, Place, Settings};
 pub use options::Options;
 pub use run::{DaemonError, run};

@@ -10,6 +10,7 @@ use truechimer_time::{CounterKind, Rate, Span, StampMethod};
 use truechimer_timehands::{Hand, Status};
 
 use crate::cards::{CardReport, Tally};
+use crate::clockbound::{PageReport, PageState};
 use crate::control::Answer;
 
 /// All that metrics tell, at one count.
@@ -210,12 +211,27 @@ fn of_daemon(snapshot: &Snapshot) -> Vec<Family> {
             "Packets by a card that stamps, by what became of its stamp",
             daemon.cards.iter().flat_map(card_stamps),
         ),
+        Family::of(
+            MetricType::Gauge,
+            "clockbound_page",
+            "",
+            "What each page for clients of ClockBound says: 1 for the state it has, 0 for the others",
+            daemon.clockbound.iter().flat_map(page_states),
+        ),
         Family::counter(
             "audit_lost_lines",
             "Lines of the audit record that could not be written, if one is kept",
             snapshot.audit_lost.map(|lost| lost as f64),
         ),
     ]
+}
+
+fn page_states(page: &PageReport) -> Vec<(Labels, f64)> {
+    let one = |state: PageState| {
+        let labels = vec![("page", page.name.clone()), ("state", state.name().to_owned())];
+        (labels, number(state == page.state))
+    };
+    PageState::ALL.map(one).into()
 }
 
 /// Number of packets for each direction and fate.
@@ -497,6 +513,7 @@ mod tests {
                         received: Tally { stepped: 5, ..Tally::default() },
                         ..CardReport::default()
                     }],
+                    clockbound: vec![PageReport { name: "shm0".into(), state: PageState::Lost }],
                 },
                 report: Report {
                     at: Count(1_000_001_000),
@@ -558,6 +575,8 @@ mod tests {
                 "truechimer_hardware_stamps_total{interface=\"eth0\",packet=\"reply\",outcome=\"stepped\"}",
                 5.0,
             ),
+            ("truechimer_clockbound_page{page=\"shm0\",state=\"lost\"}", 1.0),
+            ("truechimer_clockbound_page{page=\"shm0\",state=\"free-running\"}", 0.0),
             ("truechimer_audit_lost_lines_total", 3.0),
             ("truechimer_status{status=\"synchronised\"}", 1.0),
             ("truechimer_status{status=\"holdover\"}", 0.0),
@@ -596,7 +615,7 @@ mod tests {
             [(None, "unknown"), (Some(disrupted), "disrupted"), (Some(void), "unknown")]
         {
             let told = told(&snapshot(hand, Vec::new()));
-            assert!(told.keys().all(|name| !name.contains("bound")), "{told:#?}");
+            assert!(told.keys().all(|name| !name.contains("bound_seconds")), "{told:#?}");
             assert_eq!(told[&format!("truechimer_status{{status=\"{status}\"}}")], 1.0);
         }
         let against = SourceReport { offset_to: Some("b".into()), ..source("a") };

@@ -48,6 +48,20 @@ fn the_dispatcher_writes_what_the_daemon_reads() {
     assert_eq!(left, 0);
 }
 
+/// The lines that the page on ClockBound proposes are those that the virtual machine tries.
+#[test]
+fn pages_of_clockbound_are_tried_as_documented() {
+    let page = include_str!("../../../docs/use/clockbound.md");
+    let block = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let text = format!("{}\n[[source]]\nhost = \"a\"\n", block.expect("a configuration"));
+    let settings = parse(&text, "docs/use/clockbound.md").expect("as it stands");
+    assert_eq!(settings.clockbound.expect("pages are wanted").pages.len(), 3);
+    let engine = settings.engine;
+    assert!(engine.discipline && engine.step == truechimer_engine::StepPolicy::Always);
+    let tried = include_str!("../../../tests/vm/guest/clockbound.sh");
+    assert!(tried.contains("'system-clock = { discipline = true, step = \"always\" }'"));
+}
+
 #[test]
 fn the_documented_file_is_right_and_complete() {
     let text = include_str!("../../../docs/reference/truechimer.toml");

@@ -1,7 +1,7 @@
 # The unmodified clients 1.x, 2.x and 3.x of ClockBound read the pages of a daemon that keeps the
-# system clock, while it is followed, paused, set by somebody else, and left alone by a daemon that
-# was killed, until its last word is void; over a leap second; and when the counter breaks. The truth is a
-# line over the raw clock.
+# system clock, while it is followed, paused, set by somebody else, started again, without its servers, and left
+# alone by a daemon that was killed, until its last word is void; over a leap second; and when the counter
+# breaks. The truth is a line over the raw clock.
 # needs: modules veth sch_netem
 # needs: programs ip tc clockbound-clients clockbound-scylla
 # shellcheck shell=dash
@@ -53,6 +53,22 @@ follow() {
     sleep 30
 }
 
+# again SIGNAL: ends the daemon so, and starts it once more at once.
+again() {
+    kill -"$1" "$daemon_pid"
+    wait "$daemon_pid"
+    on client truechimer run --config /run/page.toml
+    daemon_pid=${pids##* }
+}
+# sound WHAT: no client was told anything that is not so, or had an error.
+sound() {
+    for client in 1 2 3 yugabyte; do
+        note "$1: $client: $(tail -n 1 /tmp/$client.json)"
+        is "$1: $client: no bound broken" "$(j $client broken)" 0
+        is "$1: $client: no error" "$(j $client errors)" 0
+    done
+}
+
 wait_for_tsc
 ok "network" network
 serve
@@ -88,6 +104,52 @@ is "set: client 3 has nothing to do with it" "$(changes 3) $(j 3 broken)" "Synch
 # The time from the step to the daemon's word: one burst of a hundred readings at most.
 holds "set: client 1 was wrong for an instant at most" "$(j 1 broken) <= 100"
 holds "set: client 2 was wrong for an instant at most" "$(j 2 broken) <= 100"
+
+# A restart, in good order or not, is not seen. The daemon keeps what it knows, as it does unless told otherwise.
+sed -i 's|^state = .*|state = "/run/rate"|' /run/page.toml
+again TERM
+ok "the daemon synchronises (with a state)" synchronised page 60s
+sleep 30
+for how in TERM KILL; do
+    all_read 20 20000
+    sleep 5
+    again $how
+    await
+    sound "restarted by $how"
+    for client in 1 2 3; do is "restarted by $how: client $client hears nothing" "$(changes $client)" Synchronized; done
+    is "restarted by $how: YugabyteDB serves" "$(changes yugabyte)" served
+done
+
+# The servers are silent, and the daemon is started again as well.
+kill "$server_pid"
+all_read 60 20000
+await
+sound "silent"
+for client in 1 2 3; do
+    is "silent: client $client is told of free running" "$(changes $client)" "Synchronized FreeRunning"
+done
+is "silent: YugabyteDB warns" "$(changes yugabyte)" "served warned"
+all_read 30 20000
+sleep 5
+again TERM
+await
+sound "silent, restarted"
+for client in 1 2 3; do is "silent, restarted: client $client hears nothing" "$(changes $client)" FreeRunning; done
+# What somebody does to the system clock is seen as well as by a daemon that has servers.
+all_read 20 20000
+sleep 5
+date -s "@$(($(date +%s) + 10))" >/dev/null
+await
+for client in 1 2 3 yugabyte; do note "silent, set: $client: $(tail -n 1 /tmp/$client.json)"; done
+for client in 1 2; do
+    is "silent, set: client $client hears of it" "$(changes $client)" "FreeRunning Unknown"
+    holds "silent, set: client $client was wrong for an instant at most" "$(j $client broken) <= 100"
+done
+is "silent, set: YugabyteDB stops" "$(changes yugabyte)" "warned unavailable"
+is "silent, set: client 3 has nothing to do with it" "$(changes 3) $(j 3 broken)" "FreeRunning 0"
+serve
+ok "the daemon synchronises (with its server again)" synchronised page 120s
+sleep 30
 
 # Nobody tends the pages any more.
 all_read 75 "${readings:-480000}"

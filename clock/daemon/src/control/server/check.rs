@@ -34,6 +34,7 @@ impl Handler for Terse {
             system_clock: String::new(),
             floods: 0,
             cards: Vec::new(),
+            clockbound: Vec::new(),
         };
         let (reason, sources) = (String::new(), Vec::new());
         let at = Count(0);

@@ -37,6 +37,7 @@ impl Handler for Oracle {
                 system_clock: String::new(),
                 floods: 0,
                 cards: Vec::new(),
+                clockbound: Vec::new(),
             },
             report: Report {
                 at: Count(u64::MAX),
