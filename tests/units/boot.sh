@@ -75,6 +75,9 @@ echo "127.0.0.1 localhost" >"$root/etc/hosts"
 echo 5f5c0b6e2f0f4b4f9d5f1c1f6d3c2b1a >"$root/etc/machine-id"
 units=$root/etc/systemd/system
 cp "$REPO"/tests/vm/guest/lib.sh "$root/opt/bin"
+cp "$REPO/docs/use/clockbound.md" "$root/opt/bin"
+# The first lines of that page, which an administrator types.
+awk '/^    / { print substr($0, 5); seen = 1; next } seen { exit }' "$REPO/docs/use/install.md" >"$root/opt/bin/commands"
 cp "$REPO/tests/units/${PACKAGE:+package-}check.sh" "$root/opt/bin/check.sh"
 
 # What a unit prints is kept outside.

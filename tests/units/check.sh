@@ -95,7 +95,9 @@ within_tenths() {
 while read -r name tenths; do
     mkdir -p /tmp/exposed/truechimer.service.d
     cp $laid/truechimer.service /tmp/exposed
-    cp /usr/local/share/truechimer/truechimer-$name.conf /tmp/exposed/truechimer.service.d
+    for one in $(echo "$name" | tr + ' '); do
+        cp /usr/local/share/truechimer/truechimer-$one.conf /tmp/exposed/truechimer.service.d
+    done
     ok "with truechimer-$name.conf the daemon is exposed by $tenths tenths at most" within_tenths "$tenths"
     ok "and by no less than is said" refused within_tenths $((tenths - 1))
     rm -r /tmp/exposed
@@ -105,6 +107,7 @@ clockbound 12
 ptp 16
 hardware-stamps 18
 discipline 19
+discipline+clockbound 20
 EXPOSED
 
 ok "without a server in its configuration the daemon does not start" refused systemctl start truechimer
@@ -259,6 +262,24 @@ if systemctl restart truechimer || ! grep -F "clients of ClockBound's" /opt/work
 else
     skip "a page of ClockBound's" "this machine's counter is none that its clients read"
 fi
+# Those that bound the system clock, by both drop-ins as docs/use/clockbound.md has it; but without the right to set
+# this machine's clock, which is not ours.
+rm /etc/truechimer.toml
+sed -n '/^\[clockbound\]/,/^```/{/^```/d;s/, "shm1"//;p}' /opt/bin/clockbound.md >/etc/truechimer.toml
+cat /opt/bin/truechimer.toml >>/etc/truechimer.toml
+cp /usr/local/share/truechimer/truechimer-discipline.conf $drop/discipline.conf
+printf '[Service]\nAmbientCapabilities=\nCapabilityBoundingSet=\n' >$drop/zz-not-here.conf
+: >/opt/work/log/truechimer
+systemctl daemon-reload
+ok "it starts with pages that bound the system clock" systemctl restart truechimer
+confined truechimer 0000000000000000
+ok "and synchronises" as nobody truechimer waitsync --timeout 60s
+for page in shm shm0; do
+    is "the page $page is for all to read" "$(stat -c '%a %U' /var/run/clockbound/$page)" "644 truechimer"
+done
+ok "as it may not set the system clock, it says so" \
+    soon grep -F "system clock: left alone: not permitted to steer it" /opt/work/log/truechimer
+ok "and the pages promise nothing" soon sh -c 'truechimer status | grep -x "clockbound *shm unknown, shm0 unknown"'
 rm -r $drop
 : >/opt/work/log/truechimer
 cp /opt/bin/truechimer.toml /etc
