@@ -16,6 +16,7 @@ use truechimer_testbed::process::{self, Process, Signal};
 use truechimer_testbed::{binary, temp};
 
 use crate::number;
+use crate::pods::Pod;
 
 /// The truth: in November 2026, 30 ppm faster than the raw clock.
 const LINE: [&str; 2] = ["1795700000", "30000"];
@@ -64,7 +65,11 @@ impl Reader {
         let name = format!("{}.log", arguments.join("-").replace('/', "_"));
         let mut command = process::command(program);
         command.args(arguments);
-        let mut reader = Process::start(command, &dir.join(&name));
+        Reader::by(dir, &name, command)
+    }
+
+    fn by(dir: &temp::Dir, name: &str, command: Command) -> Reader {
+        let mut reader = Process::start(command, &dir.join(name));
         reader.expect_output("opened", SOON);
         Reader(reader)
     }
@@ -138,6 +143,62 @@ fn clockbound_3_reads_a_million_times_while_the_daemon_is_stopped_and_killed() {
     assert_eq!(number(&left, "changes"), 1, "{left}");
     // For a minute after the last word they take it for good.
     assert_eq!(changes(&result), ["Synchronized", "FreeRunning"], "{result}");
+}
+
+/// With `vmclock = true` clients look at the machine's device by themselves, before the daemon has.
+#[test]
+fn clockbound_3_sees_a_migration_by_the_device() {
+    use std::os::unix::fs::FileExt;
+    let Some(clients) = clients() else { return };
+    if !has_counter() {
+        return;
+    }
+    let (dir, place) = (temp::Dir::new(), temp::Dir::new());
+    let device = dir.join("vmclock");
+    std::fs::write(&device, crate::moved::page(100)).unwrap();
+    let Some(machine) = or_skip(Pod::with_vmclock(&device, place.path())) else { return };
+    let pages = dir.join("cb");
+    let (_server, address) = serve(&dir);
+    let sections = format!("{}vmclock = true\n", sections(&pages));
+    let setup = Setup { settings: SETTINGS, sections: &sections, ..Setup::new(&dir, &address) };
+    let mut command = machine.truechimer(&["run", "--config"]);
+    command.arg(setup.write());
+    let mut daemon = setup.run(command);
+    daemon.process.expect_output("synchronised", SOON);
+    let mut scylla = machine.command(clients.join("clockbound-scylla"));
+    scylla.arg(pages.join("shm1")).args(["12", "100000", LINE[0], LINE[1]]);
+    let scylla = Reader::by(&dir, "scylla.log", scylla);
+    std::thread::sleep(Duration::from_secs(3));
+    let device = std::fs::File::options().write(true).open(&device).unwrap();
+    device.write_all_at(&101u64.to_le_bytes(), 16).unwrap();
+    let result = scylla.result();
+    assert_eq!((number(&result, "broken"), number(&result, "errors")), (0, 0), "{result}");
+    // Trusted, not any more, and again by the daemon's new word.
+    assert_eq!((number(&result, "changes"), number(&result, "free_running")), (2, 0), "{result}");
+    let log = daemon.process.output();
+    assert!(!log.contains("clients of ClockBound are not told"), "{log}");
+}
+
+#[test]
+fn whoever_watches_is_told_what_a_page_says_and_that_it_is_somebody_elses() {
+    use std::os::unix::fs::FileExt;
+    if !has_counter() {
+        return;
+    }
+    let dir = temp::Dir::new();
+    let pages = dir.join("cb");
+    let (_server, address) = serve(&dir);
+    let (daemon, _clock) = start(&dir, &address, &sections(&pages));
+    let state = || daemon.ask(&["status"]).json["daemon"]["clockbound"][0].clone();
+    assert_eq!(state(), serde_json::json!({"name": "shm1", "state": "synchronized"}));
+    let page = std::fs::File::options().write(true).open(pages.join("shm1")).unwrap();
+    let end = std::time::Instant::now() + SOON;
+    while state()["state"] != "lost" {
+        // A generation that is not ours.
+        page.write_all_at(&[0x77, 0x77], 14).unwrap();
+        assert!(std::time::Instant::now() < end, "{}", daemon.process.output());
+    }
+    assert!(daemon.process.output().contains("is written no more: somebody else writes it"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 
 /// Page of a device with this marker, and nothing else to say.
-fn page(marker: u64) -> Vec<u8> {
+pub(crate) fn page(marker: u64) -> Vec<u8> {
     let mut page = [&b"VCLK"[..], &4096u32.to_le_bytes(), &1u16.to_le_bytes(), &[255, 1]].concat();
     page.resize(16, 0);
     page.extend(marker.to_le_bytes());

@@ -1,6 +1,7 @@
 //! Pods of contrib/kubernetes, made of mount namespaces: the page comes by its directory, which is
 //! mounted before there is a page.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +27,7 @@ fn control() -> PathBuf {
 }
 
 /// Files as a pod sees them, kept by a process that ends with the test.
-struct Pod {
+pub(crate) struct Pod {
     holder: Child,
     in_user_namespace: bool,
 }
@@ -34,11 +35,6 @@ struct Pod {
 impl Pod {
     /// Mounts the node's directory, with these options, over an empty /run.
     fn with(node: &Path, options: &str) -> Result<Pod, Lacking> {
-        let pod = |user| Pod::by(user, node, options);
-        if process::is_root() { pod(false) } else { pod(true) }
-    }
-
-    fn by(in_user_namespace: bool, node: &Path, options: &str) -> Result<Pod, Lacking> {
         // On the way to the mount point nothing may be hidden that it comes from.
         let script = format!(
             "exec 3<\"$1\" && mount -t tmpfs tmpfs /run && mkdir {PAGES} {} &&
@@ -46,9 +42,25 @@ impl Pod {
              exec 3<&- && echo ready && exec cat",
             control().parent().expect("a directory").display(),
         );
+        Pod::by(&script, node, options)
+    }
+
+    /// Puts this file where the device of a vmclock is, beside those that programs cannot do without; `place` is an
+    /// empty directory.
+    pub(crate) fn with_vmclock(device: &Path, place: &Path) -> Result<Pod, Lacking> {
+        let script = "exec 3<\"$1\" && mount --bind /dev \"$2\" && mount -t tmpfs tmpfs /dev &&
+             for name in null zero random urandom; do
+                 : >/dev/$name && mount --bind \"$2/$name\" /dev/$name || exit
+             done && : >/dev/vmclock0 && mount --bind /proc/self/fd/3 /dev/vmclock0 &&
+             exec 3<&- && echo ready && exec cat";
+        Pod::by(script, device, place)
+    }
+
+    fn by(script: &str, one: &Path, other: impl AsRef<OsStr>) -> Result<Pod, Lacking> {
+        let in_user_namespace = !process::is_root();
         let mut command = process::command("unshare");
         command.args(if in_user_namespace { ["-r", "-m"].as_slice() } else { &["-m"] });
-        command.args(["--", "sh", "-c", &script, "sh"]).arg(node).arg(options);
+        command.args(["--", "sh", "-c", script, "sh"]).arg(one).arg(other);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut holder = command.spawn().map_err(|why| Lacking(format!("unshare: {why}")))?;
         let mut line = String::new();
@@ -63,7 +75,7 @@ impl Pod {
     }
 
     /// A command in it, by root without any capability, as the manifests have it.
-    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.holder.id().to_string(), "-m"]);
         if self.in_user_namespace {
@@ -74,7 +86,7 @@ impl Pod {
         command
     }
 
-    fn truechimer(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn truechimer(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(binary::truechimer());
         command.args(arguments);
         command
@@ -96,6 +108,23 @@ impl Drop for Pod {
     fn drop(&mut self) {
         let _ = self.holder.kill();
         let _ = self.holder.wait();
+    }
+}
+
+#[test]
+fn where_nothing_can_be_made_below_run_the_mend_is_named() {
+    let script = "mount -t tmpfs -o ro tmpfs /run && echo ready && exec cat";
+    let Some(pod) = or_skip(Pod::by(script, Path::new("/"), "")) else { return };
+    let mut command = pod.truechimer(&["run", "--server", "127.0.0.1:9"]);
+    for name in ["XDG_RUNTIME_DIR", "TRUECHIMER_PAGE", "TRUECHIMER_CONFIG"] {
+        command.env_remove(name);
+    }
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    for part in ["/run/truechimer/clock", "Read-only file system", "name another page with --page"]
+    {
+        assert!(said.contains(part), "{said}");
     }
 }
 
