@@ -121,6 +121,7 @@ fn judge(said: &str, hand: &Hand, clock: &Clock) {
     assert!((1..100_000).contains(&elapsed[6]), "{said}");
     assert_eq!(line("parts"), [50_000, 5_000]);
     assert_eq!(line("sizes"), [72, 16, 16, 224, 144, 160, 24, 96]);
+    assert_eq!(line("offsets"), [72, 80, 88, 96, 104, 112, 120, 128, 136, 152, 156]);
     assert!(said.contains("status synchronised 1\n"), "{said}");
     assert!(said.ends_with(concat!("all ", env!("CARGO_PKG_VERSION"), "\n")), "{said}");
 }

@@ -329,6 +329,19 @@ int main(int argc, char **argv) {
            (unsigned long)sizeof(truechimer_bound), (unsigned long)offsetof(truechimer_bound, generation),
            (unsigned long)offsetof(truechimer_bound, reason), (unsigned long)sizeof(truechimer_timer),
            (unsigned long)sizeof(truechimer_tick));
-    printf("all %s\n", truechimer_version());
+#define AT(field) printf(" %lu", (unsigned long)offsetof(truechimer_bound, field))
+    printf("offsets");
+    AT(total_ns);
+    AT(path_ns);
+    AT(statistical_ns);
+    AT(growth_ns);
+    AT(counter_ns);
+    AT(disputed_ns);
+    AT(likely_ns);
+    AT(deviation_ppt);
+    AT(silence_ns);
+    AT(counter);
+    AT(read_by);
+    printf("\nall %s\n", truechimer_version());
     return 0;
 }

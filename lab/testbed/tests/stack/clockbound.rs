@@ -168,6 +168,9 @@ fn clockbound_3_sees_a_migration_by_the_device() {
     let mut scylla = machine.command(clients.join("clockbound-scylla"));
     scylla.arg(pages.join("shm1")).args(["12", "100000", LINE[0], LINE[1]]);
     let scylla = Reader::by(&dir, "scylla.log", scylla);
+    let mut third = machine.command(clients.join("clockbound-clients"));
+    third.arg("3").arg(pages.join("shm1")).args(["12", "100000", LINE.join("+").as_str()]);
+    let third = Reader::by(&dir, "third.log", third);
     std::thread::sleep(Duration::from_secs(3));
     let device = std::fs::File::options().write(true).open(&device).unwrap();
     device.write_all_at(&101u64.to_le_bytes(), 16).unwrap();
@@ -175,6 +178,9 @@ fn clockbound_3_sees_a_migration_by_the_device() {
     assert_eq!((number(&result, "broken"), number(&result, "errors")), (0, 0), "{result}");
     // Trusted, not any more, and again by the daemon's new word.
     assert_eq!((number(&result, "changes"), number(&result, "free_running")), (2, 0), "{result}");
+    let result = third.result();
+    assert_eq!((number(&result, "broken"), number(&result, "errors")), (0, 0), "{result}");
+    assert_eq!(changes(&result), ["Synchronized", "Disrupted", "Synchronized"], "{result}");
     let log = daemon.process.output();
     assert!(!log.contains("clients of ClockBound are not told"), "{log}");
 }
