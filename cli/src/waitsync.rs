@@ -109,8 +109,9 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
 
 /// What there is when all is good, or at the timeout.
 fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Failure> {
-    let short =
-        |reading, why| Ok(Seen { reading, why: Some(why + &by_daemon(args)), ..Seen::default() });
+    let short = |reading, why: String| {
+        Ok(Seen { reading, why: Some(why + &by_daemon(args)), ..Seen::default() })
+    };
     let clock = match Clock::open_within(args.page.page.as_deref(), timeout) {
         Ok(clock) => clock,
         // Waited for in vain; anything else would not have become better.
