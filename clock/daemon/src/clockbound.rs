@@ -788,7 +788,7 @@ mod tests {
             pages.opened += 1_000 * NANOS;
             pages
         };
-        let mut say = |pages: &mut ClockBound, status, ahead| {
+        let say = |pages: &mut ClockBound, status, ahead| {
             pages.refresh(&agreeing(counter, status, ahead), counter, true);
             (told(&wanted.directory), pages.is_resting())
         };
