@@ -21,7 +21,8 @@ soon() {
 }
 runs_ours() { [ "$(readlink "/proc/$(pid "$1")/exe")" = /usr/local/bin/truechimer ]; }
 laid=/usr/local/lib/systemd/system
-exposure() { systemd-analyze security --offline=true --no-pager --threshold=15 "$laid/$1"; }
+# UNIT [TENTHS]
+exposure() { systemd-analyze security --offline=true --no-pager --threshold="${2:-15}" "$laid/$1"; }
 # UNIT PROPERTY VALUE
 has() { [ "$(systemctl show -p "$2" --value "$1")" = "$3" ]; }
 
@@ -83,9 +84,14 @@ for unit in truechimer.service truechimer-wait.service truechimer-serve.service 
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
     ok "$unit is exposed by 1.5 at most" exposure "$unit"
 done
-for unit in truechimer-front@.service truechimer-replica@.service; do
+while read -r unit tenths; do
     ok "$unit is understood" systemd-analyze verify --man=no "$laid/$unit"
-done
+    ok "$unit is exposed by $tenths tenths at most" exposure "$unit" "$tenths"
+    ok "and by no less than is said" refused exposure "$unit" $((tenths - 1))
+done <<'EXPOSED'
+truechimer-front@.service 73
+truechimer-replica@.service 87
+EXPOSED
 
 # What more rights cost: DROP-IN TENTHS, as docs/use/service.md has them.
 within_tenths() {
