@@ -89,12 +89,14 @@ fn a_daemon_follows_its_server_in_offset_and_rate_and_every_command_tells() {
     let near = |most| {
         let asked = ["--system-clock", most, "--timeout", "100ms", "--json"];
         let wait = truechimer(&[&["waitsync", "--page", &page], &asked[..]].concat());
-        (wait.code, int(&wait.documented()[0], "system_offset_ns") / 100_000_000)
+        let ahead = int(&wait.documented()[0], "system_offset_ns");
+        assert!((-1_600_000_000..-1_400_000_000).contains(&ahead), "{wait:?}");
+        wait.code
     };
-    assert_eq!((near("2s"), near("1s")), ((0, -15), (1, -15)));
+    assert_eq!((near("2s"), near("1s")), (0, 1));
     let wait = ["waitsync", "--page", &page, "--system-clock", "1s", "--timeout", "0s"];
     let told = truechimer(&wait).out;
-    assert!(told.contains("the system clock is 1.5") && told.contains(" behind"), "{told}");
+    assert!(told.contains("the system clock is 1.") && told.contains(" s behind"), "{told}");
 
     // Every reading is right, and the rate is followed within a minute.
     let clock = Clock::open_at(&page).unwrap();
