@@ -338,10 +338,10 @@ fn monotone_time_stands_still_rather_than_going_back() {
     assert!(clock.now_monotone().unwrap().best > second.best);
 }
 
-/// A hand of three quarters of a second before an inserted leap second, or a quarter within it.
+/// A hand of half a second before an inserted leap second, or of its beginning.
 fn around_a_leap(hand: &mut Hand, n: i64, begun: bool) {
     let leap = Leap { at: hand.time.secs() + 1000 * n, step: 1 };
-    hand.time = Instant::new(leap.at - 2 + i64::from(begun), 1 << 62);
+    hand.time = Instant::new(leap.at - 2 + i64::from(begun), u64::from(!begun) << 63);
     hand.leaps.next = Some(leap);
 }
 

@@ -476,7 +476,8 @@ fn leap_seconds_are_waited_out(daemon: &mut Daemon, speaker: &mut Speaker) {
     let mut at = |n: i64, begun: bool| {
         daemon.publish(|hand, _| {
             let leap = Leap { at: hand.time.secs() + 1000 * n, step: 1 };
-            hand.time = Instant::new(leap.at - 2 + i64::from(begun), 1 << 62);
+            // Of the second before it half, or nothing of itself.
+            hand.time = Instant::new(leap.at - 2 + i64::from(begun), u64::from(!begun) << 63);
             hand.leaps.next = Some(leap);
         });
         (speaker.told("mono"), speaker.told("now"))
