@@ -6,7 +6,7 @@
 . /guest/lib.sh
 . /guest/net.sh
 
-: "${IDLE:=240}" "${STRESS:=10}" "${SETTLE:=120}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
+: "${IDLE:=120}" "${STRESS:=5}" "${SETTLE:=120}" "${POLL:=4}" "${SOURCES:=tsc hpet acpi_pm}"
 : "${NETEM:=delay 2ms 300us loss 5%}" "${MOST_NS:=50000}" "${WORST_NS:=300000}"
 
 wait_for_tsc

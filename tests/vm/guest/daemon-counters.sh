@@ -67,7 +67,7 @@ for pair in "hpet hpet" "acpi-pm acpi_pm" "acpi-pm-safe acpi_pm"; do
 
     # Long enough for many roll-overs of a timer that does so every 4.7 s.
     for reader in root user; do
-        "watch_as_$reader" "/run/$counter" system 60 20 >/tmp/watch
+        "watch_as_$reader" "/run/$counter" system 30 20 >/tmp/watch
         note "$counter, $reader: median error $(json median_ns </tmp/watch) ns," \
             "largest $(json max_ns </tmp/watch) ns, median bound $(json median_bound_ns </tmp/watch) ns"
         is "$counter: every reading of $reader inside its bound" "$(json broken </tmp/watch)" 0
