@@ -74,6 +74,8 @@ pub struct CaptureFile {
     no_rotation_before: Option<Instant>,
     losses: Losses,
     dropped: u64,
+    /// Packets that the file's last statistics say are missing, and when they were written.
+    told_missing: (u64, Option<Instant>),
     tally: Tally,
     written: Written,
     finished: bool,
@@ -182,6 +184,7 @@ impl CaptureFile {
             no_rotation_before: None,
             losses: Losses::default(),
             dropped: 0,
+            told_missing: (0, None),
             tally: Tally::default(),
             written: Written { files: 1, file, ..Written::default() },
             finished: false,
@@ -269,23 +272,46 @@ impl CaptureFile {
         Ok(())
     }
 
-    /// Writes the statistics and ends the present file.
-    fn end_file(&mut self) -> Result<(), SinkError> {
-        self.begin();
-        let now = SystemTime::now();
+    /// Packets that passed and are in no file.
+    fn missing(&self) -> u64 {
+        let Losses { ring, kernel, .. } = self.losses;
+        [ring, kernel, self.dropped]
+            .iter()
+            .fold(self.written.unwritten, |a, b| a.saturating_add(*b))
+    }
+
+    /// Writes the statistics, with these attached.
+    fn statistics(&mut self, more: &[Attached]) {
+        let now = names::unix_ns(SystemTime::now());
         let Losses { received, ring, kernel } = self.losses;
         let lost_here = self.dropped.saturating_add(self.written.unwritten);
-        let block = write::statistics(&mut self.buffer, 0, names::unix_ns(now))
+        let block = write::statistics(&mut self.buffer, 0, now)
             .time(code::START, names::unix_ns(self.capture_begun))
-            .time(code::STOP, names::unix_ns(now))
+            .time(code::STOP, now)
             .count(code::RECEIVED, received)
             .count(code::DROPPED, kernel)
             .count(code::ACCEPTED, received)
             .count(code::SYSTEM_DROPPED, ring.saturating_add(lost_here))
             .count(code::DELIVERED, self.written.packets)
             .comment(&self.tally.say());
-        encode::attach(block, self.waiting.make_contiguous()).end();
-        self.waiting.clear();
+        encode::attach(block, more).end();
+        self.told_missing = (self.missing(), Some(Instant::now()));
+    }
+
+    /// Writes the statistics once a second where more is missing than they said before: who reads
+    /// a stream, or a file whose writer was killed, is not to take it for a loss on the way.
+    fn tell_missing(&mut self) {
+        let (told, when) = self.told_missing;
+        if self.missing() != told && when.is_none_or(|when| when.elapsed() >= PATIENCE) {
+            self.statistics(&[]);
+        }
+    }
+
+    /// Writes the statistics and ends the present file.
+    fn end_file(&mut self) -> Result<(), SinkError> {
+        self.begin();
+        let waiting = Vec::from(std::mem::take(&mut self.waiting));
+        self.statistics(&waiting);
         self.write_out()
     }
 
@@ -447,6 +473,7 @@ impl Sink for CaptureFile {
             return Ok(());
         }
         self.begin();
+        self.tell_missing();
         if !self.output.regular() || self.flushed.elapsed() >= PATIENCE {
             self.write_out()?;
         }

@@ -135,6 +135,31 @@ fn a_capture_is_what_was_captured() {
 }
 
 #[test]
+fn a_stream_says_what_it_lacks_before_it_ends() {
+    let scratch = Scratch::new();
+    let path = scratch.file("lacking.pcapng");
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    for n in 0..3 {
+        sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        sink.losses(&Losses { received: 9, ring: 2, kernel: 1 }, 4);
+        sink.flush().unwrap();
+    }
+    sink.finish().unwrap();
+    let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
+    let (mut section, mut told, mut packets) = (Section::new(), Vec::new(), 0);
+    while let Some(block) = blocks.next_block().unwrap() {
+        match section.take(&block).unwrap() {
+            Content::Packet(_) => packets += 1,
+            Content::Statistics(s, _) => told.push((packets, s.dropped, s.system_dropped)),
+            _ => {}
+        }
+    }
+    // Once when there is something to say, and at the end.
+    assert_eq!(told, [(1, Some(1), Some(6)), (3, Some(1), Some(6))]);
+}
+
+#[test]
 fn tags_are_put_back_where_they_were() {
     let scratch = Scratch::new();
     let path = scratch.file("tags.pcapng");
