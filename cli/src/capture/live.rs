@@ -19,9 +19,10 @@ pub fn described(facts: &Facts) -> String {
     format!("{method}{detail}, stamped by {stamped_by}, ring of {mib:.1} MiB")
 }
 
-/// Losses, of what was received.
+/// Losses: by the interface, and of what was received.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 struct Lost {
+    interface: u64,
     kernel: u64,
     ring: u64,
     writer: u64,
@@ -30,14 +31,19 @@ struct Lost {
 impl Lost {
     fn of(live: &Live) -> Lost {
         let Live { losses, dropped, unwritten, .. } = live;
-        Lost { kernel: losses.kernel, ring: losses.ring, writer: dropped + unwritten }
+        Lost {
+            interface: losses.interface,
+            kernel: losses.kernel,
+            ring: losses.ring,
+            writer: dropped + unwritten,
+        }
     }
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Lost { kernel, ring, writer } = self;
-        write!(f, "lost {kernel} kernel, {ring} ring, {writer} writer")
+        let Lost { interface, kernel, ring, writer } = self;
+        write!(f, "lost {interface} interface, {kernel} kernel, {ring} ring, {writer} writer")
     }
 }
 
@@ -308,7 +314,7 @@ mod tests {
             tally.bounds.add(8_000);
             tally.errors.add(50);
         }
-        let losses = Losses { received: written + 7, ring: 4, kernel: 1 };
+        let losses = Losses { received: written + 7, ring: 4, kernel: 1, interface: 3 };
         Live { losses, written, bytes: 100 * written, dropped: 2, tally, ..Live::default() }
     }
 
@@ -319,7 +325,7 @@ mod tests {
         let state = State::new(&before, &now, Duration::from_secs(2), period);
         assert_eq!(
             state.to_string(),
-            "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 1 kernel, 4 ring, 2 writer; \
+            "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 3 interface, 1 kernel, 4 ring, 2 writer; \
              100 % bounded, ± 8 µs (at most 8 µs); counts ± 50 ns (at most 50 ns)"
         );
         let quiet = State::new(&now, &now, Duration::ZERO, period);

@@ -66,6 +66,8 @@ pub struct CaptureFile {
     begun: Instant,
     capture_begun: SystemTime,
     files: VecDeque<PathBuf>,
+    /// Number of the present one in its name.
+    number: u64,
     /// Bytes of files that are complete.
     before: u64,
     /// Packets in those.
@@ -154,9 +156,9 @@ impl CaptureFile {
             let file = "standard output".to_owned();
             return Err(SinkError::Failed { file, doing: "opening", why });
         }
-        let path = match rotates {
-            true => names::numbered(&options.path, 1, now),
-            false => options.path.clone(),
+        let (number, path) = match rotates {
+            true => names::free(&options.path, 1, now),
+            false => (1, options.path.clone()),
         };
         let output = if standard { Output::standard()? } else { Output::open(&path)? };
         let file = (!standard).then(|| path.clone());
@@ -179,6 +181,7 @@ impl CaptureFile {
             begun: Instant::now(),
             capture_begun: now,
             files: VecDeque::from([path]),
+            number,
             before: 0,
             before_packets: 0,
             no_rotation_before: None,
@@ -233,7 +236,14 @@ impl CaptureFile {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let outcome = self.output.write(&self.buffer);
+        let mut outcome = self.output.write(&self.buffer);
+        // Of a row of files the oldest makes room for the newest.
+        while let Ok(Outcome::Full(whole, _)) = &outcome
+            && self.remove_oldest()
+        {
+            self.buffer.drain(..*whole);
+            outcome = self.output.write(&self.buffer);
+        }
         match outcome {
             Ok(Outcome::Whole) => {
                 self.buffer.clear();
@@ -274,8 +284,8 @@ impl CaptureFile {
 
     /// Packets that passed and are in no file.
     fn missing(&self) -> u64 {
-        let Losses { ring, kernel, .. } = self.losses;
-        [ring, kernel, self.dropped]
+        let Losses { ring, kernel, interface, .. } = self.losses;
+        [ring, kernel, interface, self.dropped]
             .iter()
             .fold(self.written.unwritten, |a, b| a.saturating_add(*b))
     }
@@ -283,13 +293,13 @@ impl CaptureFile {
     /// Writes the statistics, with these attached.
     fn statistics(&mut self, more: &[Attached]) {
         let now = names::unix_ns(SystemTime::now());
-        let Losses { received, ring, kernel } = self.losses;
+        let Losses { received, ring, kernel, interface } = self.losses;
         let lost_here = self.dropped.saturating_add(self.written.unwritten);
         let block = write::statistics(&mut self.buffer, 0, now)
             .time(code::START, names::unix_ns(self.capture_begun))
             .time(code::STOP, now)
             .count(code::RECEIVED, received)
-            .count(code::DROPPED, kernel)
+            .count(code::DROPPED, kernel.saturating_add(interface))
             .count(code::ACCEPTED, received)
             .count(code::SYSTEM_DROPPED, ring.saturating_add(lost_here))
             .count(code::DELIVERED, self.written.packets)
@@ -316,7 +326,7 @@ impl CaptureFile {
     }
 
     fn rotate(&mut self) -> Result<(), SinkError> {
-        let path = names::numbered(&self.options.path, self.written.files + 1, SystemTime::now());
+        let (number, path) = names::free(&self.options.path, self.number + 1, SystemTime::now());
         let next = match Output::open(&path) {
             Ok(next) => next,
             // No room for another file (no inodes, say): this one goes on meanwhile.
@@ -335,19 +345,25 @@ impl CaptureFile {
         self.before += self.output.position();
         self.before_packets = self.written.packets;
         self.output = next;
+        self.number = number;
         self.written.files += 1;
         self.written.file = Some(path.clone());
         self.files.push_back(path);
         if let Some(keep) = self.options.keep {
-            while self.files.len() > keep.max(1) as usize {
-                // Only files that were begun here; one that is gone already is no trouble.
-                let _ = self.files.pop_front().map(|old| truechimer_files::remove(&old));
-            }
+            while self.files.len() > keep.max(1) as usize && self.remove_oldest() {}
         }
         self.begun = self.next_begins();
         self.headed = false;
         self.begin();
         Ok(())
+    }
+
+    /// Removes the oldest file of a row of which the last are kept; false if there is none but the
+    /// present one. Only files that were begun here; one that is gone already is no trouble.
+    fn remove_oldest(&mut self) -> bool {
+        let may = self.options.keep.is_some() && self.files.len() > 1;
+        let oldest = may.then(|| self.files.pop_front()).flatten();
+        oldest.map(|old| truechimer_files::remove(&old)).is_some()
     }
 
     /// When the next file begins: by time, when it was due, however late that is noticed, so that the lateness

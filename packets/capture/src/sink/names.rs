@@ -18,6 +18,14 @@ pub fn numbered(path: &Path, number: u64, begun: SystemTime) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// The first number from this one on whose name nobody has, with the name: a capture that is started
+/// again within a second must not empty the files of the one before.
+pub fn free(path: &Path, number: u64, begun: SystemTime) -> (u64, PathBuf) {
+    let named = |number| (number, numbered(path, number, begun));
+    let is_free = |(_, path): &(u64, PathBuf)| path.symlink_metadata().is_err();
+    (number..u64::MAX).map(named).find(is_free).unwrap_or_else(|| named(number))
+}
+
 /// Unix time in ns, as the system clock has it.
 pub fn unix_ns(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -79,7 +79,7 @@ fn a_capture_is_what_was_captured() {
     sink.mark(Mark::Down).unwrap();
     sink.packet(&packet(&data), &stamped(4_000_000)).unwrap();
     sink.change(&change(30, Some(Status::Holdover), Some(6))).unwrap();
-    sink.losses(&Losses { received: 9, ring: 2, kernel: 1 }, 2);
+    sink.losses(&Losses { received: 9, ring: 2, kernel: 1, interface: 0 }, 2);
     let written = sink.finish().unwrap();
     assert_eq!((written.packets, written.unwritten, written.files), (4, 0, 1));
     assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
@@ -142,7 +142,7 @@ fn a_stream_says_what_it_lacks_before_it_ends() {
     sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
     for n in 0..3 {
         sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
-        sink.losses(&Losses { received: 9, ring: 2, kernel: 1 }, 4);
+        sink.losses(&Losses { received: 9, ring: 2, kernel: 1, interface: 5 }, 4);
         sink.flush().unwrap();
     }
     sink.finish().unwrap();
@@ -156,7 +156,28 @@ fn a_stream_says_what_it_lacks_before_it_ends() {
         }
     }
     // Once when there is something to say, and at the end.
-    assert_eq!(told, [(1, Some(1), Some(6)), (3, Some(1), Some(6))]);
+    assert_eq!(told, [(1, Some(6), Some(6)), (3, Some(6), Some(6))]);
+}
+
+#[test]
+fn a_row_of_files_leaves_the_row_before_as_it_is() {
+    let scratch = Scratch::new();
+    let options =
+        || FileOptions { rotate_bytes: Some(1 << 30), ..options(&scratch.file("row.pcapng")) };
+    let mut files = Vec::new();
+    for packets in 1..=3 {
+        let mut sink = CaptureFile::create(&facts(), options()).unwrap();
+        for n in 0..packets {
+            sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        }
+        files.push(sink.finish().unwrap().file.unwrap());
+    }
+    // Begun within a second, or in three of them.
+    for (packets, file) in (1..=3).zip(&files) {
+        let found = story(file).iter().filter(|what| *what == "packet").count();
+        assert_eq!(found, packets, "{file:?} of {:?}", scratch.names());
+    }
+    assert_eq!(scratch.names().len(), 3);
 }
 
 #[test]
