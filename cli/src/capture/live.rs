@@ -176,8 +176,9 @@ impl Start<'_> {
 
 /// The state, once a second.
 #[derive(Serialize, Debug)]
-pub struct State {
+pub struct State<'a> {
     r#type: &'static str,
+    interface: &'a str,
     packets: u64,
     packets_per_second: f64,
     bits_per_second: f64,
@@ -189,13 +190,19 @@ pub struct State {
     trouble: Option<String>,
 }
 
-impl State {
+impl State<'_> {
     /// Compares `now` with `before`, `since` earlier.
-    pub fn new(before: &Live, now: &Live, since: Duration, period: Period) -> State {
+    pub fn new<'a>(
+        interface: &'a str,
+        (before, now): (&Live, &Live),
+        since: Duration,
+        period: Period,
+    ) -> State<'a> {
         let seconds = since.as_secs_f64().max(1e-9);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         State {
             r#type: "state",
+            interface,
             packets: now.written,
             packets_per_second: rate(now.written, before.written),
             bits_per_second: 8.0 * rate(now.bytes, before.bytes),
@@ -208,7 +215,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for State<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let State { packets, lost, stamps, .. } = self;
         let rate = scaled(self.packets_per_second, "pps");
@@ -322,13 +329,13 @@ mod tests {
     fn a_second_in_a_line() {
         let period = Period::from_hz(1_000_000_000);
         let (before, now) = (live(10), live(2010));
-        let state = State::new(&before, &now, Duration::from_secs(2), period);
+        let state = State::new("eth0", (&before, &now), Duration::from_secs(2), period);
         assert_eq!(
             state.to_string(),
             "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 3 interface, 1 kernel, 4 ring, 2 writer; \
              100 % bounded, ± 8 µs (at most 8 µs); counts ± 50 ns (at most 50 ns)"
         );
-        let quiet = State::new(&now, &now, Duration::ZERO, period);
+        let quiet = State::new("eth0", (&now, &now), Duration::ZERO, period);
         assert!(quiet.to_string().ends_with("no stamps yet"), "{quiet}");
     }
 

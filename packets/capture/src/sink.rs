@@ -23,9 +23,11 @@ mod encode;
 mod file;
 mod names;
 mod output;
+mod several;
 
 pub use encode::{bound_ns, clock};
 pub use file::CaptureFile;
+pub use several::several;
 
 use crate::convert::Change;
 use crate::{Losses, Packet, Stamped};

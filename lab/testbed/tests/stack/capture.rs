@@ -8,6 +8,7 @@ mod layers;
 mod life;
 mod peer;
 mod scales;
+mod several;
 pub mod tools;
 pub mod traffic;
 

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use made::*;
-use truechimer_capture::sink::{CaptureFile, FileOptions, Mark, Sink};
-use truechimer_capture::{Losses, Packet};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Mark, Sink, several};
+use truechimer_capture::{Facts, Losses, Method, Packet};
 use truechimer_pcapng::records::{self, Record};
 use truechimer_pcapng::{Blocks, Content, Frames, Section, code};
 use truechimer_timehands::Status;
@@ -178,6 +178,51 @@ fn a_row_of_files_leaves_the_row_before_as_it_is() {
         assert_eq!(found, packets, "{file:?} of {:?}", scratch.names());
     }
     assert_eq!(scratch.names().len(), 3);
+}
+
+#[test]
+fn several_interfaces_write_one_file() {
+    let scratch = Scratch::new();
+    let path = scratch.file("both.pcapng");
+    let card = Facts { interface: "card".into(), method: Method::Hardware, ..facts() };
+    let mut parts = several(&[facts(), card], options(&path)).unwrap();
+    for (part, (generation, packets)) in parts.iter_mut().zip([(5, 3), (6, 2)]) {
+        part.change(&change(10, Some(Status::Synchronised), Some(generation))).unwrap();
+        for n in 0..packets {
+            part.packet(&packet(&frame(150)), &stamped(10 * generation + n)).unwrap();
+        }
+        part.losses(&Losses { received: packets + 2, ring: 2, ..Losses::default() }, generation);
+        part.flush().unwrap();
+        assert_eq!(part.written().packets, packets);
+    }
+    // The one goes away; the other goes on.
+    parts[0].mark(Mark::Gone).unwrap();
+    let written = parts[0].finish().unwrap();
+    assert_eq!((written.packets, written.file.as_deref()), (3, Some(path.as_path())));
+    parts[1].packet(&packet(&frame(150)), &stamped(90)).unwrap();
+    assert_eq!(parts[1].finish().unwrap().packets, 3);
+
+    let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
+    let (mut section, mut times, mut told) = (Section::new(), Vec::new(), Vec::new());
+    while let Some(block) = blocks.next_block().unwrap() {
+        match section.take(&block).unwrap() {
+            Content::Packet(p) => times.push((p.interface, section.nanos(&p).unwrap() - START)),
+            Content::Statistics(s, _) => told.push((s.interface, s.system_dropped, s.delivered)),
+            _ => {}
+        }
+    }
+    let names: Vec<_> = section.interfaces().iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["wire", "card"]);
+    assert_eq!(times, [(0, 50), (0, 51), (0, 52), (1, 60), (1, 61), (1, 90)]);
+    // Each with its own losses, in the end once each.
+    assert_eq!(told[told.len() - 2..], [(0, Some(7), Some(3)), (1, Some(8), Some(3))]);
+    let story = story(&path);
+    for part in ["change at 10 to Some(5)", "change at 10 to Some(6)", "wire is gone before this"] {
+        assert_eq!(story.iter().filter(|what| *what == part).count(), 1, "{part}: {story:?}");
+    }
+    if let Some(lines) = tshark(&path, &["frame.interface_name", "frame.time_epoch"]) {
+        assert_eq!(lines[3], "card\t1795300000.000000060");
+    }
 }
 
 #[test]
