@@ -49,8 +49,10 @@ Without -w a line for each packet is printed:
 The time is UTC; '±?' stands where nothing is known of its error, and '±?!' where not even the raw
 count is (no second time can be worked out of the file). With -w the state is shown on
 standard error once a second: packets, what was lost, and what the stamps are worth. Lost are
-packets 'kernel' (no memory, invalid), 'ring' (the ring was full: see --ring) and 'writer' (the disk
-was full, or conversion too slow for packets that are stamped when they are fetched).
+packets by the 'interface', before anybody could see them (no buffers, a full backlog; of all
+packets, whatever the filter), by the 'kernel' (no memory, invalid), 'ring' (the ring was full: see
+--ring) and 'writer' (the disk was full, or conversion too slow for packets that are stamped when
+they are fetched).
 
 Methods:
   packet     a packet socket: the kernel's stamps, on any interface
@@ -81,6 +83,7 @@ Examples:
   truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
   truechimer capture -i eth0=hw -i tap0 -w both.pcapng  two interfaces, times on one scale
   truechimer capture -D                                 interfaces that there are
+  truechimer capture -D --measure                       and which stamps come, for sure
   truechimer capture check eth0                         its stamps against each other
   truechimer extcap --install                           puts them into Wireshark's own list, and
                                                         bounds among its fields
@@ -132,6 +135,10 @@ pub struct Capture {
     /// List the interfaces, and end
     #[arg(short = 'D', long, visible_alias = "list-interfaces")]
     list: bool,
+    /// With -D: try which stamps come, as 'capture check' does, for 0.3 s on each that is up; takes
+    /// the rights of a capture, and sends some 30 frames that no bridge passes on
+    #[arg(long, requires = "list")]
+    measure: bool,
     /// Say nothing but errors and warnings
     #[arg(short, long)]
     quiet: bool,
@@ -188,6 +195,12 @@ pub struct Capture {
     #[arg(short = 'W', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "files", requires = "write", help_heading = FILES)]
     limit: Option<u32>,
+    /// Compress the files by zstd(1), which runs beside on a processor of its own, at LEVEL, 1 to 19;
+    /// --rotate-size is of what it has written. A full disk ends such a capture
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "3", value_parser = clap::value_parser!(u8).range(1..=19))]
+    #[arg(requires = "write", conflicts_with = "cores", help_heading = FILES)]
+    zstd: Option<u8>,
     /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9927, or at PATH, a Unix socket
     #[arg(long, value_name = "ADDR|PATH")]
     metrics: Option<truechimer_metrics::Listen>,
@@ -346,7 +359,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         return check::run(check, out);
     }
     if args.list {
-        return interfaces::list(args.json, out);
+        return interfaces::list(args.json, args.measure, out);
     }
     if args.interface.is_empty() {
         return Err(Failure::Said("no interface: name one with -i, see -D".into()));
@@ -610,6 +623,7 @@ fn sinks(
         filter: args.filter(),
         comments,
         packet_comments: args.comments,
+        zstd: args.zstd,
     };
     match facts.as_slice() {
         [one] => Ok(vec![Box::new(CaptureFile::create(one, options).map_err(said)?)]),

@@ -138,6 +138,8 @@ pub struct FileOptions {
     pub rotate_bytes: Option<u64>,
     /// Begin another file after so long.
     pub rotate_after: Option<Duration>,
+    /// Compress by zstd(1), at this level, 1 to 19. A full disk ends such a capture.
+    pub zstd: Option<u8>,
     /// Keep so many files and delete older ones.
     pub keep: Option<u32>,
     /// Begin no file after so many: the last one goes on.

@@ -41,6 +41,8 @@ pub struct CaptureFile {
     interfaces: Vec<Interface>,
     options: FileOptions,
     output: Output,
+    /// Compressed files that are not complete yet.
+    ending: Vec<Output>,
     buffer: Vec<u8>,
     /// The head stands in the file (or in the buffer).
     headed: bool,
@@ -308,12 +310,22 @@ impl CaptureFile {
             true => names::free(&options.path, 1, now),
             false => (1, options.path.clone()),
         };
-        let output = if standard { Output::standard()? } else { Output::open(&path)? };
+        let output = match (standard, options.zstd) {
+            (true, None) => Output::standard()?,
+            (true, Some(_)) => {
+                let why = std::io::Error::other("is not compressed: name a file with -w");
+                let file = "standard output".to_owned();
+                return Err(SinkError::Failed { file, doing: "opening", why });
+            }
+            (false, Some(level)) => Output::compressed(&path, level)?,
+            (false, None) => Output::open(&path)?,
+        };
         let file = (!standard).then(|| path.clone());
         Ok(CaptureFile {
             interfaces: facts.iter().map(Interface::new).collect(),
             options,
             output,
+            ending: Vec::new(),
             buffer: Vec::with_capacity(BATCH + (64 << 10)),
             headed: false,
             again: None,
@@ -388,7 +400,8 @@ impl CaptureFile {
                 return Err(why);
             }
         }
-        self.written.bytes = self.before + self.output.position();
+        let ending: u64 = self.ending.iter().map(Output::length).sum();
+        self.written.bytes = self.before + ending + self.output.length();
         Ok(())
     }
 
@@ -424,7 +437,11 @@ impl CaptureFile {
 
     fn rotate(&mut self) -> Result<(), SinkError> {
         let (number, path) = names::free(&self.options.path, self.number + 1, SystemTime::now());
-        let next = match Output::open(&path) {
+        let next = match self.options.zstd {
+            Some(level) => Output::compressed(&path, level),
+            None => Output::open(&path),
+        };
+        let next = match next {
             Ok(next) => next,
             // No room for another file (no inodes, say): this one goes on meanwhile.
             Err(SinkError::Failed { why, .. }) if is_full(&why) => {
@@ -439,9 +456,16 @@ impl CaptureFile {
             }
         };
         self.end_file()?;
-        self.before += self.output.position();
         self.before_packets = self.written.packets;
-        self.output = next;
+        let complete = std::mem::replace(&mut self.output, next);
+        // One that is compressed goes on meanwhile; of the one before nothing is left to do.
+        let before = match complete.is_compressed() {
+            true => std::mem::replace(&mut self.ending, vec![complete]),
+            false => vec![complete],
+        };
+        for output in before {
+            self.before += output.end()?;
+        }
         self.number = number;
         self.written.files += 1;
         self.written.file = Some(path.clone());
@@ -463,6 +487,20 @@ impl CaptureFile {
         oldest.map(|old| truechimer_files::remove(&old)).is_some()
     }
 
+    /// Waits for compressed files to be complete.
+    fn complete(&mut self) -> Result<(), SinkError> {
+        if !self.output.is_compressed() {
+            return Ok(());
+        }
+        let mut outputs = std::mem::take(&mut self.ending);
+        outputs.push(std::mem::replace(&mut self.output, Output::nowhere()?));
+        for output in outputs {
+            self.before += output.end()?;
+        }
+        self.written.bytes = self.before;
+        Ok(())
+    }
+
     /// When the next file begins: by time, when it was due, however late that is noticed, so that the lateness
     /// of many does not add up.
     fn next_begins(&self) -> Instant {
@@ -473,7 +511,8 @@ impl CaptureFile {
     }
 
     fn rotate_if_due(&mut self) -> Result<(), SinkError> {
-        let length = self.output.position() + self.buffer.len() as u64;
+        let waiting = if self.output.is_compressed() { 0 } else { self.buffer.len() as u64 };
+        let length = self.output.length() + waiting;
         let is_last = self.options.last.is_some_and(|last| self.written.files >= u64::from(last));
         if is_last || self.no_rotation_before.is_some_and(|then| Instant::now() < then) {
             return Ok(());
@@ -536,7 +575,9 @@ impl CaptureFile {
         if self.buffer.len() >= BATCH || self.again.is_some() {
             self.write_out()?;
         }
-        if self.options.rotate_bytes.is_some() && self.again.is_none() {
+        // Of a compressed one the system has to be asked: with each flush.
+        let counted = self.options.rotate_bytes.is_some() && !self.output.is_compressed();
+        if counted && self.again.is_none() {
             self.rotate_if_due()?;
         }
         Ok(())
@@ -600,7 +641,7 @@ impl Sink for CaptureFile {
         }
         self.begin();
         self.tell_missing();
-        if !self.output.regular() || self.flushed.elapsed() >= PATIENCE {
+        if self.output.is_read_along() || self.flushed.elapsed() >= PATIENCE {
             self.write_out()?;
         }
         if self.again.is_none() {
@@ -618,6 +659,7 @@ impl Sink for CaptureFile {
             self.finished = true;
             self.again = self.again.map(|_| Instant::now());
             self.end_file()?;
+            self.complete()?;
         }
         self.failed.take().map_or_else(|| Ok(self.written.clone()), Err)
     }

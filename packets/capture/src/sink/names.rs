@@ -9,9 +9,12 @@ use truechimer_time::Date;
 /// The name of the file with this number, begun at that time: `NAME_00001_20261122103000.EXT`, as
 /// dumpcap has it, but in UTC.
 pub fn numbered(path: &Path, number: u64, begun: SystemTime) -> PathBuf {
-    let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
+    // Of "day.pcapng.zst" both.
+    let compressed = path.extension().filter(|extension| *extension == "zst");
+    let plain = if compressed.is_some() { path.with_extension("") } else { path.to_owned() };
+    let mut name = plain.file_stem().map_or_else(OsString::new, OsString::from);
     name.push(format!("_{number:05}_{}", compact(begun)));
-    if let Some(extension) = path.extension() {
+    for extension in plain.extension().into_iter().chain(compressed) {
         name.push(".");
         name.push(extension);
     }
@@ -54,6 +57,7 @@ mod tests {
             named("/a/day.one.pcapng", 1),
             Path::new("/a/day.one_00001_20261122103000.pcapng")
         );
+        assert_eq!(named("day.pcapng.zst", 2), Path::new("day_00002_20261122103000.pcapng.zst"));
         assert_eq!(named("plain", 123_456), Path::new("plain_123456_20261122103000"));
     }
 }

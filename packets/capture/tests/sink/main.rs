@@ -17,6 +17,7 @@ use truechimer_capture::sink::{CaptureFile, FileOptions, Mark, Sink, several};
 use truechimer_capture::{Facts, Losses, Method, Packet};
 use truechimer_pcapng::records::{self, Record};
 use truechimer_pcapng::{Blocks, Content, Frames, Section, code};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_timehands::Status;
 
 /// All records, comments and packets of a file, in order and in words.
@@ -223,6 +224,76 @@ fn several_interfaces_write_one_file() {
     if let Some(lines) = tshark(&path, &["frame.interface_name", "frame.time_epoch"]) {
         assert_eq!(lines[3], "card\t1795300000.000000060");
     }
+}
+
+/// Packets of a compressed file, by zstd; `None`, and a word about it, where there is none.
+fn unpacked(path: &Path) -> Option<Vec<i64>> {
+    let output = std::process::Command::new("zstd").arg("-dcq").arg(path).output();
+    let output = or_skip(output.map_err(|_| Lacking("zstd is not here".into())))?;
+    assert!(output.status.success(), "{output:?}");
+    let mut frames = Frames::new(&output.stdout[..]).unwrap();
+    let mut times = Vec::new();
+    while let Some(frame) = frames.next_frame().unwrap() {
+        times.push(frame.unix_ns.unwrap() - START);
+    }
+    assert_eq!(frames.torn(), None);
+    Some(times)
+}
+
+#[test]
+fn compressed_files_in_a_row_are_whole_each() {
+    let scratch = Scratch::new();
+    let zstd = std::process::Command::new("zstd").arg("-V").output();
+    if or_skip(zstd.map_err(|_| Lacking("zstd is not here".into()))).is_none() {
+        return;
+    }
+    let options = FileOptions {
+        zstd: Some(1),
+        rotate_bytes: Some(20 << 10),
+        ..options(&scratch.file("row.pcapng.zst"))
+    };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let mut n = 0;
+    // Until there are some: what zstd has written by now is its own affair.
+    while sink.written().files < 4 {
+        for _ in 0..2000 {
+            sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+            n += 1;
+        }
+        sink.flush().unwrap();
+        assert!(n < 20_000_000, "never another file");
+    }
+    let written = sink.finish().unwrap();
+    assert_eq!((written.packets, written.unwritten), (n, 0));
+    let names = scratch.names();
+    assert!(names.iter().all(|name| name.ends_with(".pcapng.zst")), "{names:?}");
+    assert_eq!(names.len() as u64, written.files);
+    let length = |name: &String| std::fs::metadata(scratch.file(name)).unwrap().len();
+    assert_eq!(names.iter().map(length).sum::<u64>(), written.bytes);
+    let mut times = Vec::new();
+    for name in &names {
+        times.extend(unpacked(&scratch.file(name)).unwrap());
+    }
+    assert_eq!(times, (0..n as i64).collect::<Vec<_>>());
+}
+
+#[test]
+fn compression_that_ends_is_an_error_that_names_the_file() {
+    let why = {
+        let options = FileOptions { zstd: Some(3), ..options(Path::new("/dev/full")) };
+        let Some(mut sink) =
+            or_skip(CaptureFile::create(&facts(), options).map_err(|why| Lacking(why.to_string())))
+        else {
+            return;
+        };
+        sink.packet(&packet(&frame(150)), &stamped(0)).unwrap();
+        sink.finish().unwrap_err().to_string()
+    };
+    assert!(why.starts_with("/dev/full: compressing: zstd ended with exit status"), "{why}");
+    let standard = FileOptions { zstd: Some(3), ..options(Path::new("-")) };
+    let why = CaptureFile::create(&facts(), standard).unwrap_err().to_string();
+    assert!(why.contains("standard output"), "{why}");
 }
 
 #[test]
