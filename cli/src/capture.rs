@@ -12,6 +12,7 @@ use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -21,10 +22,11 @@ use clap::ValueEnum;
 use serde::Serialize;
 use truechimer::{Clock, Status};
 use truechimer_capture::convert::{self, Converter, Search};
-use truechimer_capture::pipeline::{self, End, Progress, Summary};
+use truechimer_capture::pipeline::{self, Device, End, Progress, Summary, WhenFull};
 use truechimer_capture::place::{Cores, Machine, Steered};
-use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError};
-use truechimer_capture::{Facts, TapError};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError, several};
+use truechimer_capture::{Facts, Tap, TapError};
+use truechimer_counter::Counter;
 use truechimer_time::{Period, Span};
 
 use lines::{Form, Lines};
@@ -47,8 +49,10 @@ Without -w a line for each packet is printed:
 The time is UTC; '±?' stands where nothing is known of its error, and '±?!' where not even the raw
 count is (no second time can be worked out of the file). With -w the state is shown on
 standard error once a second: packets, what was lost, and what the stamps are worth. Lost are
-packets 'kernel' (no memory, invalid), 'ring' (the ring was full: see --ring) and 'writer' (the disk
-was full, or conversion too slow for packets that are stamped when they are fetched).
+packets by the 'interface', before anybody could see them (no buffers, a full backlog; of all
+packets, whatever the filter), by the 'kernel' (no memory, invalid), 'ring' (the ring was full: see
+--ring) and 'writer' (the disk was full, or conversion too slow for packets that are stamped when
+they are fetched).
 
 Methods:
   packet     a packet socket: the kernel's stamps, on any interface
@@ -77,7 +81,9 @@ Examples:
   truechimer capture -i eth0 --comments -w - | wireshark -k -i -
   truechimer capture -i eth0 -w ring.pcapng --rotate-size 100M --files 10
   truechimer capture -i eth0 -w fast.pcapng --ring 512 --cores capture=1,convert=2,softirq=0
+  truechimer capture -i eth0=hw -i tap0 -w both.pcapng  two interfaces, times on one scale
   truechimer capture -D                                 interfaces that there are
+  truechimer capture -D --measure                       and which stamps come, for sure
   truechimer capture check eth0                         its stamps against each other
   truechimer extcap --install                           puts them into Wireshark's own list, and
                                                         bounds among its fields
@@ -92,9 +98,10 @@ pub struct Capture {
     /// Instead of capturing.
     #[command(subcommand)]
     what: Option<What>,
-    /// The interface to capture from; 'any' for all of them
-    #[arg(short, long, value_name = "NAME", required_unless_present = "list")]
-    interface: Option<String>,
+    /// The interface to capture from; 'any' for all of them. May be repeated, with -w: each has its
+    /// own clock, counts and losses in the one file, and, as eth0=hw, its own method
+    #[arg(short, long, value_name = "NAME[=METHOD]", required_unless_present = "list")]
+    interface: Vec<Wanted>,
     /// Write the packets to FILE in pcapng; '-' is standard output
     #[arg(short, long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -128,6 +135,10 @@ pub struct Capture {
     /// List the interfaces, and end
     #[arg(short = 'D', long, visible_alias = "list-interfaces")]
     list: bool,
+    /// With -D: try which stamps come, as 'capture check' does, for 0.3 s on each that is up; takes
+    /// the rights of a capture, and sends some 30 frames that no bridge passes on
+    #[arg(long, requires = "list")]
+    measure: bool,
     /// Say nothing but errors and warnings
     #[arg(short, long)]
     quiet: bool,
@@ -184,6 +195,12 @@ pub struct Capture {
     #[arg(short = 'W', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "files", requires = "write", help_heading = FILES)]
     limit: Option<u32>,
+    /// Compress the files by zstd(1), which runs beside on a processor of its own, at LEVEL, 1 to 19;
+    /// --rotate-size is of what it has written. A full disk ends such a capture
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "3", value_parser = clap::value_parser!(u8).range(1..=19))]
+    #[arg(requires = "write", conflicts_with = "cores", help_heading = FILES)]
+    zstd: Option<u8>,
     /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9927, or at PATH, a Unix socket
     #[arg(long, value_name = "ADDR|PATH")]
     metrics: Option<truechimer_metrics::Listen>,
@@ -217,6 +234,28 @@ enum How {
     Hw,
     Xdp,
     XdpCopy,
+}
+
+/// `--interface`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Wanted {
+    name: String,
+    /// Instead of `--method`.
+    method: Option<How>,
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wanted, String> {
+        let Some((name, method)) = text.rsplit_once('=') else {
+            return Ok(Wanted { name: text.to_owned(), method: None });
+        };
+        let method = How::from_str(method, false).map_err(|_| {
+            format!("'{method}' is no method: auto, packet, hw, xdp or xdp-copy, as in eth0=hw")
+        })?;
+        Ok(Wanted { name: name.to_owned(), method: Some(method) })
+    }
 }
 
 /// `--stamp`.
@@ -283,6 +322,26 @@ impl Capture {
         Ok(())
     }
 
+    /// Refuses what is not done for several interfaces at once.
+    fn check_interfaces(&self) -> Result<(), String> {
+        if self.interface.len() < 2 {
+            return Ok(());
+        }
+        let refused = [
+            (self.write.is_none(), "several interfaces are written to a file: -w FILE"),
+            (self.count.is_some(), "--count takes one interface; --duration takes several"),
+            (self.cores.is_some(), "--cores takes one interface"),
+            (self.metrics.is_some(), "--metrics takes one interface: make a capture of each"),
+        ];
+        let twice = |n: usize, one: &Wanted| {
+            self.interface.iter().take(n).any(|other| other.name == one.name)
+        };
+        let twice = self.interface.iter().enumerate().find(|(n, one)| twice(*n, one));
+        let refused = refused.iter().find(|(is, _)| *is).map(|(_, why)| (*why).to_owned());
+        let why = refused.or(twice.map(|(_, one)| format!("-i {} stands there twice", one.name)));
+        why.map_or(Ok(()), Err)
+    }
+
     /// The filter, if there is one.
     fn filter(&self) -> Option<String> {
         let words = (!self.words.is_empty()).then(|| self.words.join(" "));
@@ -300,18 +359,18 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         return check::run(check, out);
     }
     if args.list {
-        return interfaces::list(args.json, out);
+        return interfaces::list(args.json, args.measure, out);
     }
-    let Some(interface) = args.interface.as_deref() else {
+    if args.interface.is_empty() {
         return Err(Failure::Said("no interface: name one with -i, see -D".into()));
-    };
+    }
     if args.to_stdout() && io::stdout().is_terminal() {
         return Err(Failure::Said(
             "packets are not for a terminal: -w FILE, or a program that reads them behind '-w - |'"
                 .into(),
         ));
     }
-    args.check_files().map_err(Failure::Said)?;
+    args.check_files().and_then(|()| args.check_interfaces()).map_err(Failure::Said)?;
     let exporter = metrics::open(args.metrics.as_ref())?;
     let stop = signals::finish()?;
     let say = Say { quiet: args.quiet, errors_only: args.errors_only };
@@ -325,21 +384,19 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
              'truechimer status' says more",
         );
     }
-    // Before the first packet comes, which has no count without a pair of before it.
-    let converter = Converter::new(counter, clock).map_err(said)?.looking(search);
-    let opened = open::open(args, interface, counter)?;
-    for warning in &opened.warnings {
-        say.warn(warning);
+    let mut sources = Vec::new();
+    for wanted in &args.interface {
+        sources.push(Source::open(args, wanted, counter, &search, say)?);
     }
-    let facts = opened.tap.facts().clone();
     if let Err(why) = &worth {
         say.warn(why);
     }
-    let period = converter.identity().period;
-    let sink = sink(args, &facts, &opened.why, &worth)?;
+    let facts: Vec<Facts> = sources.iter().map(|source| source.facts.clone()).collect();
+    let sinks = sinks(args, &sources, &worth)?;
     let (cores, warnings) = args.cores.unwrap_or_default().check(&Machine::default(), args.inline);
     warnings.iter().for_each(|warning| say.warn(warning));
-    let steered = cores.softirq.map(|cpu| Steered::to(&Machine::default(), interface, cpu));
+    let first = args.interface.first().map_or("", |first| first.name.as_str());
+    let steered = cores.softirq.map(|cpu| Steered::to(&Machine::default(), first, cpu));
     let steered = steered.map(|(steered, warnings)| {
         warnings.iter().for_each(|warning| say.warn(warning));
         steered
@@ -348,43 +405,65 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         inline: args.inline,
         count: args.count,
         duration: args.ends_after(),
-        when_full: opened.when_full,
         capture_cpu: cores.capture,
         convert_cpu: cores.convert,
         ..pipeline::Options::default()
     };
-    if args.json && !args.quiet {
-        let place = exporter.as_ref().map(|server| server.place().to_string());
-        put(args, out, &live::Start::new(&facts, &opened.why, place.as_deref()))?;
-    } else {
-        say.tell(&format!("capturing on {interface}: {}", live::described(&facts)));
-        if let Some(server) = &exporter {
-            say.tell(&format!("metrics are served at {}", server.place()));
+    let place = exporter.as_ref().map(|server| server.place().to_string());
+    for source in &sources {
+        if args.json && !args.quiet {
+            put(args, out, &live::Start::new(&source.facts, &source.why, place.as_deref()))?;
+        } else {
+            let name = &source.facts.interface;
+            say.tell(&format!("capturing on {name}: {}", live::described(&source.facts)));
         }
     }
-    let progress = Progress::default();
-    let mut shown = Shown { args, say, out, period, progress: &progress, stop: &stop };
+    if let (Some(place), false) = (&place, args.json && !args.quiet) {
+        say.tell(&format!("metrics are served at {place}"));
+    }
+    let whys: Vec<(String, Period)> =
+        sources.iter().map(|source| (source.why.clone(), source.period)).collect();
+    let progress: Vec<Progress> = sources.iter().map(|_| Progress::default()).collect();
+    let watched: Vec<Watched<'_>> = facts
+        .iter()
+        .zip(&progress)
+        .zip(&whys)
+        .map(|((facts, progress), (_, period))| Watched {
+            name: &facts.interface,
+            progress,
+            period: *period,
+        })
+        .collect();
+    let mut shown = Shown { args, say, out, watched: &watched, stop: &stop };
     let (done, finished) = mpsc::channel();
     let over = AtomicBool::new(false);
-    let summary = std::thread::scope(|scope| {
-        let run = std::thread::Builder::new().name("capture".into());
-        let run = run.spawn_scoped(scope, || {
-            let summary = pipeline::run(
-                opened.tap,
-                opened.device,
-                converter,
-                sink,
-                &options,
-                &stop,
-                &progress,
-            );
-            let _ = done.send(());
-            summary
-        });
-        let run = run.map_err(|why| Failure::new("cannot start a thread", why))?;
-        if let Some(server) = exporter {
+    let summaries = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for ((source, sink), progress) in sources.into_iter().zip(sinks).zip(&progress) {
+            let (done, stop) = (done.clone(), &stop);
+            let options = pipeline::Options { when_full: source.when_full, ..options.clone() };
+            let run = std::thread::Builder::new().name("capture".into());
+            let run = run.spawn_scoped(scope, move || {
+                let Source { tap, device, converter, .. } = source;
+                let summary = pipeline::run(tap, device, converter, sink, &options, stop, progress);
+                if !summary.end.is_good() && !matches!(summary.end, End::Gone) {
+                    // The others write the same file: not half of it.
+                    stop.store(true, Ordering::Relaxed);
+                }
+                let _ = done.send(());
+                summary
+            });
+            threads.push(run.map_err(|why| {
+                stop.store(true, Ordering::Relaxed);
+                Failure::new("cannot start a thread", why)
+            })?);
+        }
+        drop(done);
+        if let (Some(server), Some(facts), Some(progress)) =
+            (exporter, facts.first(), progress.first())
+        {
             let thread = std::thread::Builder::new().name("metrics".into());
-            let served = thread.spawn_scoped(scope, || export(server, &over, &facts, &progress));
+            let served = thread.spawn_scoped(scope, || export(server, &over, facts, progress));
             if let Err(why) = served {
                 say.warn(&format!("no metrics: no thread for them: {why}"));
             }
@@ -393,13 +472,56 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         if shown.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
-        let summary = run.join().map_err(|_| Failure::Said("the capture thread has failed".into()));
+        let summaries: Result<Vec<Summary>, _> =
+            threads.into_iter().map(|thread| thread.join()).collect();
         over.store(true, Ordering::Relaxed);
-        shown.and(summary)
+        let failed = |_| Failure::Said("the capture thread has failed".into());
+        shown.and(summaries.map_err(failed))
     });
     let left = steered.map(Steered::restore).unwrap_or_default();
     left.iter().for_each(|warning| say.warn(warning));
-    ended(args, &say, summary?, &opened.why, period, out)
+    let mut all = Outcome::Good;
+    let mut failed = None;
+    for (summary, (why, period)) in summaries?.into_iter().zip(&whys) {
+        match ended(args, &say, summary, why, *period, out) {
+            Ok(Outcome::Good) => {}
+            Ok(bad) => all = bad,
+            // That of the first, which the others ended for.
+            Err(why) => failed = failed.or(Some(why)),
+        }
+    }
+    failed.map_or(Ok(all), Err)
+}
+
+/// An interface, ready to be captured from.
+struct Source {
+    tap: Box<dyn Tap>,
+    device: Option<Device>,
+    converter: Converter,
+    when_full: WhenFull,
+    facts: Facts,
+    /// Why this method, for people.
+    why: String,
+    period: Period,
+}
+
+impl Source {
+    fn open(
+        args: &Capture,
+        wanted: &Wanted,
+        counter: Counter,
+        search: &Search,
+        say: Say,
+    ) -> Result<Source, Failure> {
+        let clock = convert::clock(search).map_err(said)?;
+        // Before the first packet comes, which has no count without a pair of before it.
+        let converter = Converter::new(counter, clock).map_err(said)?.looking(search.clone());
+        let open::Opened { tap, device, why, warnings, when_full } =
+            open::open(args, wanted, counter)?;
+        warnings.iter().for_each(|warning| say.warn(warning));
+        let (facts, period) = (tap.facts().clone(), converter.identity().period);
+        Ok(Source { tap, device, converter, when_full, facts, why, period })
+    }
 }
 
 /// Serves metrics until it is over.
@@ -469,20 +591,29 @@ fn worth(clock: Option<&Clock>, search: &Search) -> Result<String, String> {
     }
 }
 
-fn sink(
+/// A sink for each of these.
+fn sinks(
     args: &Capture,
-    facts: &Facts,
-    why: &str,
+    sources: &[Source],
     worth: &Result<String, String>,
-) -> Result<Box<dyn Sink>, Failure> {
+) -> Result<Vec<Box<dyn Sink>>, Failure> {
+    let facts: Vec<Facts> = sources.iter().map(|source| source.facts.clone()).collect();
     let Some(path) = &args.write else {
         let form = if args.json { Form::Json } else { Form::Text };
-        let lines = Lines::standard(facts, form, args.quiet).map_err(said)?;
-        return Ok(Box::new(lines));
+        let line = |facts| -> Result<Box<dyn Sink>, Failure> {
+            Ok(Box::new(Lines::standard(facts, form, args.quiet).map_err(said)?))
+        };
+        return facts.iter().map(line).collect();
     };
     let worth = match worth {
         Ok(worth) | Err(worth) => worth,
     };
+    let method = |Source { facts, why, .. }: &Source| {
+        let of = if sources.len() > 1 { format!(" of {}", facts.interface) } else { String::new() };
+        format!("method{of} {}: {why}", live::described(facts))
+    };
+    let mut comments: Vec<String> = sources.iter().map(method).collect();
+    comments.push(format!("clock at the start: {worth}"));
     let options = FileOptions {
         path: path.clone(),
         rotate_bytes: args.rotate_bytes(),
@@ -490,13 +621,21 @@ fn sink(
         keep: args.keep(),
         last: args.last(),
         filter: args.filter(),
-        comments: vec![
-            format!("method {}: {why}", live::described(facts)),
-            format!("clock at the start: {worth}"),
-        ],
+        comments,
         packet_comments: args.comments,
+        zstd: args.zstd,
     };
-    Ok(Box::new(CaptureFile::create(facts, options).map_err(said)?))
+    match facts.as_slice() {
+        [one] => Ok(vec![Box::new(CaptureFile::create(one, options).map_err(said)?)]),
+        all => several(all, options).map_err(said),
+    }
+}
+
+/// One interface, as it is watched.
+struct Watched<'a> {
+    name: &'a str,
+    progress: &'a Progress,
+    period: Period,
 }
 
 /// Shows how it goes.
@@ -504,8 +643,7 @@ struct Shown<'a> {
     args: &'a Capture,
     say: Say,
     out: &'a mut dyn Write,
-    period: Period,
-    progress: &'a Progress,
+    watched: &'a [Watched<'a>],
     stop: &'a AtomicBool,
 }
 
@@ -528,24 +666,30 @@ const EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Shown<'_> {
-    /// Until it has finished.
+    /// Until all have finished.
     fn until(&mut self, finished: &mpsc::Receiver<()>) -> Result<(), Failure> {
-        let state = self.args.write.is_some() && !self.args.quiet;
-        let mut before = (Instant::now(), self.progress.live());
+        let shows = self.args.write.is_some() && !self.args.quiet;
+        let live = |one: &Watched<'_>| (Instant::now(), one.progress.live());
+        let mut before: Vec<_> = self.watched.iter().map(live).collect();
         let mut stopped: Option<Instant> = None;
-        let overwrites = io::stderr().is_terminal() && !self.args.json;
+        let mut left = self.watched.len();
+        let overwrites = io::stderr().is_terminal() && !self.args.json && left == 1;
         let mut drawn = false;
         loop {
-            let over = match finished.recv_timeout(EVERY) {
-                Err(RecvTimeoutError::Timeout) => false,
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
-            };
+            match finished.recv_timeout(EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) => left -= 1,
+                Err(RecvTimeoutError::Disconnected) => left = 0,
+            }
             if drawn && overwrites {
                 let _ = write!(io::stderr(), "\r\x1b[K");
             }
             drawn = false;
-            self.progress.notes().iter().for_each(|note| self.say.warn(note));
-            if over {
+            for one in self.watched {
+                let notes = one.progress.notes();
+                notes.iter().for_each(|note| self.say.warn(&self.of(one, note)));
+            }
+            if left == 0 {
                 return Ok(());
             }
             let reads = self.args.to_stdout() || self.args.write.is_none();
@@ -553,16 +697,19 @@ impl Shown<'_> {
                 // The next write will tell the other thread.
                 self.stop.store(true, Ordering::Relaxed);
             }
-            let now = (Instant::now(), self.progress.live());
+            let now: Vec<_> = self.watched.iter().map(live).collect();
             if self.stop.load(Ordering::Relaxed)
-                && stopped.get_or_insert(now.0).elapsed() >= PATIENCE
+                && stopped.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
             {
-                stopped = Some(now.0 + EVERY * 60);
+                stopped = Some(Instant::now() + EVERY * 60);
                 self.say.warn("still writing what was captured; interrupt again to give that up");
             }
-            if state {
+            for (one, (before, now)) in self.watched.iter().zip(before.iter().zip(&now)) {
+                if !shows {
+                    break;
+                }
                 let since = now.0.saturating_duration_since(before.0);
-                let state = live::State::new(&before.1, &now.1, since, self.period);
+                let state = live::State::new(one.name, (&before.1, &now.1), since, one.period);
                 if self.args.json {
                     put(self.args, self.out, &state)?;
                 } else if overwrites {
@@ -570,11 +717,16 @@ impl Shown<'_> {
                     let _ = write!(io::stderr(), "\x1b[?7l{state}\x1b[?7h");
                     drawn = true;
                 } else {
-                    let _ = writeln!(io::stderr(), "{state}");
+                    let _ = writeln!(io::stderr(), "{}", self.of(one, &state.to_string()));
                 }
             }
             before = now;
         }
+    }
+
+    /// Words on one of several.
+    fn of(&self, one: &Watched<'_>, words: &str) -> String {
+        if self.watched.len() > 1 { format!("{}: {words}", one.name) } else { words.to_owned() }
     }
 }
 
@@ -592,6 +744,8 @@ fn ended(
         if !matches!(summary.end, End::Unread) {
             put(args, out, &told)?;
         }
+    } else if args.interface.len() > 1 {
+        say.tell(&format!("{}: {told}", summary.facts.interface));
     } else {
         say.tell(&told.to_string());
     }
@@ -634,6 +788,29 @@ mod tests {
     struct Line {
         #[command(flatten)]
         capture: Capture,
+    }
+
+    #[test]
+    fn several_interfaces_each_with_its_method() {
+        let read = |line: &str| {
+            let words = std::iter::once("capture").chain(line.split(' '));
+            Line::try_parse_from(words).map(|line| line.capture)
+        };
+        let capture = read("-i eth0=hw -i tap0 -w x").unwrap();
+        let wanted = |name: &str, method| Wanted { name: name.into(), method };
+        assert_eq!(capture.interface, [wanted("eth0", Some(How::Hw)), wanted("tap0", None)]);
+        assert_eq!(capture.check_interfaces(), Ok(()));
+        for odd in [
+            "-i a -i b",
+            "-i a -i b -w x -c 5",
+            "-i a -i b -w x --cores capture=1",
+            "-i a -i b -w x --metrics 127.0.0.1:1",
+            "-i a -i b -i a=hw -w x",
+        ] {
+            assert!(read(odd).unwrap().check_interfaces().is_err(), "{odd}");
+        }
+        assert_eq!(read("-i a -c 5").unwrap().check_interfaces(), Ok(()));
+        assert!(read("-i a=b").is_err());
     }
 
     #[test]

@@ -19,7 +19,8 @@ use truechimer_command::{Ended, Outcome, parse, show, signals};
 mod compare;
 mod log;
 
-use compare::{Comparison, Finding, Tally, comparisons, findings, tallies};
+use compare::{Comparison, Finding, comparisons, findings};
+pub use compare::{Tally, tallies};
 
 /// Options of `truechimer capture check`.
 #[derive(clap::Args, Debug)]

@@ -2,14 +2,20 @@
 
 use std::fs;
 use std::io::Write;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use serde::Serialize;
+use truechimer_capture::check::{self, Plan};
 use truechimer_capture::hardware::{Claims, claims};
+use truechimer_capture::link::Link;
 use truechimer_capture::packet;
 
 use truechimer_command::show::json;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
+
+use super::check::{Tally, tallies};
 
 /// An interface.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
@@ -26,6 +32,50 @@ pub struct Interface {
     pub queues: Option<usize>,
     /// Stamps that its driver claims; `None` where it does not say.
     pub stamps: Option<Stamps>,
+    /// Stamps that came when it was tried; `None` where it was not, or could not be.
+    pub came: Option<Vec<Tally>>,
+    /// Why it could not be.
+    pub trouble: Option<String>,
+}
+
+/// How long each is tried, and how often a frame is sent meanwhile.
+const TRIED: Duration = Duration::from_millis(300);
+const EVERY: Duration = Duration::from_millis(10);
+
+impl Interface {
+    /// Tries which stamps come: with frames of its own, which no bridge passes on. One that is down, or has no
+    /// carrier, is left alone.
+    fn try_stamps(&mut self) {
+        let is_up = || Link::named(&self.name).is_ok_and(|link| link.is_up);
+        let has_carrier = match self.state.as_deref() {
+            Some(state) => matches!(state, "up" | "unknown"),
+            // `/sys` is of another namespace.
+            None => true,
+        };
+        if self.name == "any" || !has_carrier || !is_up() {
+            return;
+        }
+        let plan = Plan { interface: self.name.clone(), duration: TRIED, every: Some(EVERY) };
+        match check::measure(&plan, &AtomicBool::new(false)) {
+            Ok(measured) => self.came = Some(tallies(&measured)),
+            Err(why) => self.trouble = Some(why.to_string()),
+        }
+    }
+
+    /// Stamps that came, in a few words.
+    fn came(&self) -> String {
+        let of = |Tally { stamp, came, of, .. }: &Tally| {
+            format!("{} {came}/{of}", stamp.replace(", ", " "))
+        };
+        match (&self.came, &self.trouble) {
+            (Some(came), _) => {
+                let tried: Vec<String> = came.iter().filter(|one| one.of > 0).map(of).collect();
+                if tried.is_empty() { "nothing passed".to_owned() } else { tried.join(", ") }
+            }
+            (None, Some(trouble)) => trouble.clone(),
+            (None, None) => "-".to_owned(),
+        }
+    }
 }
 
 /// Stamps that a driver claims to take.
@@ -88,6 +138,8 @@ pub fn interfaces() -> Result<Vec<Interface>, Failure> {
         driver: None,
         queues: None,
         stamps: None,
+        came: None,
+        trouble: None,
     });
     Ok(all)
 }
@@ -109,25 +161,38 @@ fn interface(name: &str) -> Interface {
         driver,
         queues,
         stamps: claims(name).ok().map(Stamps::from),
+        came: None,
+        trouble: None,
     }
 }
 
-/// Lists them.
-pub fn list(as_json: bool, out: &mut dyn Write) -> Ended {
-    let all = interfaces()?;
+/// Lists them; with `measure` each is tried as well, all at once.
+pub fn list(as_json: bool, measure: bool, out: &mut dyn Write) -> Ended {
+    let mut all = interfaces()?;
+    if measure {
+        std::thread::scope(|scope| {
+            for interface in &mut all {
+                scope.spawn(|| interface.try_stamps());
+            }
+        });
+    }
     if as_json {
         writeln!(out, "{}", json(&all)?)?;
         return Ok(Outcome::Good);
     }
-    let mut table = Table::new(&[
+    let mut columns = vec![
         ("interface", Side::Left),
         ("state", Side::Left),
         ("link type", Side::Left),
         ("driver", Side::Left),
         ("queues", Side::Right),
         ("stamps, as claimed", Side::Left),
-    ]);
-    for Interface { name, link_type, state, driver, queues, stamps } in all {
+    ];
+    columns.extend(measure.then_some(("as they came", Side::Left)));
+    let mut table = Table::new(&columns);
+    for interface in all {
+        let came = measure.then(|| interface.came());
+        let Interface { name, link_type, state, driver, queues, stamps, .. } = interface;
         let dash = || "-".to_owned();
         let link = match link_type {
             Some(1) => "Ethernet".into(),
@@ -136,14 +201,16 @@ pub fn list(as_json: bool, out: &mut dyn Write) -> Ended {
             Some(other) => other.to_string(),
             None => dash(),
         };
-        table.row(vec![
+        let mut row = vec![
             name,
             state.unwrap_or_else(dash),
             link,
             driver.unwrap_or_else(dash),
             queues.map_or_else(dash, |queues| queues.to_string()),
             stamps.map_or_else(dash, |stamps| stamps.words()),
-        ]);
+        ];
+        row.extend(came);
+        table.row(row);
     }
     table.write(out)?;
     Ok(Outcome::Good)
@@ -159,7 +226,7 @@ mod tests {
         assert!(all.iter().any(|interface| interface.name == "lo"), "{all:?}");
         assert_eq!(all.last().unwrap().name, "any");
         let mut out = Vec::new();
-        list(false, &mut out).unwrap();
+        list(false, false, &mut out).unwrap();
         assert!(String::from_utf8(out).unwrap().starts_with("interface"));
     }
 }

@@ -19,9 +19,10 @@ pub fn described(facts: &Facts) -> String {
     format!("{method}{detail}, stamped by {stamped_by}, ring of {mib:.1} MiB")
 }
 
-/// Losses, of what was received.
+/// Losses: by the interface, and of what was received.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 struct Lost {
+    interface: u64,
     kernel: u64,
     ring: u64,
     writer: u64,
@@ -30,14 +31,19 @@ struct Lost {
 impl Lost {
     fn of(live: &Live) -> Lost {
         let Live { losses, dropped, unwritten, .. } = live;
-        Lost { kernel: losses.kernel, ring: losses.ring, writer: dropped + unwritten }
+        Lost {
+            interface: losses.interface,
+            kernel: losses.kernel,
+            ring: losses.ring,
+            writer: dropped + unwritten,
+        }
     }
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Lost { kernel, ring, writer } = self;
-        write!(f, "lost {kernel} kernel, {ring} ring, {writer} writer")
+        let Lost { interface, kernel, ring, writer } = self;
+        write!(f, "lost {interface} interface, {kernel} kernel, {ring} ring, {writer} writer")
     }
 }
 
@@ -170,8 +176,9 @@ impl Start<'_> {
 
 /// The state, once a second.
 #[derive(Serialize, Debug)]
-pub struct State {
+pub struct State<'a> {
     r#type: &'static str,
+    interface: &'a str,
     packets: u64,
     packets_per_second: f64,
     bits_per_second: f64,
@@ -183,13 +190,19 @@ pub struct State {
     trouble: Option<String>,
 }
 
-impl State {
+impl State<'_> {
     /// Compares `now` with `before`, `since` earlier.
-    pub fn new(before: &Live, now: &Live, since: Duration, period: Period) -> State {
+    pub fn new<'a>(
+        interface: &'a str,
+        (before, now): (&Live, &Live),
+        since: Duration,
+        period: Period,
+    ) -> State<'a> {
         let seconds = since.as_secs_f64().max(1e-9);
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
         State {
             r#type: "state",
+            interface,
             packets: now.written,
             packets_per_second: rate(now.written, before.written),
             bits_per_second: 8.0 * rate(now.bytes, before.bytes),
@@ -202,7 +215,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for State<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let State { packets, lost, stamps, .. } = self;
         let rate = scaled(self.packets_per_second, "pps");
@@ -308,7 +321,7 @@ mod tests {
             tally.bounds.add(8_000);
             tally.errors.add(50);
         }
-        let losses = Losses { received: written + 7, ring: 4, kernel: 1 };
+        let losses = Losses { received: written + 7, ring: 4, kernel: 1, interface: 3 };
         Live { losses, written, bytes: 100 * written, dropped: 2, tally, ..Live::default() }
     }
 
@@ -316,13 +329,13 @@ mod tests {
     fn a_second_in_a_line() {
         let period = Period::from_hz(1_000_000_000);
         let (before, now) = (live(10), live(2010));
-        let state = State::new(&before, &now, Duration::from_secs(2), period);
+        let state = State::new("eth0", (&before, &now), Duration::from_secs(2), period);
         assert_eq!(
             state.to_string(),
-            "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 1 kernel, 4 ring, 2 writer; \
+            "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 3 interface, 1 kernel, 4 ring, 2 writer; \
              100 % bounded, ± 8 µs (at most 8 µs); counts ± 50 ns (at most 50 ns)"
         );
-        let quiet = State::new(&now, &now, Duration::ZERO, period);
+        let quiet = State::new("eth0", (&now, &now), Duration::ZERO, period);
         assert!(quiet.to_string().ends_with("no stamps yet"), "{quiet}");
     }
 

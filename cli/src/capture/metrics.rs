@@ -43,6 +43,7 @@ pub fn families(facts: &Facts, live: &Live, uptime: Duration) -> Vec<Family> {
             "Packets lost, by where",
             "where",
             [
+                ("interface", live.losses.interface),
                 ("kernel", live.losses.kernel),
                 ("ring", live.losses.ring),
                 ("queue", live.dropped),
@@ -116,7 +117,7 @@ mod tests {
             stamp_error: CountSpan(50),
         };
         let live = Live {
-            losses: Losses { received: 120, ring: 4, kernel: 1 },
+            losses: Losses { received: 120, ring: 4, kernel: 1, interface: 6 },
             taken: 115,
             written: 110,
             unwritten: 3,
@@ -139,6 +140,7 @@ mod tests {
             ("received_packets_total", 120.0),
             ("written_packets_total", 107.0),
             ("captured_bytes_total", 9_000.0),
+            ("lost_packets_total{where=\"interface\"}", 6.0),
             ("lost_packets_total{where=\"kernel\"}", 1.0),
             ("lost_packets_total{where=\"ring\"}", 4.0),
             ("lost_packets_total{where=\"queue\"}", 2.0),

@@ -7,7 +7,7 @@ use truechimer_capture::xdp::StampAt;
 use truechimer_capture::{Direction, Method, Tap};
 use truechimer_counter::Counter;
 
-use super::{Capture, How, Way, Where, said};
+use super::{Capture, How, Wanted, Way, Where, said};
 use truechimer_command::Failure;
 
 /// A tap, and how it came to be the one.
@@ -24,8 +24,8 @@ pub struct Opened {
 }
 
 /// Opens it.
-pub fn open(args: &Capture, interface: &str, counter: Counter) -> Result<Opened, Failure> {
-    let opened = choose::open(&wish(args, interface, counter)).map_err(said)?;
+pub fn open(args: &Capture, wanted: &Wanted, counter: Counter) -> Result<Opened, Failure> {
+    let opened = choose::open(&wish(args, wanted, counter)).map_err(said)?;
     let choose::Opened { tap, choice, device_clock, mut warnings } = opened;
     let by_xdp = matches!(choice.method, Method::Xdp | Method::XdpCopy);
     if args.stamp != Where::Auto && !by_xdp {
@@ -48,10 +48,10 @@ pub fn open(args: &Capture, interface: &str, counter: Counter) -> Result<Opened,
     Ok(Opened { tap, device, why: why(choice), warnings, when_full })
 }
 
-fn wish(args: &Capture, interface: &str, counter: Counter) -> Wish {
-    let default = Wish::new(interface, counter);
+fn wish(args: &Capture, wanted: &Wanted, counter: Counter) -> Wish {
+    let default = Wish::new(&wanted.name, counter);
     Wish {
-        method: match args.method {
+        method: match wanted.method.unwrap_or(args.method) {
             How::Auto => None,
             How::Packet => Some(Method::Packet),
             How::Hw => Some(Method::Hardware),

@@ -33,7 +33,9 @@ const MOST_RATE: i64 = 100_000;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Answers those who have a key of type SHA256 of the file, with any of them; everybody only if told so
-by --open. A reply is never longer than the packet that it answers. What looks like another
+by --open. A packet with a key that was overheard could be answered to any address: of senders whose
+clock is synchronised, as ours is, no packet is answered later than a minute after it was sent; all
+others, no faster than --rate and --max-total let. A reply is never longer than the packet that it answers. What looks like another
 reflector's reply, or comes from a port below 1024 or from its own, is not answered; nor are packets
 of fewer than 41 bytes. Others than this program may ask: routers' senders of STAMP (RFC 8762) and
 of TWAMP Light, in unauthenticated mode with --open; extensions come back marked as not understood,
@@ -74,6 +76,10 @@ pub struct Reflect {
     #[arg(long, value_name = "N", default_value_t = 400)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RATE))]
     burst: u32,
+    /// How many packets a second of all addresses together are answered on average, 1 to 1000000
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_total: u32,
     /// Give replies the sender's numbers rather than count them
     #[arg(long)]
     stateless: bool,
@@ -116,6 +122,7 @@ pub fn run(args: &Reflect, out: &mut dyn Write) -> Ended {
         keys,
         open: args.open,
         rate: Some(Rate { per_second: args.rate, burst: args.burst }),
+        total: Some(Rate { per_second: args.max_total, burst: args.max_total.div_ceil(10) }),
         stateless: args.stateless,
         // As unpredictable as the hashes of the standard library.
         seed: RandomState::new().hash_one(0),

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use truechimer_capture::convert::Change;
 use truechimer_capture::filter::Filter;
-use truechimer_pcapng::records::{self, PacketRecord, Quality, RESTAMPED, Record};
-use truechimer_pcapng::{Blocks, Content, Options, PacketBlock, Pcap, Section, Torn, code, kind};
+use truechimer_pcapng::records::{self, Mark, MarkKind, PacketRecord, Quality, RESTAMPED, Record};
+use truechimer_pcapng::{Blocks, Content, Options, Pcap, Section, Statistics, Torn, code, kind};
 use truechimer_qos::{
     At, Counted, DifferenceClock, Direction, Engine, Note, Observation, Severity,
 };
@@ -170,6 +170,48 @@ pub struct Input<'a> {
     untimed: u64,
     elsewhere: u64,
     interfaces: u32,
+    missing: Missing,
+}
+
+/// Packets that passed where an input was captured and that it does not have, as it says itself.
+#[derive(Default)]
+struct Missing {
+    /// Of the sections before.
+    before: u64,
+    /// By the number of the interface: what its last statistics say.
+    counted: HashMap<u32, u64>,
+    /// What its marks say: these are in the statistics too, which a writer that was killed has not
+    /// written.
+    marked: u64,
+    /// How often an interface went down or vanished.
+    down: u64,
+}
+
+impl Missing {
+    fn count(&mut self, statistics: &Statistics) {
+        let Statistics { interface, dropped, system_dropped, .. } = *statistics;
+        let lost = dropped.unwrap_or(0).saturating_add(system_dropped.unwrap_or(0));
+        self.counted.insert(interface, lost);
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        match mark.kind {
+            MarkKind::Unwritten => self.marked = self.marked.saturating_add(mark.value),
+            MarkKind::Down | MarkKind::Gone => self.down += 1,
+            MarkKind::Up => {}
+        }
+    }
+
+    fn section(&mut self) {
+        self.before = self.packets();
+        self.counted.clear();
+        self.marked = 0;
+    }
+
+    fn packets(&self) -> u64 {
+        let counted = self.counted.values().fold(0u64, |sum, lost| sum.saturating_add(*lost));
+        self.before.saturating_add(counted.max(self.marked))
+    }
 }
 
 impl<'a> Input<'a> {
@@ -223,6 +265,7 @@ impl<'a> Input<'a> {
             untimed: 0,
             elsewhere: 0,
             interfaces: 0,
+            missing: Missing::default(),
         })
     }
 
@@ -305,9 +348,15 @@ impl<'a> Input<'a> {
                 }
                 Content::Section(_) => {
                     self.clocks.clear();
+                    self.missing.section();
                     continue;
                 }
-                Content::Statistics(statistics, options) => (options, statistics.interface, None),
+                Content::Statistics(statistics, options) => {
+                    if is_of(&self.between, section, statistics.interface) {
+                        self.missing.count(&statistics);
+                    }
+                    (options, statistics.interface, None)
+                }
                 Content::Other => continue,
             };
             let said = look(options, block.order)
@@ -318,11 +367,13 @@ impl<'a> Input<'a> {
                 let clock = Clock::of(&change, self.clocks.get(&of));
                 self.clocks.insert(of, clock);
             }
+            if is_of(&self.between, section, of) {
+                said.marks.iter().for_each(|mark| self.missing.mark(mark));
+            }
             let Some(packet) = packet else { continue };
             let Some(unix_ns) = section.nanos(&packet) else { return Ok(Block::Untimed) };
             let interface = section.interface(packet.interface);
-            let name = interface.map_or("", |interface| interface.name.as_str());
-            let Some(point) = point(&self.between, self.point, &packet, name) else {
+            let Some(point) = point(&self.between, self.point, section, of) else {
                 return Ok(Block::Elsewhere);
             };
             let record = said.record;
@@ -387,6 +438,19 @@ impl<'a> Input<'a> {
             let text = "ends in the midst of a packet: its writer was stopped";
             say(Severity::Warning, text.to_owned());
         }
+        let missing = self.missing.packets();
+        if missing > 0 {
+            let text = format!(
+                "{missing} packets passed there, as it says itself, that it does not have: they look \
+                 as if they were lost on the way"
+            );
+            say(Severity::Warning, text);
+        }
+        if self.missing.down > 0 {
+            let times = if self.missing.down == 1 { "time" } else { "times" };
+            let text = format!("its interface went down {} {times}", self.missing.down);
+            say(Severity::Warning, text);
+        }
         if self.untimed > 0 {
             let text = format!("{} packets have no time, and were left out", self.untimed);
             say(Severity::Warning, text);
@@ -421,13 +485,19 @@ enum Block {
     Packet(Box<Held>),
 }
 
-/// The point that a packet belongs to.
-fn point(between: &[String], alone: usize, packet: &PacketBlock<'_>, name: &str) -> Option<usize> {
+/// The point that an interface's packets belong to.
+fn point(between: &[String], alone: usize, section: &Section, interface: u32) -> Option<usize> {
     if between.is_empty() {
         return Some(alone);
     }
-    let number = packet.interface.to_string();
+    let name = section.interface(interface).map_or("", |interface| interface.name.as_str());
+    let number = interface.to_string();
     between.iter().position(|wanted| *wanted == name || *wanted == number)
+}
+
+/// Whether an interface is one of those that are looked at.
+fn is_of(between: &[String], section: &Section, interface: u32) -> bool {
+    point(between, 0, section, interface).is_some()
 }
 
 /// Contents of a block's options.
@@ -435,6 +505,7 @@ fn point(between: &[String], alone: usize, packet: &PacketBlock<'_>, name: &str)
 struct Said {
     change: Option<Box<Change>>,
     record: Option<PacketRecord>,
+    marks: Vec<Mark>,
     direction: Direction,
 }
 
@@ -457,7 +528,8 @@ fn look(options: Options<'_>, order: truechimer_pcapng::Order) -> Result<Said, S
                         .map_err(|why| format!("the state of the clock: {why}"))?;
                     said.change = Some(Box::new(change));
                 }
-                _ => {}
+                Some(Record::Mark(mark)) => said.marks.push(mark),
+                Some(Record::Unknown { .. }) | None => {}
             },
             _ => {}
         }

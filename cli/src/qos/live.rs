@@ -249,13 +249,14 @@ fn open(interface: &str, filter: Option<&str>, _counter: Counter) -> Result<Box<
 /// Note of losses.
 fn losses(summary: &Summary) -> Option<Note> {
     let live = &summary.live;
-    let lost = live.losses.ring + live.losses.kernel + live.dropped;
+    let truechimer_capture::Losses { ring, kernel, interface, .. } = live.losses;
+    let lost = ring + kernel + interface + live.dropped;
     (lost > 0).then(|| Note {
         severity: Severity::Warning,
         text: format!(
-            "{}: {lost} packets passed that were not seen (ring full {}, kernel {}, conversion {}): \
-             they look as if they were lost on the way",
-            summary.facts.interface, live.losses.ring, live.losses.kernel, live.dropped
+            "{}: {lost} packets passed that were not seen (interface {interface}, ring full {ring}, \
+             kernel {kernel}, conversion {}): they look as if they were lost on the way",
+            summary.facts.interface, live.dropped
         ),
     })
 }

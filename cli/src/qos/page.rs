@@ -414,7 +414,7 @@ fn layers(report: &LayersReport, start: i64) -> Section {
         );
     }
     let mut section = Section::new("Layers")
-        .text("The same packet at several layers of this host, on its way up.")
+        .text("The same packet at several layers of this host, on its way up, and answers on their way down.")
         .table(table);
     for pair in report.pairs.iter().filter(|pair| pair.adjacent) {
         let name = format!("from {} to {}", pair.from, pair.to);
@@ -595,7 +595,7 @@ fn alone(flow: &FlowReport) -> Vec<Cell> {
 fn one(report: &Report, flow: &FlowReport, kept: &Flow, start: i64) -> Section {
     let mut section = Section::new(&flow.name);
     if let Some(path) = kept.path.as_ref().filter(|path| path.way.is_some()) {
-        let about = "Dashed: where the mean may lie.";
+        let about = "Band: from the least to the greatest, and the mean with its bound.";
         section = section
             .chart(over_time("Delay over time", about, start, &path.bins, None))
             .chart(histogram("Distribution of the delay", "", &[("delay", &path.delays)]));

@@ -46,6 +46,80 @@ impl Folder {
     }
 }
 
+/// A capture (pcapng) of 100 numbered packets every 100 ms but for some, which ends with what each of the
+/// writers says: counts of drops in statistics, or a mark before a packet.
+fn said_to_lack(folder: &Folder, name: &str, lost: &[u32], says: &[Says]) -> String {
+    use truechimer_pcapng::records::{Mark, MarkKind};
+    use truechimer_pcapng::{code, write};
+    let mut file = Vec::new();
+    write::section(&mut file).end();
+    write::interface(&mut file, 101, 0).end();
+    for n in (0..100u32).filter(|n| !lost.contains(n)) {
+        let mut packet = vec![0x45, 0, 0, 32, 0, n as u8, 0, 0, 64, 17, 0, 0];
+        packet.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x1f, 0x90, 0x23, 0x28, 0, 12, 0, 0]);
+        packet.extend(n.to_be_bytes());
+        let ns = 1_700_000_000_000_000_000 + i64::from(n) * 100_000_000;
+        let block = write::packet(&mut file, 0, ns, &[&packet], 32);
+        let marks = says.iter().filter_map(|says| match says {
+            Says::Mark(at, kind, value) if *at == n => Some((*kind, *value)),
+            _ => None,
+        });
+        let mark = |(kind, value): (MarkKind, u64)| Mark { kind, unix_ns: ns, value }.encode();
+        marks.fold(block, |block, said| block.record(&mark(said))).end();
+    }
+    for says in says {
+        if let Says::Statistics(interface, system) = says {
+            let block = write::statistics(&mut file, 0, 0);
+            let block = block.count(code::DROPPED, *interface);
+            block.count(code::SYSTEM_DROPPED, *system).end();
+        }
+    }
+    let path = folder.0.join(name);
+    fs::write(&path, file).unwrap();
+    path.display().to_string()
+}
+
+enum Says {
+    Statistics(u64, u64),
+    Mark(u32, truechimer_pcapng::records::MarkKind, u64),
+}
+
+#[test]
+fn what_a_capture_lacks_is_no_loss_of_the_path_without_a_word() {
+    use truechimer_pcapng::records::MarkKind;
+    let folder = Folder::new("lacks");
+    let a = said_to_lack(&folder, "a.pcapng", &[], &[Says::Statistics(0, 0)]);
+    let warnings = |b: &str| {
+        let (_, json) = output(&[&a, b, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["flows"][0]["path"]["loss"]["lost"], 3);
+        let notes = json["notes"].as_array().unwrap().clone();
+        let texts = notes.iter().map(|note| note["text"].as_str().unwrap().to_owned());
+        let about_bounds = "no packet's time has a bound";
+        texts
+            .filter(|text| text.starts_with("b.") && !text.contains(about_bounds))
+            .collect::<Vec<_>>()
+    };
+    let lost = [7, 8, 30];
+    // Statistics count from the beginning, and a mark counts what they count as well.
+    for says in [
+        vec![Says::Statistics(0, 2), Says::Statistics(1, 2)],
+        vec![Says::Mark(9, MarkKind::Unwritten, 2), Says::Mark(31, MarkKind::Unwritten, 1)],
+        vec![Says::Mark(9, MarkKind::Unwritten, 2), Says::Statistics(0, 3)],
+    ] {
+        let told = warnings(&said_to_lack(&folder, "b.pcapng", &lost, &says));
+        assert!(
+            matches!(told.as_slice(), [one] if one.contains("3 packets passed there")),
+            "{told:?}"
+        );
+    }
+    let told = warnings(&said_to_lack(&folder, "b.pcapng", &lost, &[Says::Statistics(0, 0)]));
+    assert!(told.is_empty(), "{told:?}");
+    let down = said_to_lack(&folder, "b.pcapng", &lost, &[Says::Mark(31, MarkKind::Down, 0)]);
+    let told = warnings(&down);
+    assert!(matches!(told.as_slice(), [one] if one.contains("went down 1 time")), "{told:?}");
+}
+
 fn parsed(words: &[&str]) -> Qos {
     parse::options(words).unwrap()
 }

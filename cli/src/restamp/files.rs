@@ -62,7 +62,8 @@ impl Rewritten {
     pub fn finish(self) -> Result<String, Failure> {
         let failed = |why| failure(&self.name, why);
         match self.file.into_inner().map_err(|why| failed(why.into_error()))? {
-            To::Replaces(new) => new.commit(Durable::No).map_err(failed)?,
+            // It may be the only capture there is that it replaces.
+            To::Replaces(new) => new.commit(Durable::Yes).map_err(failed)?,
             To::Stream(mut stream) => stream.flush().map_err(failed)?,
         }
         Ok(self.name)

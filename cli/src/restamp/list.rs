@@ -117,6 +117,7 @@ pub struct Summary {
     recorded: u64,
     foreign: u64,
     restamped: u64,
+    unbounded: u64,
     later_version: u64,
     bounded_before: u64,
     bounded: u64,
@@ -155,6 +156,7 @@ impl Summary {
             recorded: scanned.recorded,
             foreign: stampers.foreign,
             restamped: stampers.restamped,
+            unbounded: stampers.unbounded,
             later_version: scanned.unknown,
             bounded_before: stampers.before.count(),
             bounded: stampers.after.count(),
@@ -216,6 +218,7 @@ impl Summary {
                 "had hands that contradicted each other (a broken promise, or another clock's log): the bound covers all",
             ),
             (self.restamped, "of others have a time in UTC with a bound now"),
+            (self.unbounded, "of others have no bound, and a record that says so"),
             (self.foreign, "bear no record of ours, and kept their time"),
             (self.later_version, "records are of a later version, and were left alone"),
         ] {

@@ -73,6 +73,10 @@ struct Facts {
     name: String,
     packets: u64,
     told: u64,
+    /// Those that have a time in UTC and no bound.
+    unbounded: u64,
+    /// Those that keep their stamp, as nothing tells.
+    kept: u64,
     contradicted: u64,
     resolution: Resolution,
 }
@@ -190,8 +194,9 @@ impl Others {
         self.interfaces.keys().any(|place| self.scales.get(place).is_some_and(Scale::is_told))
     }
 
-    /// New time of a packet of others that the file has at `unix_ns`; `None` if nothing tells. All
-    /// packets are to be given, in the order of the file.
+    /// New time of a packet of others that the file has at `unix_ns`; `None` of one that bears no
+    /// record and of which nothing tells. What a record promises that is not borne out now is taken
+    /// away. All packets are to be given, in the order of the file.
     pub fn stamp(
         &mut self,
         place: Place,
@@ -201,8 +206,14 @@ impl Others {
         let at = first_stamp(record, unix_ns)?;
         let told = self.scales.get_mut(&place)?.next(at);
         let facts = self.interfaces.get_mut(&place)?;
-        let anew = anew(at, told, facts.resolution)?;
-        facts.told += 1;
+        let Some(anew) = anew(at, told, facts.resolution) else {
+            facts.kept += 1;
+            return record.map(|record| unpromised(at, record));
+        };
+        match anew.record.bound_ns {
+            Some(_) => facts.told += 1,
+            None => facts.unbounded += 1,
+        }
         facts.contradicted += u64::from(told.contradicted);
         Some(anew)
     }
@@ -231,22 +242,32 @@ impl Others {
 /// Beginning of the comment of an interface whose packets have new times.
 pub const COMMENT: &str = "Truechimer restamp: ";
 
-/// New time and record of a packet that was stamped `at` in such units.
+/// Record of a packet of which nothing tells any more, with its first stamp.
+fn unpromised(at: i64, record: &PacketRecord) -> Anew {
+    let record = PacketRecord { quality: Quality::Unsynchronised, bound_ns: None, ..*record };
+    Anew { unix_ns: at, record }
+}
+
+/// New time and record of a packet that was stamped `at` in such units: without a bound where that
+/// is too large for a record; `None` where a side is open.
 fn anew(at: i64, told: Told, resolution: Resolution) -> Option<Anew> {
     let count = Count(u64::try_from(at).ok()?);
     let (middle, bound) = told.middle()?;
     // The stamp is cut to a unit, and the time is written in the nearest.
     let unit = resolution.unit_ns();
-    let bound_ns = u32::try_from(bound.checked_add(unit)?.checked_add(unit.div_ceil(2))?).ok()?;
+    let bound = bound.saturating_add(unit).saturating_add(unit.div_ceil(2));
+    let bound_ns = u32::try_from(bound).ok().filter(|bound| *bound != u32::MAX);
     let record = PacketRecord {
         method: RESTAMPED,
         stamped_by: StampedBy::Unknown,
-        quality: Quality::Bounded,
+        quality: match bound_ns {
+            Some(_) => Quality::Bounded,
+            None => Quality::Unsynchronised,
+        },
         counted: Some((count, CountSpan(i64::try_from(unit).ok()?), Counted::NO_EPOCH)),
         generation: 0,
-        bound_ns: Some(bound_ns).filter(|bound| *bound != u32::MAX),
+        bound_ns,
     };
-    record.bound_ns?;
     // As it will be read.
     let unix_ns = resolution.ticks(middle).and_then(|ticks| resolution.nanos(ticks))?;
     Some(Anew { unix_ns, record })
@@ -261,6 +282,10 @@ pub struct Account {
     packets: u64,
     /// Packets that have a bound now.
     bounded: u64,
+    /// Packets that have a time in UTC, and no bound as it is more than 4.29 s.
+    unbounded: u64,
+    /// Packets that have the time of its clock, as nothing tells.
+    kept: u64,
     /// Those of them near a break.
     contradicted: u64,
     by: &'static str,
@@ -299,6 +324,8 @@ impl Account {
             name: facts.name.clone(),
             packets: facts.packets,
             bounded: facts.told,
+            unbounded: facts.unbounded,
+            kept: facts.kept,
             contradicted: facts.contradicted,
             by: match scale.by() {
                 By::Nothing => "nothing",
@@ -357,16 +384,27 @@ impl Account {
         if self.contradicted > 0 {
             text += &format!(", those of {} packets", self.contradicted);
         }
+        if self.unbounded > 0 {
+            text += &format!(
+                "; {} packets have a time in UTC and no bound, as more than 4.29 s is left open: \
+                 around a step, or far before the first reference or after the last",
+                self.unbounded
+            );
+        }
+        if self.kept > 0 {
+            text += &format!("; {} keep the time of its clock, as nothing tells", self.kept);
+        }
         text
     }
 }
 
 /// Name of a scale that is a whole number of seconds from UTC at both ends, to 0.1 s.
 fn named(first: Ahead, last: Ahead) -> Option<String> {
-    const SECOND: i64 = 1_000_000_000;
+    const SECOND: i128 = 1_000_000_000;
     let whole = |Ahead { ahead_ns, bound_ns, .. }: Ahead| {
+        let ahead_ns = i128::from(ahead_ns);
         let seconds = (ahead_ns + SECOND / 2).div_euclid(SECOND);
-        let off = ahead_ns.abs_diff(seconds * SECOND).checked_add(bound_ns)?;
+        let off = ahead_ns.abs_diff(seconds * SECOND) + u128::from(bound_ns);
         (off < SECOND.unsigned_abs() / 10).then_some(seconds)
     };
     match (whole(first)?, whole(last)?) {

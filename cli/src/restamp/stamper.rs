@@ -51,6 +51,8 @@ pub struct Stampers {
     pub foreign: u64,
     /// Packets of others that have new times.
     pub restamped: u64,
+    /// Packets of others that bear a record without a bound.
+    pub unbounded: u64,
     /// Bounds in the file, ns.
     pub before: Spread,
     /// Bounds afterwards, ns.
@@ -78,6 +80,7 @@ impl Stampers {
             changed: 0,
             foreign: 0,
             restamped: 0,
+            unbounded: 0,
             before: Spread::default(),
             after: Spread::default(),
         }
@@ -150,7 +153,10 @@ impl Stampers {
     pub fn restamped(&mut self, record: Option<&PacketRecord>, anew: &Anew, unix_ns: i64) {
         let old = record.and_then(|record| record.bound_ns);
         old.into_iter().for_each(|ns| self.before.add(ns.into()));
-        self.restamped += 1;
+        match anew.record.bound_ns {
+            Some(_) => self.restamped += 1,
+            None => self.unbounded += 1,
+        }
         self.count(anew, unix_ns);
     }
 

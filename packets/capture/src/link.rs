@@ -8,6 +8,7 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
 use truechimer_stamp::interface::{self, Asker};
 
+pub(crate) mod drops;
 mod message;
 
 use message::Seen;

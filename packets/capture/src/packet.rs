@@ -33,6 +33,7 @@ mod ring;
 
 use crate::filter::{Filter, Instruction, LINKTYPE_LINUX_SLL2, op};
 use crate::hardware;
+use crate::link::drops::{Before, Drops};
 use crate::link::{Change, Watcher};
 use crate::pace::{BLOCKS, Pace};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, Tap, TapError};
@@ -123,6 +124,7 @@ pub struct PacketTap {
     latency: Duration,
     pace: Pace,
     losses: Losses,
+    drops: Option<Drops>,
     facts: Facts,
     /// Restores the card's settings in the end.
     stamping: Option<hardware::Stamping>,
@@ -203,6 +205,7 @@ impl PacketTap {
             latency: plan.latency,
             pace: Pace::new(BLOCKS, LATE, blocks / LATE_PART),
             losses: Losses::default(),
+            drops: Drops::open(index, Before::Stack),
             facts,
             stamping,
             promiscuous: (options.promiscuous && index != 0).then_some(index),
@@ -342,6 +345,7 @@ impl Tap for PacketTap {
             self.socket.statistics().map_err(|why| self.failed("counting losses on", &why))?;
         self.losses.received += u64::from(new.packets);
         self.losses.ring += u64::from(new.drops);
+        self.losses.interface = self.drops.as_mut().map_or(0, Drops::lost);
         Ok(self.losses)
     }
 

@@ -23,9 +23,11 @@ mod encode;
 mod file;
 mod names;
 mod output;
+mod several;
 
 pub use encode::{bound_ns, clock};
 pub use file::CaptureFile;
+pub use several::several;
 
 use crate::convert::Change;
 use crate::{Losses, Packet, Stamped};
@@ -136,6 +138,8 @@ pub struct FileOptions {
     pub rotate_bytes: Option<u64>,
     /// Begin another file after so long.
     pub rotate_after: Option<Duration>,
+    /// Compress by zstd(1), at this level, 1 to 19. A full disk ends such a capture.
+    pub zstd: Option<u8>,
     /// Keep so many files and delete older ones.
     pub keep: Option<u32>,
     /// Begin no file after so many: the last one goes on.

@@ -149,6 +149,9 @@ pub struct Losses {
     pub ring: u64,
     /// Lost in the kernel for any other reason (no descriptor, invalid, …).
     pub kernel: u64,
+    /// Lost by the interface before the tap, and not in `received`: for want of buffers, or to a full
+    /// backlog. Of all packets, whatever the filter; 0 where the kernel does not tell.
+    pub interface: u64,
 }
 
 /// Takes packets off an interface.

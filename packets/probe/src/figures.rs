@@ -7,7 +7,7 @@ use truechimer_qos::{
 };
 
 use crate::keeper::Source;
-use crate::session::{Echo, Probe, Session};
+use crate::session::{Departure, Echo, Probe, Refused, Session};
 use crate::shares::Shares;
 
 /// Delays of a direction, if both clocks promise a bound.
@@ -80,6 +80,8 @@ pub struct Report {
     pub closing: u64,
     /// Packets that the system did not take, which are not among those sent.
     pub unsent: u64,
+    /// Packets whose departure is the call that sent them, as the kernel did not say when they left.
+    pub by_call: u64,
     /// Packets with an answer.
     pub answered: u64,
     /// Packets without one after the last with one: nobody knows how far they came.
@@ -173,6 +175,11 @@ impl Report {
             sent: session.probes().len() as u64,
             closing,
             unsent: session.unsent(),
+            by_call: session
+                .probes()
+                .iter()
+                .filter(|probe| probe.departure == Departure::Call)
+                .count() as u64,
             answered: session.answered() as u64,
             undetermined: shares.undetermined,
             counted_by_reflector: numbered,
@@ -202,6 +209,14 @@ impl Report {
             "no answer: the reflector does not run, has another key, or a firewall is between",
         );
         note(
+            self.by_call > 0,
+            &format!(
+                "of {} packets the kernel did not say when they left: their way there begins at the call that sent them, and \
+                 has what they waited for in this host's queues",
+                self.by_call
+            ),
+        );
+        note(
             self.own_bound_max_ns.is_none() && self.sent > 0,
             "the clock here promised no bound for some packets, which have no one-way delay: see 'truechimer status'",
         );
@@ -214,6 +229,21 @@ impl Report {
             any && !self.counted_by_reflector,
             "the reflector does not count its replies: losses have no direction",
         );
+        let refused = |why: Refused| self.refused.get(why.name()).copied().unwrap_or(0);
+        for (why, what) in [
+            (
+                Refused::Unauthentic,
+                "datagrams came without a code by this key: another key there, or forged",
+            ),
+            (Refused::Foreign, "datagrams came that answer no packet of this session"),
+            (Refused::Short, "datagrams came that are too short for a reply"),
+            (
+                Refused::Repeated,
+                "copies came of replies that had come eight times: no count of copies has them",
+            ),
+        ] {
+            note(refused(why) > 0, &format!("{} {what}", refused(why)));
+        }
         note(
             self.undetermined > 0 && any,
             "after the last answer some packets had none: how far they came is not known",

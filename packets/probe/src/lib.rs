@@ -41,6 +41,6 @@ pub use estimate::{Estimate, Format};
 pub use figures::{Direction, Report, RoundTrip};
 pub use keeper::{Keeper, Source, Timed};
 pub use reflector::{Access, Ignored, Prepared, Reflector};
-pub use session::{Echo, Probe, Refused, Session};
+pub use session::{Departure, Echo, Probe, Refused, Session};
 pub use shares::Shares;
 pub use truechimer_qos::{Quantile, VoiceReport};

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use truechimer_keys::Key;
 use truechimer_stamp::{Socket, readable};
+use truechimer_time::StampMethod;
 
 use crate::keeper::Keeper;
-use crate::session::Session;
+use crate::session::{Departure, Session};
 
 /// Most bytes of a datagram.
 const ROOM: usize = 1 << 16;
@@ -161,7 +162,11 @@ impl Measurement {
     fn departed(&mut self) {
         if let (true, Some((stamp, waiting))) = (self.waits, self.socket.sent()) {
             let at = self.keeper.of(&stamp);
-            self.session.left(at);
+            let departure = match stamp.method {
+                StampMethod::User => Departure::Call,
+                _ => Departure::Kernel,
+            };
+            self.session.left(at, departure);
             self.waits = waiting;
         }
     }

@@ -1,13 +1,15 @@
 //! Far end: what becomes of a datagram.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use truechimer_keys::Key;
+use truechimer_ntp::Timestamp;
 use truechimer_serve::{Limiter, Rate, Table};
+use truechimer_time::Span;
 
 use crate::keeper::Timed;
 use crate::wire::{self, Layout, Reply, Request, TWAMP_LEN};
-use crate::{Estimate, tlv};
+use crate::{Estimate, Format, tlv};
 
 /// Senders whose packets are counted: some 2 MiB.
 const SESSIONS: usize = 16_384;
@@ -23,6 +25,8 @@ pub struct Access {
     pub open: bool,
     /// Rate at which one address is answered; `None`: as often as it asks.
     pub rate: Option<Rate>,
+    /// Rate at which all addresses together are answered; `None`: no limit.
+    pub total: Option<Rate>,
     /// Replies have the sender's numbers instead of ones of their own (RFC 8762 section 4, stateless).
     pub stateless: bool,
     /// Makes the limits' table unpredictable.
@@ -40,6 +44,8 @@ pub enum Ignored {
     Reflected,
     /// From the port of a service, or of this reflector.
     Port,
+    /// With a code by a key, and sent so long ago or so far ahead that it is recorded: both clocks promise a bound.
+    Stale,
     /// Beyond the rate.
     Limited,
 }
@@ -53,10 +59,17 @@ impl Ignored {
             Ignored::Unauthentic => "unauthentic",
             Ignored::Reflected => "reflected",
             Ignored::Port => "port",
+            Ignored::Stale => "stale",
             Ignored::Limited => "limited",
         }
     }
 }
+
+/// Packets of synchronised senders are answered for so long: who overhears one can have it answered, to any address,
+/// no longer.
+const FRESH: Span = Span::from_secs(60);
+/// The one address under which all are counted together.
+const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Reflector of test packets, without I/O.
 #[derive(Debug)]
@@ -64,6 +77,7 @@ pub struct Reflector {
     access: Access,
     ports: Vec<u16>,
     limiter: Option<Limiter>,
+    total: Option<Limiter>,
     /// Numbers of the next replies.
     sessions: Table<(SocketAddr, u16, Layout), u32>,
 }
@@ -72,8 +86,9 @@ impl Reflector {
     /// A reflector at these ports.
     #[must_use]
     pub fn new(access: Access, ports: &[u16]) -> Reflector {
-        let limiter = access.rate.map(|rate| Limiter::new(rate, access.seed));
-        Reflector { access, ports: ports.to_vec(), limiter, sessions: Table::new(SESSIONS) }
+        let limiter = |rate: Option<Rate>| rate.map(|rate| Limiter::new(rate, access.seed));
+        let (limiter, total) = (limiter(access.rate), limiter(access.total));
+        Reflector { access, ports: ports.to_vec(), limiter, total, sessions: Table::new(SESSIONS) }
     }
 
     /// Answer to a datagram that arrived then, without the time at which it leaves. `now` is in ns, of a clock that does
@@ -101,8 +116,13 @@ impl Reflector {
             return Err(Ignored::Reflected);
         }
         let request = Request::read(datagram, layout).ok_or(Ignored::Short)?;
-        if self.limiter.as_ref().is_some_and(|limiter| !limiter.allows(from.ip(), now)) {
-            return Err(Ignored::Limited);
+        if key.is_some() && is_stale(&request, arrived) {
+            return Err(Ignored::Stale);
+        }
+        for (limiter, address) in [(&self.limiter, from.ip()), (&self.total, ALL)] {
+            if limiter.as_ref().is_some_and(|limiter| !limiter.allows(address, now)) {
+                return Err(Ignored::Limited);
+            }
         }
         let reply = Reply {
             sequence: self.number((from, request.session, layout), &request, now),
@@ -140,6 +160,17 @@ impl Reflector {
         let next = |next: &mut u32| std::mem::replace(next, next.wrapping_add(1));
         self.sessions.with(session, now, || 0, next).unwrap_or(request.sequence)
     }
+}
+
+/// Whether a request says of itself that it was sent long ago, or will be: both clocks would have to be wrong.
+fn is_stale(request: &Request, arrived: &Timed) -> bool {
+    let Estimate { synchronised, format, .. } = request.estimate;
+    if !synchronised || format != Format::Ntp || arrived.bound.is_none() {
+        return false;
+    }
+    let now = arrived.leaps.utc(arrived.time).unix;
+    let sent = Timestamp(request.stamp).to_instant(now, &arrived.leaps);
+    (arrived.time - sent).abs() > FRESH
 }
 
 /// A reply that is yet to leave.
@@ -322,6 +353,54 @@ mod tests {
         );
         let more = (0..1000).filter(|ms| answered("192.0.2.1:40000", 101 + ms).is_none()).count();
         assert!((9..=10).contains(&more), "{more}");
+    }
+
+    #[test]
+    fn all_addresses_together_get_no_more_than_the_total() {
+        let (rate, total) =
+            (Rate { per_second: 100, burst: 100 }, Rate { per_second: 10, burst: 5 });
+        let access =
+            Access { open: true, rate: Some(rate), total: Some(total), ..Access::default() };
+        let reflector = Reflector::new(access, &[]);
+        let bytes = request(0, Layout::Open, 44);
+        let answered = |n: u64, ns: u64| {
+            let peer = from(&format!("192.0.2.{n}:40000"));
+            reflector.answer(&bytes, peer, None, &at(0), ns).is_ok()
+        };
+        assert_eq!((1..=50).filter(|n| answered(*n, 0)).count(), 5);
+        let later = (1..=1000).filter(|n| answered(n % 200 + 1, n * 1_000_000)).count();
+        assert!((9..=11).contains(&later), "{later}");
+    }
+
+    #[test]
+    fn a_recorded_request_is_answered_for_a_minute() {
+        let sealed = |synchronised: bool| {
+            let mut bytes = request(0, Layout::Keyed, 112);
+            if !synchronised {
+                let stamp = at(-50).stamp().0;
+                let request = Request { sequence: 0, stamp, estimate: Estimate::NONE, session: 9 };
+                request.write(&mut bytes, Layout::Keyed);
+            }
+            wire::seal(&mut bytes, &key(b"the first of two"));
+            bytes
+        };
+        let reflector =
+            Reflector::new(Access { keys: keyed(), open: true, ..Access::default() }, &[]);
+        let at_second = |bytes: &[u8], arrived: &Timed| {
+            reflector.answer(bytes, from("192.0.2.1:40000"), None, arrived, 0).err()
+        };
+        let second = 1_000_000_000;
+        for (after, refused) in
+            [(0, false), (59, false), (-59, false), (61, true), (-61, true), (1_000_000_000, true)]
+        {
+            let found = at_second(&sealed(true), &at(after * second));
+            assert_eq!(found, refused.then_some(Ignored::Stale), "{after}");
+        }
+        // Where a clock promises nothing, and of packets that anybody can make, age says nothing.
+        let nothing = Timed { bound: None, ..at(3600 * second) };
+        assert_eq!(at_second(&sealed(true), &nothing), None);
+        assert_eq!(at_second(&sealed(false), &at(3600 * second)), None);
+        assert_eq!(at_second(&request(0, Layout::Open, 44), &at(3600 * second)), None);
     }
 
     /// TWAMP Light: packets of 41 bytes or more, padded with anything, are answered in their own length.

@@ -43,6 +43,7 @@ impl Tally {
             Ignored::Unauthentic,
             Ignored::Reflected,
             Ignored::Port,
+            Ignored::Stale,
             Ignored::Limited,
         ];
         let ignored = reasons.map(|why| (why.name(), self.ignored.get(&why).copied().unwrap_or(0)));

@@ -69,6 +69,16 @@ pub struct Echo {
     pub source: Source,
 }
 
+/// Moment at which a packet counts as sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Departure {
+    /// The middle of the call that sent it; the bound has the rest of the call in it, and not what the packet
+    /// waited for afterwards.
+    Call,
+    /// When the kernel handed it to the interface's driver.
+    Kernel,
+}
+
 /// A packet sent.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Probe {
@@ -76,6 +86,8 @@ pub struct Probe {
     pub sequence: u32,
     /// When it left, as well as that is known.
     pub sent: Timed,
+    /// Moment that `sent` is.
+    pub departure: Departure,
     /// Time that it carries.
     stamp: u64,
     /// Replies, as they came.
@@ -121,15 +133,21 @@ impl Session {
         request.write(&mut bytes, layout);
         bytes.get_mut(layout.size()..).into_iter().for_each(tlv::pad);
         self.key.iter().for_each(|key| wire::seal(&mut bytes, key));
-        self.probes.push(Probe { sequence: self.next, sent: *at, stamp, echoes: SmallVec::new() });
+        self.probes.push(Probe {
+            sequence: self.next,
+            sent: *at,
+            departure: Departure::Call,
+            stamp,
+            echoes: SmallVec::new(),
+        });
         self.next = self.next.wrapping_add(1);
         bytes
     }
 
     /// When the newest packet left, as is known by now.
-    pub fn left(&mut self, at: Timed) {
+    pub fn left(&mut self, at: Timed, departure: Departure) {
         if let Some(probe) = self.probes.last_mut() {
-            probe.sent = at;
+            (probe.sent, probe.departure) = (at, departure);
         }
     }
 
@@ -369,7 +387,7 @@ mod tests {
             let (near, far) = ((ours as f64 * off.0) as i64, (theirs as f64 * off.1) as i64);
             let request = session.ask(&at(near - late, ours));
             // The kernel says when it left.
-            session.left(at(near, ours));
+            session.left(at(near, ours), Departure::Kernel);
             // The far clock takes a step within its bound while it has the packet.
             let then = (theirs as f64 * off.2) as i64;
             let (received, left) = (at(there + far, theirs), at(there + kept + then, theirs));

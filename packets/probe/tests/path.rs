@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use truechimer_keys::{Algorithm, Key};
-use truechimer_probe::{Access, Reflector, Report, Session, Source, Timed};
+use truechimer_probe::{Access, Departure, Reflector, Report, Session, Source, Timed};
 use truechimer_qos::{Codec, DifferenceClock};
 use truechimer_time::{Period, Rate, Span};
 
@@ -162,6 +162,7 @@ fn run_by(
             world.roads.iter_mut().for_each(|road| (road.lost, road.copied) = (0, 0));
         }
         let request = session.ask(&clocks(sent)[0].at(sent));
+        session.left(clocks(sent)[0].at(sent), Departure::Kernel);
         for delay in world.passes(0, &mut truth[0]) {
             truth[0].arrivals.push((sent + delay, n.into()));
             heap.push(Reverse((sent + delay, false, u64::from(n), request.clone())));
@@ -347,4 +348,28 @@ fn voice_suffers_from_delay_and_loss() {
     let [there, back] = [report.forward.voice.unwrap(), report.backward.voice.unwrap()];
     assert!(!there.assumed && (30.0..32.0).contains(&there.inputs.delay_ms), "{there:?}");
     assert!(there.mos > 4.2 && back.mos < 3.2, "{there:?} {back:?}");
+}
+
+#[test]
+fn what_the_kernel_does_not_tell_and_what_was_refused_is_noted() {
+    let mut session = Session::new(None, 44, 7);
+    let at = |ns| Timed::at_nanos(BEGIN + ns, 100);
+    for (n, departure) in
+        [Some(Departure::Kernel), Some(Departure::Call), None].into_iter().enumerate()
+    {
+        let now = at(n as i64 * 1_000_000);
+        let _ = session.ask(&now);
+        departure.into_iter().for_each(|departure| session.left(now, departure));
+    }
+    session.foreign();
+    assert!(session.accept(&[0; 9], &at(0), None).is_err());
+    let report = Report::of(&session, 0, Codec::ALL[0]);
+    assert_eq!((report.sent, report.by_call), (3, 2));
+    for part in [
+        "of 2 packets the kernel did not say",
+        "1 datagrams came that answer no packet",
+        "1 datagrams came that are too short",
+    ] {
+        assert!(report.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", report.notes);
+    }
 }

@@ -50,6 +50,8 @@ fn replies_come_from_the_address_that_was_asked() {
         let (report, tally) = measured(listen, host);
         assert_eq!((report.sent, report.answered), (20, 20), "{listen} {host}: {tally:?}");
         assert_eq!((tally.received, tally.unsynchronised), (20, 20), "{listen} {host}");
+        // Loopback says when packets leave.
+        assert!(report.by_call < report.sent, "{} {:?}", report.by_call, report.notes);
         assert_eq!(report.hop_limits, Some([64, 64]), "{listen} {host}");
         // Without a clock there is a round trip without a bound, and nothing one way.
         assert!(report.round_trip.bound_max_ns.is_none(), "{listen} {host}");

@@ -15,6 +15,9 @@ const BUCKETS: usize = 1024;
 pub struct Distribution {
     n: u64,
     sum: i128,
+    /// The first value: squares are of differences from it, so that those of values far from zero
+    /// do not swallow them.
+    origin: i128,
     squares: f64,
     least: i64,
     greatest: i64,
@@ -33,13 +36,13 @@ impl Distribution {
         if times == 0 {
             return;
         }
-        (self.least, self.greatest) = match self.n {
-            0 => (value, value),
-            _ => (self.least.min(value), self.greatest.max(value)),
-        };
+        if self.n == 0 {
+            (self.least, self.greatest, self.origin) = (value, value, value.into());
+        }
+        (self.least, self.greatest) = (self.least.min(value), self.greatest.max(value));
         self.n += times;
         self.sum += i128::from(value) * i128::from(times);
-        self.squares += (value as f64).powi(2) * times as f64;
+        self.squares += ((i128::from(value) - self.origin) as f64).powi(2) * times as f64;
         *self.buckets.entry(value >> self.shift).or_default() += times;
         while self.buckets.len() > BUCKETS {
             self.widen();
@@ -60,13 +63,16 @@ impl Distribution {
         if other.n == 0 {
             return;
         }
-        (self.least, self.greatest) = match self.n {
-            0 => (other.least, other.greatest),
-            _ => (self.least.min(other.least), self.greatest.max(other.greatest)),
-        };
+        if self.n == 0 {
+            (self.least, self.greatest, self.origin) = (other.least, other.greatest, other.origin);
+        }
+        (self.least, self.greatest) =
+            (self.least.min(other.least), self.greatest.max(other.greatest));
         self.n += other.n;
         self.sum += other.sum;
-        self.squares += other.squares;
+        let apart = (other.origin - self.origin) as f64;
+        self.squares +=
+            other.squares + apart * (2.0 * other.sum_from_origin() + apart * other.n as f64);
         while self.shift < other.shift {
             self.widen();
         }
@@ -87,7 +93,8 @@ impl Distribution {
         let mut moved = Distribution {
             n: other.n,
             sum: other.sum - i128::from(by) * i128::from(other.n),
-            squares: 0.0,
+            origin: other.origin - i128::from(by),
+            squares: other.squares,
             least: other.least.saturating_sub(by),
             greatest: other.greatest.saturating_sub(by),
             shift: other.shift,
@@ -96,7 +103,6 @@ impl Distribution {
         for (bucket, n) in &other.buckets {
             let value = other.middle(*bucket).saturating_sub(by);
             *moved.buckets.entry(value >> other.shift).or_default() += n;
-            moved.squares += (value as f64).powi(2) * *n as f64;
         }
         self.merge(&moved);
     }
@@ -134,8 +140,14 @@ impl Distribution {
     /// The standard deviation of the values (divided by their number).
     #[must_use]
     pub fn deviation(&self) -> Option<f64> {
-        let mean = self.mean()?;
-        Some((self.squares / self.n as f64 - mean * mean).max(0.0).sqrt())
+        let n = (self.n > 0).then_some(self.n as f64)?;
+        let mean = self.sum_from_origin() / n;
+        Some((self.squares / n - mean * mean).max(0.0).sqrt())
+    }
+
+    /// Sum of the differences from the origin.
+    fn sum_from_origin(&self) -> f64 {
+        (self.sum - self.origin * i128::from(self.n)) as f64
     }
 
     /// The least value that at least the share `q` (0 to 1) of the values does not exceed (RFC 2330
@@ -279,6 +291,25 @@ mod tests {
             sorted.sort_unstable();
             prop_assert_eq!(made.resolution(), 1);
             prop_assert_eq!(made.quantile(q).unwrap(), rank(&sorted, q));
+        }
+
+        #[test]
+        fn the_deviation_is_the_same_wherever_they_are(
+            a in prop::collection::vec(-9_999i64..9_999, 1..500),
+            b in prop::collection::vec(-9_999i64..9_999, 0..500),
+        ) {
+            // An hour, a year, 37 s: clocks that are apart.
+            let all = of(&a.iter().chain(&b).copied().collect::<Vec<_>>()).deviation().unwrap();
+            for far in [0, 37_000_000_000, 3_600_000_000_000, 10_000_000_000_000_000] {
+                let there = |values: &[i64]| of(&values.iter().map(|v| v + far).collect::<Vec<_>>());
+                let mut merged = there(&a);
+                merged.merge(&there(&b));
+                let mut back = Distribution::default();
+                back.merge_less(&merged, far);
+                for found in [&merged, &back].map(|one| one.deviation().unwrap()) {
+                    prop_assert!((found - all).abs() < 1e-6 * (1.0 + all), "{found} {all} {far}");
+                }
+            }
         }
 
         #[test]

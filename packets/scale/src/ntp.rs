@@ -26,7 +26,8 @@ type Asked = (IpAddr, u16, IpAddr, u64);
 #[derive(Clone, Debug, Default)]
 pub struct Ntp {
     waiting: HashMap<Asked, i64>,
-    oldest: i64,
+    /// Requests since those that wait in vain were last looked for.
+    unswept: usize,
 }
 
 impl Ntp {
@@ -52,7 +53,10 @@ impl Ntp {
             Mode::Server if source == PORT => {
                 let key = (ip.destination, destination, ip.source, packet.origin_timestamp.0);
                 let asked = self.waiting.remove(&key);
-                answered(&packet, asked.filter(|then| (0..PATIENCE).contains(&(at - then))), at)
+                let is_it = |then: &i64| {
+                    at.checked_sub(*then).is_some_and(|waited| (0..PATIENCE).contains(&waited))
+                };
+                answered(&packet, asked.filter(is_it), at)
             }
             _ => nothing,
         }
@@ -62,9 +66,11 @@ impl Ntp {
         if key.3 == 0 {
             return;
         }
-        if self.waiting.len() >= WAITING && at.abs_diff(self.oldest) > PATIENCE.unsigned_abs() {
+        self.unswept += 1;
+        // Each looks at all: so rarely that it is as much work as to take them in.
+        if self.waiting.len() >= WAITING && self.unswept >= WAITING {
             self.waiting.retain(|_, then| at.abs_diff(*then) < PATIENCE.unsigned_abs());
-            self.oldest = at;
+            self.unswept = 0;
         }
         if self.waiting.len() < WAITING {
             // Of one that passed twice the first sighting is before the server for sure.
@@ -103,4 +109,32 @@ fn unix_ns(timestamp: Timestamp) -> Option<i64> {
     let nanos = (u128::from(fraction) * 1_000_000_000) >> 64;
     let whole = seconds.checked_mul(1_000_000_000)?;
     (!timestamp.is_unknown()).then_some(whole + i64::try_from(nanos).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_are_never_answered_are_looked_for_rarely() {
+        let mut ntp = Ntp::default();
+        let nowhere = IpAddr::from([192, 0, 2, 1]);
+        let mut ask = |number: u64, at| {
+            let before = ntp.unswept;
+            ntp.asked((nowhere, 1, nowhere, number), at);
+            (ntp.unswept < before, ntp.waiting.len())
+        };
+        let some = WAITING as u64;
+        assert!((1..=some).all(|number| !ask(number, 8_000_000_000).0));
+        // None of those that wait is old for one of these, and each is far from the one before.
+        let times = [0, 16_500_000_000];
+        let swept = (0..3 * some).filter(|n| ask(some + 1 + n, times[(n % 2) as usize]).0).count();
+        assert!(swept <= 3, "{swept} times in {} requests", 3 * some);
+        // Once they are, there is room again.
+        let mut waiting = WAITING;
+        for n in 0..=some {
+            waiting = waiting.min(ask(4 * some + 1 + n, 40_000_000_000).1);
+        }
+        assert!(waiting < WAITING, "{waiting}");
+    }
 }

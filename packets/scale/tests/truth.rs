@@ -128,6 +128,16 @@ fn take(scales: &mut Scales, interface: u32, at: i64, bytes: &[u8]) {
     scales.packet(sighting, &parse(link::RAW, bytes));
 }
 
+#[test]
+fn stamps_at_both_ends_of_64_bits_are_no_exchange() {
+    let mut scales = Scales::new(None);
+    let [request, reply] = exchange([START, START + 1, START + 2], 1);
+    take(&mut scales, 0, i64::MIN + 5, &request);
+    take(&mut scales, 0, i64::MAX - 5, &reply);
+    let scale = scales.solve(Limits::default()).0.remove(&(1, 0)).unwrap();
+    assert_eq!((scale.anchors(), scale.is_told()), (1, false));
+}
+
 proptest! {
     #[test]
     fn truth_lies_within_whatever_the_clock(

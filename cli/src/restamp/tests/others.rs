@@ -329,3 +329,87 @@ fn a_step_and_a_wrong_server_are_covered_and_counted() {
         assert!(wide > 60 && wide == contradicted, "{wide} {contradicted}");
     }
 }
+
+#[test]
+fn a_step_that_is_too_large_for_a_bound_leaves_one_scale() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    // Set from UTC to TAI right after the reply of second 48.
+    fn set(true_ns: i64) -> i64 {
+        true_ns + if true_ns < START + 48 * SECOND + 124_000_000 { 0 } else { 37 * SECOND }
+    }
+    let [mut eth0, ..] = interfaces();
+    eth0.shows = set;
+    let truth = pcapng(std::slice::from_ref(&eth0), from);
+    let summary = json(&["--json", "-o", to, from]);
+    let account = &summary["others"][0];
+    let unbounded = account["unbounded"].as_u64().unwrap();
+    assert!((10..=24).contains(&unbounded), "{account}");
+    assert_eq!((&summary["unbounded"], &summary["foreign"]), (&unbounded.into(), &0.into()));
+    for ((_, unix_ns, bound), true_ns) in times(to).into_iter().zip(&truth) {
+        // Half of the step is all that is left open.
+        let limit = bound.map_or(20 * SECOND.unsigned_abs(), u64::from);
+        assert!(unix_ns.abs_diff(*true_ns) <= limit, "{unix_ns} {true_ns} {bound:?}");
+    }
+    let words = restamp(&["--list", "--by", "best", "-o", to, from]).unwrap();
+    let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = format!("{unbounded} packets have a time in UTC and no bound");
+    assert!(plain.contains(&said) && plain.contains("- unsynchronised restamp"), "{plain}");
+}
+
+#[test]
+fn long_after_the_last_exchange_there_is_a_time_and_no_bound() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    let [_, mut eth1, _] = interfaces();
+    let [request, reply] = exchange(START + 200_000, START + 210_000, 1);
+    let data = |n: i64| ethernet(1, 3, [7, 8], format!("minute {n}").as_bytes());
+    let minutes = (1..120).map(|n| (START + n * 60 * SECOND, data(n)));
+    eth1.seen = vec![(START, request), (START + 400_000, reply)];
+    eth1.seen.extend(minutes);
+    let truth = pcapng(std::slice::from_ref(&eth1), from);
+    let summary = json(&["--json", "-o", to, from]);
+    // 4.29 s at 1100 ppm are 65 minutes.
+    assert_eq!((&summary["restamped"], &summary["unbounded"]), (&67.into(), &54.into()));
+    for ((_, unix_ns, bound), true_ns) in times(to).into_iter().zip(&truth) {
+        let limit = bound.map_or(8 * SECOND.unsigned_abs(), u64::from);
+        assert!(unix_ns.abs_diff(*true_ns) <= limit, "{unix_ns} {true_ns} {bound:?}");
+    }
+}
+
+#[test]
+fn a_promise_that_new_conditions_do_not_bear_out_is_taken_away() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    pcapng(&interfaces(), from);
+    json(&["--json", "--apart", "50us", "--max-rate-ppm", "100", "-o", to, from]);
+    assert!(times(to).iter().all(|(.., bound)| bound.is_some()));
+    // Nothing tells the others any more: the times of their clocks, and no bound.
+    let summary = json(&["--json", "-o", to, to]);
+    assert_eq!(others(&summary), ["eth0 ntp 136", "eth1 nothing 0", "card nothing 0"]);
+    assert_eq!((&summary["restamped"], &summary["unbounded"]), (&136.into(), &240.into()));
+    for (then, now) in times(from).into_iter().zip(times(to)) {
+        assert_eq!(now.2.is_some(), now.0 == 0);
+        assert!(now.0 == 0 || now.1 == then.1, "{then:?} {now:?}");
+    }
+    // The first stamps are still there.
+    let again = json(&["--json", "--apart", "50us", "-o", to, to]);
+    assert_eq!((&again["restamped"], &again["unbounded"]), (&376.into(), &0.into()));
+}
+
+#[test]
+fn stamps_and_times_at_the_ends_of_what_there_is() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    // In 2262, within half a second of the last ns, where a server says that it is 1970.
+    let mut bytes = Vec::new();
+    write::section(&mut bytes).end();
+    write::interface(&mut bytes, 1, 0).end();
+    for (at, data) in exchange(SECOND, SECOND + 10, 1).iter().enumerate() {
+        let at = i64::MAX - 400_000_000 + at as i64 * 1000;
+        write::packet(&mut bytes, 0, at, &[data], data.len() as u32).end();
+    }
+    std::fs::write(from, bytes).unwrap();
+    let summary = json(&["--json", "-o", to, from]);
+    assert_eq!((&summary["packets"], times(to).len()), (&2.into(), 2));
+}

@@ -134,7 +134,10 @@ pub fn check(ledger: &Ledger, run: &Run) {
     let summary = of("summary", &lines);
     let last = summary.clone().or_else(|| of("state", &lines)).unwrap_or(Value::Null);
     let number = |path: &str| last.pointer(path).and_then(Value::as_u64).unwrap_or(0);
-    let lost = number("/lost/kernel") + number("/lost/ring") + number("/lost/writer");
+    let lost: u64 = ["interface", "kernel", "ring", "writer"]
+        .iter()
+        .map(|place| number(&format!("/lost/{place}")))
+        .sum();
     ledger.add("capture: packets lost, and told", lost);
     if run.end == End::Asked {
         match &summary {

@@ -8,6 +8,7 @@ mod layers;
 mod life;
 mod peer;
 mod scales;
+mod several;
 pub mod tools;
 pub mod traffic;
 
@@ -114,7 +115,7 @@ fn a_known_trace_is_there_to_the_last_packet() {
         assert_eq!((&packet.data, packet.length as usize), (frame, frame.len()));
     }
     assert_eq!((&summary["packets"], &summary["received"]), (&3001.into(), &3001.into()));
-    for lost in ["kernel", "ring", "writer"] {
+    for lost in ["interface", "kernel", "ring", "writer"] {
         assert_eq!(summary["lost"][lost], 0, "{summary:#}");
     }
     assert_readable(&capture.file, 3001);

@@ -10,7 +10,7 @@ pub(super) enum Seen {
 }
 
 /// Lengths of `struct nlmsghdr` and `struct ifinfomsg`.
-const HEADER: usize = 16;
+pub(super) const HEADER: usize = 16;
 const BODY: usize = 16;
 
 /// Reads from the messages in `bytes` what they say of the interface of this number, in their
@@ -31,13 +31,24 @@ pub(super) fn links(bytes: &[u8], index: u32) -> impl Iterator<Item = Seen> + '_
 }
 
 /// Each message's type and body.
-fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let &[l0, l1, l2, l3, t0, t1, ..] = bytes.first_chunk::<HEADER>()?;
         let length = u32::from_ne_bytes([l0, l1, l2, l3]) as usize;
         let body = bytes.get(HEADER..length)?;
         bytes = bytes.get(length.checked_next_multiple_of(4)?..).unwrap_or_default();
         Some((u16::from_ne_bytes([t0, t1]), body))
+    })
+}
+
+/// Each attribute's type and value, of a message's.
+pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let &[l0, l1, t0, t1] = bytes.first_chunk::<4>()?;
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let value = bytes.get(4..length)?;
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((u16::from_ne_bytes([t0, t1]), value))
     })
 }
 

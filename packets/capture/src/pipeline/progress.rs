@@ -13,6 +13,7 @@ pub struct Progress {
     received: AtomicU64,
     ring: AtomicU64,
     kernel: AtomicU64,
+    interface: AtomicU64,
     pub(super) taken: AtomicU64,
     pub(super) dropped: AtomicU64,
     pub(super) written: AtomicU64,
@@ -122,6 +123,7 @@ impl Progress {
                 received: of(&self.received),
                 ring: of(&self.ring),
                 kernel: of(&self.kernel),
+                interface: of(&self.interface),
             },
             taken: of(&self.taken),
             dropped: of(&self.dropped),
@@ -165,6 +167,7 @@ impl Progress {
         self.received.store(losses.received, Ordering::Relaxed);
         self.ring.store(losses.ring, Ordering::Relaxed);
         self.kernel.store(losses.kernel, Ordering::Relaxed);
+        self.interface.store(losses.interface, Ordering::Relaxed);
     }
 
     pub(super) fn sink(&self, written: &Written) {

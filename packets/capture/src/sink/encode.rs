@@ -67,10 +67,10 @@ pub fn change(change: &Change) -> Option<Vec<u8>> {
     Some(records::change(&json)).filter(|record| record.len() <= MOST_RECORD)
 }
 
-/// Writes the block of a packet.
+/// Writes the block of a packet of the interface of this number.
 pub fn packet(
     out: &mut Vec<u8>,
-    packet: &Packet<'_>,
+    (interface, packet): (u32, &Packet<'_>),
     stamped: &Stamped,
     record: &[u8],
     snap_length: u32,
@@ -87,7 +87,7 @@ pub fn packet(
     let rest = rest.get(..most - tag.len().min(most)).unwrap_or(rest);
     let tagged = if packet.tag.is_some() { 4 } else { 0 };
     let length = packet.length.saturating_add(tagged);
-    let mut block = write::packet(out, 0, stamped.unix_ns, &[front, tag, rest], length);
+    let mut block = write::packet(out, interface, stamped.unix_ns, &[front, tag, rest], length);
     block = match packet.direction {
         Direction::In => block.option(code::FLAGS, &1u32.to_le_bytes()),
         Direction::Out => block.option(code::FLAGS, &2u32.to_le_bytes()),
@@ -118,13 +118,7 @@ pub fn attach<'v>(block: write::Building<'v>, more: &[Attached]) -> write::Build
 }
 
 /// Writes what a file begins with.
-pub fn head(
-    out: &mut Vec<u8>,
-    facts: &Facts,
-    filter: Option<&str>,
-    comments: &[String],
-    more: &[Attached],
-) {
+pub fn head(out: &mut Vec<u8>, comments: &[String]) {
     let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let application = concat!("Truechimer ", env!("CARGO_PKG_VERSION"));
     let section = write::section(out)
@@ -132,7 +126,10 @@ pub fn head(
         .text(code::SYSTEM, format!("Linux {}", system.trim()).trim())
         .text(code::APPLICATION, application);
     comments.iter().fold(section, |section, text| section.comment(text)).end();
+}
 
+/// Writes the block of the next interface.
+pub fn interface(out: &mut Vec<u8>, facts: &Facts, filter: Option<&str>, more: &[Attached]) {
     let Facts { interface, method, detail, link_type, snap_length, stamped_by, .. } = facts;
     let mut block = write::interface(out, *link_type, *snap_length).text(code::NAME, interface);
     if let Some(filter) = filter {
@@ -146,21 +143,23 @@ pub fn head(
 
 /// Where each of these blocks ends.
 pub fn ends(blocks: &[u8]) -> impl Iterator<Item = usize> + '_ {
-    blocks_of(blocks).map(|(_, end)| end)
+    blocks_of(blocks).map(|(.., end)| end)
 }
 
-/// How many of these blocks are packets.
-pub fn packets(blocks: &[u8]) -> u64 {
-    blocks_of(blocks).filter(|(block, _)| *block == kind::PACKET).count() as u64
+/// How many of these blocks are packets of the interface of this number.
+pub fn packets(blocks: &[u8], interface: u32) -> u64 {
+    let wanted = (kind::PACKET, Some(interface));
+    blocks_of(blocks).filter(|(block, of, _)| (*block, *of) == wanted).count() as u64
 }
 
-/// Type and end of each of these blocks, which we wrote.
-fn blocks_of(blocks: &[u8]) -> impl Iterator<Item = (u32, usize)> + '_ {
+/// Type, interface (of a packet) and end of each of these blocks, which we wrote.
+fn blocks_of(blocks: &[u8]) -> impl Iterator<Item = (u32, Option<u32>, usize)> + '_ {
     let mut at = 0usize;
     std::iter::from_fn(move || {
         let block = Order::Little.u32(blocks, at)?;
         let length = Order::Little.u32(blocks, at + 4)?;
+        let interface = Order::Little.u32(blocks, at + 8);
         at = at.checked_add(length as usize).filter(|end| *end <= blocks.len() && length > 0)?;
-        Some((block, at))
+        Some((block, interface, at))
     })
 }

@@ -33,19 +33,46 @@ const WAITING: usize = 16;
 
 /// A capture in pcapng, in one file, in a row of files, or on standard output.
 ///
-/// Each file is complete in itself: it begins with the interface, the counter and the clock as
+/// Each file is complete in itself: it begins with the interfaces, and their counters and clocks as
 /// they are then. The first file begins with the first packet, with a flush after the first change,
 /// or a second after all; so a change before those stands at its beginning.
 #[derive(Debug)]
 pub struct CaptureFile {
-    facts: Facts,
+    interfaces: Vec<Interface>,
     options: FileOptions,
-    /// The number of the method in records.
-    method: u8,
     output: Output,
+    /// Compressed files that are not complete yet.
+    ending: Vec<Output>,
     buffer: Vec<u8>,
     /// The head stands in the file (or in the buffer).
     headed: bool,
+    /// When to try again, while the disk is full.
+    again: Option<Instant>,
+    flushed: Instant,
+    /// When the present file was begun, by a clock that does not jump.
+    begun: Instant,
+    capture_begun: SystemTime,
+    files: VecDeque<PathBuf>,
+    /// Number of the present one in its name.
+    number: u64,
+    /// Bytes of files that are complete.
+    before: u64,
+    /// Packets in those.
+    before_packets: u64,
+    /// When to try again to begin another file, if that could not be.
+    no_rotation_before: Option<Instant>,
+    written: Written,
+    finished: bool,
+    /// Why there is no next file, to be reported with the next call: what came before is written.
+    failed: Option<SinkError>,
+}
+
+/// One interface of a capture.
+#[derive(Debug)]
+struct Interface {
+    facts: Facts,
+    /// The number of the method in records.
+    method: u8,
     /// The present state of the clock.
     state: Option<Attached>,
     /// The hand in it.
@@ -55,30 +82,149 @@ pub struct CaptureFile {
     waiting: VecDeque<Attached>,
     /// Bytes until the state is repeated.
     until_repeat: usize,
-    /// Packets that were lost to a full disk since the last one that was not.
+    /// Packets that were handed to the system, and those that could not be.
+    packets: u64,
     unwritten: u64,
+    /// Packets that were lost to a full disk since the last one that was not.
+    unsaid: u64,
     /// Number of those in a mark that is not written yet.
     announced: u64,
-    /// When to try again, while the disk is full.
-    again: Option<Instant>,
-    flushed: Instant,
-    /// When the present file was begun, by a clock that does not jump.
-    begun: Instant,
-    capture_begun: SystemTime,
-    files: VecDeque<PathBuf>,
-    /// Bytes of files that are complete.
-    before: u64,
-    /// Packets in those.
-    before_packets: u64,
-    /// When to try again to begin another file, if that could not be.
-    no_rotation_before: Option<Instant>,
     losses: Losses,
     dropped: u64,
+    /// Packets that the file's last statistics say are missing, and when they were written.
+    told_missing: (u64, Option<Instant>),
     tally: Tally,
-    written: Written,
-    finished: bool,
-    /// Why there is no next file, to be reported with the next call: what came before is written.
-    failed: Option<SinkError>,
+}
+
+impl Interface {
+    fn new(facts: &Facts) -> Interface {
+        Interface {
+            method: encode::method(facts.method),
+            facts: facts.clone(),
+            state: None,
+            hand: None,
+            told: None,
+            waiting: VecDeque::new(),
+            until_repeat: REPEAT,
+            packets: 0,
+            unwritten: 0,
+            unsaid: 0,
+            announced: 0,
+            losses: Losses::default(),
+            dropped: 0,
+            told_missing: (0, None),
+            tally: Tally::default(),
+        }
+    }
+
+    /// A file begins, which says the state.
+    fn begin(&mut self) {
+        let state = self.state.as_ref();
+        self.waiting.retain(|waiting| Some(waiting) != state);
+        self.until_repeat = REPEAT;
+    }
+
+    /// Notes what happened here, for programs and for people.
+    fn note(&mut self, (kind, value): (MarkKind, u64), text: &str) {
+        let mark = records::Mark { kind, unix_ns: names::unix_ns(SystemTime::now()), value };
+        self.wait_for_packet(Attached::Record(mark.encode().to_vec()));
+        self.wait_for_packet(Attached::Comment(text.to_owned()));
+    }
+
+    fn wait_for_packet(&mut self, attached: Attached) {
+        if self.waiting.len() >= WAITING {
+            self.waiting.remove(WAITING / 2);
+        }
+        self.waiting.push_back(attached);
+    }
+
+    /// A packet that was taken over is lost: the disk is full.
+    fn lose(&mut self, packets: u64) {
+        self.packets = self.packets.saturating_sub(packets);
+        self.unwritten += packets;
+        // While the disk is full packets are written one by one: with the packet its mark is lost as
+        // well.
+        self.unsaid += packets + std::mem::take(&mut self.announced);
+        // Records that were lost with them: the state is what matters.
+        self.until_repeat = 0;
+    }
+
+    /// What is to stand with the next packet: how many are missing before it, and the state in its turn.
+    fn prepare(&mut self) {
+        if self.unsaid > 0 {
+            self.announced = std::mem::take(&mut self.unsaid);
+            let mark = (MarkKind::Unwritten, self.announced);
+            self.note(mark, &format!("{} packets before this could not be written", mark.1));
+        }
+        if self.until_repeat == 0 {
+            let there = self.waiting.iter().any(|waiting| Some(waiting) == self.state.as_ref());
+            if let (Some(state), false) = (&self.state, there) {
+                self.waiting.push_front(state.clone());
+            }
+            self.until_repeat = REPEAT;
+        }
+    }
+
+    /// Packets that passed and are in no file.
+    fn missing(&self) -> u64 {
+        let Losses { ring, kernel, interface, .. } = self.losses;
+        let all = [ring, kernel, interface, self.dropped];
+        all.iter().fold(self.unwritten, |a, b| a.saturating_add(*b))
+    }
+
+    /// Writes the statistics, with what is still waiting if they are the last.
+    fn statistics(&mut self, number: u32, out: &mut Vec<u8>, began: SystemTime, last: bool) {
+        let now = names::unix_ns(SystemTime::now());
+        let Losses { received, ring, kernel, interface } = self.losses;
+        let lost_here = self.dropped.saturating_add(self.unwritten);
+        let block = write::statistics(out, number, now)
+            .time(code::START, names::unix_ns(began))
+            .time(code::STOP, now)
+            .count(code::RECEIVED, received)
+            .count(code::DROPPED, kernel.saturating_add(interface))
+            .count(code::ACCEPTED, received)
+            .count(code::SYSTEM_DROPPED, ring.saturating_add(lost_here))
+            .count(code::DELIVERED, self.packets)
+            .comment(&self.tally.say());
+        let waiting = if last { std::mem::take(&mut self.waiting) } else { VecDeque::new() };
+        encode::attach(block, &Vec::from(waiting)).end();
+        self.told_missing = (self.missing(), Some(Instant::now()));
+    }
+
+    /// Whether more is missing than the statistics said, of a second ago: who reads a stream, or a
+    /// file whose writer was killed, is not to take it for a loss on the way.
+    fn has_news(&self) -> bool {
+        let (told, when) = self.told_missing;
+        self.missing() != told && when.is_none_or(|when| when.elapsed() >= PATIENCE)
+    }
+
+    fn change(&mut self, change: &Change, headed: bool) {
+        let told = (change.status, change.epoch.0);
+        if self.told.is_some_and(|before| before != told) {
+            self.wait_for_packet(Attached::Comment(say(change)));
+        }
+        self.told = Some(told);
+        // A change that names no hand goes on with the one before. Each that is written names it,
+        // so that any of them can be the first of a file.
+        let hand = change.hand.or(self.hand);
+        self.hand = hand;
+        let whole = Change { hand, ..change.clone() };
+        let Some(record) = encode::change(&whole).map(Attached::Record) else { return };
+        self.state = Some(record.clone());
+        if headed {
+            self.wait_for_packet(record);
+        }
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        let (kind, text) = match mark {
+            Mark::Down => (MarkKind::Down, "went down"),
+            Mark::Up => (MarkKind::Up, "is up again"),
+            Mark::Gone => (MarkKind::Gone, "is gone"),
+        };
+        let text = format!("{} {text} before this", self.facts.interface);
+        self.note((kind, 0), &text);
+    }
 }
 
 /// Tally of the quality of the packets' times.
@@ -144,6 +290,14 @@ impl CaptureFile {
     /// # Errors
     /// If it cannot be written to, or files are to be a row of that cannot be.
     pub fn create(facts: &Facts, options: FileOptions) -> Result<CaptureFile, SinkError> {
+        CaptureFile::of(std::slice::from_ref(facts), options)
+    }
+
+    /// Opens the (first) file of a capture of several interfaces, with these numbers.
+    ///
+    /// # Errors
+    /// As [`CaptureFile::create`].
+    pub(super) fn of(facts: &[Facts], options: FileOptions) -> Result<CaptureFile, SinkError> {
         let now = SystemTime::now();
         let rotates = options.rotates();
         let standard = options.path.as_os_str() == "-";
@@ -152,37 +306,37 @@ impl CaptureFile {
             let file = "standard output".to_owned();
             return Err(SinkError::Failed { file, doing: "opening", why });
         }
-        let path = match rotates {
-            true => names::numbered(&options.path, 1, now),
-            false => options.path.clone(),
+        let (number, path) = match rotates {
+            true => names::free(&options.path, 1, now),
+            false => (1, options.path.clone()),
         };
-        let output = if standard { Output::standard()? } else { Output::open(&path)? };
+        let output = match (standard, options.zstd) {
+            (true, None) => Output::standard()?,
+            (true, Some(_)) => {
+                let why = std::io::Error::other("is not compressed: name a file with -w");
+                let file = "standard output".to_owned();
+                return Err(SinkError::Failed { file, doing: "opening", why });
+            }
+            (false, Some(level)) => Output::compressed(&path, level)?,
+            (false, None) => Output::open(&path)?,
+        };
         let file = (!standard).then(|| path.clone());
         Ok(CaptureFile {
-            method: encode::method(facts.method),
-            facts: facts.clone(),
+            interfaces: facts.iter().map(Interface::new).collect(),
             options,
             output,
+            ending: Vec::new(),
             buffer: Vec::with_capacity(BATCH + (64 << 10)),
             headed: false,
-            state: None,
-            hand: None,
-            told: None,
-            waiting: VecDeque::new(),
-            until_repeat: REPEAT,
-            unwritten: 0,
-            announced: 0,
             again: None,
             flushed: Instant::now(),
             begun: Instant::now(),
             capture_begun: now,
             files: VecDeque::from([path]),
+            number,
             before: 0,
             before_packets: 0,
             no_rotation_before: None,
-            losses: Losses::default(),
-            dropped: 0,
-            tally: Tally::default(),
             written: Written { files: 1, file, ..Written::default() },
             finished: false,
             failed: None,
@@ -200,28 +354,13 @@ impl CaptureFile {
             return;
         }
         let options = &self.options;
-        let state = self.state.as_slice();
-        let filter = options.filter.as_deref();
-        encode::head(&mut self.buffer, &self.facts, filter, &options.comments, state);
-        self.headed = true;
-        // It says what they say.
-        let state = self.state.as_ref();
-        self.waiting.retain(|waiting| Some(waiting) != state);
-        self.until_repeat = REPEAT;
-    }
-
-    /// Notes what happened here, for programs and for people.
-    fn note(&mut self, (kind, value): (MarkKind, u64), text: &str) {
-        let mark = records::Mark { kind, unix_ns: names::unix_ns(SystemTime::now()), value };
-        self.wait_for_packet(Attached::Record(mark.encode().to_vec()));
-        self.wait_for_packet(Attached::Comment(text.to_owned()));
-    }
-
-    fn wait_for_packet(&mut self, attached: Attached) {
-        if self.waiting.len() >= WAITING {
-            self.waiting.remove(WAITING / 2);
+        encode::head(&mut self.buffer, &options.comments);
+        for Interface { facts, state, .. } in &self.interfaces {
+            let filter = options.filter.as_deref();
+            encode::interface(&mut self.buffer, facts, filter, state.as_slice());
         }
-        self.waiting.push_back(attached);
+        self.headed = true;
+        self.interfaces.iter_mut().for_each(Interface::begin);
     }
 
     /// Writes what is collected.
@@ -230,68 +369,79 @@ impl CaptureFile {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let outcome = self.output.write(&self.buffer);
+        let mut outcome = self.output.write(&self.buffer);
+        // Of a row of files the oldest makes room for the newest.
+        while let Ok(Outcome::Full(whole, _)) = &outcome
+            && self.remove_oldest()
+        {
+            self.buffer.drain(..*whole);
+            outcome = self.output.write(&self.buffer);
+        }
         match outcome {
             Ok(Outcome::Whole) => {
                 self.buffer.clear();
-                self.announced = 0;
+                self.interfaces.iter_mut().for_each(|interface| interface.announced = 0);
                 if self.again.take().is_some() {
                     self.written.trouble = None;
                 }
             }
             Ok(Outcome::Full(whole, why)) => {
-                let rest = self.buffer.get(whole..).unwrap_or_default();
-                let lost = encode::packets(rest);
-                self.buffer.clear();
-                self.written.packets = self.written.packets.saturating_sub(lost);
-                self.written.unwritten += lost;
-                // While the disk is full packets are written one by one: with the packet its mark
-                // is lost as well.
-                self.unwritten += lost + std::mem::take(&mut self.announced);
+                self.lose(whole);
                 // If not even the head fitted, it will have to be written again.
                 self.headed = self.output.position() > 0;
                 let trouble = format!("{}: {why}; packets are being lost", self.output.name());
                 self.written.trouble = Some(trouble);
                 self.again = Some(Instant::now() + AGAIN);
-                // Records that were lost with them: the state is what matters.
-                self.until_repeat = 0;
             }
             Err(why) => {
                 // Nobody will have them.
-                self.written.packets -= encode::packets(&self.buffer).min(self.written.packets);
-                self.written.unwritten += encode::packets(&self.buffer);
-                self.buffer.clear();
+                self.lose(0);
                 self.finished = true;
                 return Err(why);
             }
         }
-        self.written.bytes = self.before + self.output.position();
+        let ending: u64 = self.ending.iter().map(Output::length).sum();
+        self.written.bytes = self.before + ending + self.output.length();
         Ok(())
+    }
+
+    /// Empties the buffer, whose packets from there on are lost.
+    fn lose(&mut self, from: usize) {
+        let rest = self.buffer.get(from..).unwrap_or_default();
+        for (number, interface) in (0..).zip(&mut self.interfaces) {
+            let lost = encode::packets(rest, number);
+            interface.lose(lost);
+            self.written.packets = self.written.packets.saturating_sub(lost);
+            self.written.unwritten += lost;
+        }
+        self.buffer.clear();
+    }
+
+    /// Writes statistics where more is missing than they said before.
+    fn tell_missing(&mut self) {
+        for (number, interface) in (0..).zip(&mut self.interfaces) {
+            if interface.has_news() {
+                interface.statistics(number, &mut self.buffer, self.capture_begun, false);
+            }
+        }
     }
 
     /// Writes the statistics and ends the present file.
     fn end_file(&mut self) -> Result<(), SinkError> {
         self.begin();
-        let now = SystemTime::now();
-        let Losses { received, ring, kernel } = self.losses;
-        let lost_here = self.dropped.saturating_add(self.written.unwritten);
-        let block = write::statistics(&mut self.buffer, 0, names::unix_ns(now))
-            .time(code::START, names::unix_ns(self.capture_begun))
-            .time(code::STOP, names::unix_ns(now))
-            .count(code::RECEIVED, received)
-            .count(code::DROPPED, kernel)
-            .count(code::ACCEPTED, received)
-            .count(code::SYSTEM_DROPPED, ring.saturating_add(lost_here))
-            .count(code::DELIVERED, self.written.packets)
-            .comment(&self.tally.say());
-        encode::attach(block, self.waiting.make_contiguous()).end();
-        self.waiting.clear();
+        for (number, interface) in (0..).zip(&mut self.interfaces) {
+            interface.statistics(number, &mut self.buffer, self.capture_begun, true);
+        }
         self.write_out()
     }
 
     fn rotate(&mut self) -> Result<(), SinkError> {
-        let path = names::numbered(&self.options.path, self.written.files + 1, SystemTime::now());
-        let next = match Output::open(&path) {
+        let (number, path) = names::free(&self.options.path, self.number + 1, SystemTime::now());
+        let next = match self.options.zstd {
+            Some(level) => Output::compressed(&path, level),
+            None => Output::open(&path),
+        };
+        let next = match next {
             Ok(next) => next,
             // No room for another file (no inodes, say): this one goes on meanwhile.
             Err(SinkError::Failed { why, .. }) if is_full(&why) => {
@@ -306,21 +456,48 @@ impl CaptureFile {
             }
         };
         self.end_file()?;
-        self.before += self.output.position();
         self.before_packets = self.written.packets;
-        self.output = next;
+        let complete = std::mem::replace(&mut self.output, next);
+        // One that is compressed goes on meanwhile; of the one before nothing is left to do.
+        let before = match complete.is_compressed() {
+            true => std::mem::replace(&mut self.ending, vec![complete]),
+            false => vec![complete],
+        };
+        for output in before {
+            self.before += output.end()?;
+        }
+        self.number = number;
         self.written.files += 1;
         self.written.file = Some(path.clone());
         self.files.push_back(path);
         if let Some(keep) = self.options.keep {
-            while self.files.len() > keep.max(1) as usize {
-                // Only files that were begun here; one that is gone already is no trouble.
-                let _ = self.files.pop_front().map(|old| truechimer_files::remove(&old));
-            }
+            while self.files.len() > keep.max(1) as usize && self.remove_oldest() {}
         }
         self.begun = self.next_begins();
         self.headed = false;
         self.begin();
+        Ok(())
+    }
+
+    /// Removes the oldest file of a row of which the last are kept; false if there is none but the
+    /// present one. Only files that were begun here; one that is gone already is no trouble.
+    fn remove_oldest(&mut self) -> bool {
+        let may = self.options.keep.is_some() && self.files.len() > 1;
+        let oldest = may.then(|| self.files.pop_front()).flatten();
+        oldest.map(|old| truechimer_files::remove(&old)).is_some()
+    }
+
+    /// Waits for compressed files to be complete.
+    fn complete(&mut self) -> Result<(), SinkError> {
+        if !self.output.is_compressed() {
+            return Ok(());
+        }
+        let mut outputs = std::mem::take(&mut self.ending);
+        outputs.push(std::mem::replace(&mut self.output, Output::nowhere()?));
+        for output in outputs {
+            self.before += output.end()?;
+        }
+        self.written.bytes = self.before;
         Ok(())
     }
 
@@ -334,7 +511,8 @@ impl CaptureFile {
     }
 
     fn rotate_if_due(&mut self) -> Result<(), SinkError> {
-        let length = self.output.position() + self.buffer.len() as u64;
+        let waiting = if self.output.is_compressed() { 0 } else { self.buffer.len() as u64 };
+        let length = self.output.length() + waiting;
         let is_last = self.options.last.is_some_and(|last| self.written.files >= u64::from(last));
         if is_last || self.no_rotation_before.is_some_and(|then| Instant::now() < then) {
             return Ok(());
@@ -352,89 +530,103 @@ impl CaptureFile {
     }
 }
 
-impl Sink for CaptureFile {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+impl CaptureFile {
+    /// Takes a packet of the interface of this number.
+    pub(super) fn packet_of(
+        &mut self,
+        number: usize,
+        packet: &Packet<'_>,
+        stamped: &Stamped,
+    ) -> Result<(), SinkError> {
         if self.finished {
             return Err(self.over());
         }
         if self.again.is_some() && self.stuck() {
             self.written.unwritten += 1;
-            self.unwritten += 1;
+            self.interfaces.get_mut(number).into_iter().for_each(|interface| {
+                interface.unwritten += 1;
+                interface.unsaid += 1;
+            });
             return Ok(());
         }
         self.begin();
-        if self.unwritten > 0 {
-            self.announced = std::mem::take(&mut self.unwritten);
-            let mark = (MarkKind::Unwritten, self.announced);
-            self.note(mark, &format!("{} packets before this could not be written", mark.1));
-        }
-        if self.until_repeat == 0 {
-            let there = self.waiting.iter().any(|waiting| Some(waiting) == self.state.as_ref());
-            if let (Some(state), false) = (&self.state, there) {
-                self.waiting.push_front(state.clone());
-            }
-            self.until_repeat = REPEAT;
-        }
+        let Some(interface) = self.interfaces.get_mut(number) else { return Ok(()) };
+        interface.prepare();
         let before = self.buffer.len();
-        let record = encode::record(self.method, packet.stamp, stamped);
-        self.tally.add(stamped.quality, record.bound_ns);
+        let record = encode::record(interface.method, packet.stamp, stamped);
+        interface.tally.add(stamped.quality, record.bound_ns);
         if self.options.packet_comments {
-            let clock = self.told.map(|(status, _)| encode::clock(status));
+            let clock = interface.told.map(|(status, _)| encode::clock(status));
             let text = comment::text(&record, clock.as_deref());
-            self.waiting.push_front(Attached::Comment(text));
+            interface.waiting.push_front(Attached::Comment(text));
         }
         encode::packet(
             &mut self.buffer,
-            packet,
+            (number as u32, packet),
             stamped,
             &record.encode(),
-            self.facts.snap_length,
-            self.waiting.make_contiguous(),
+            interface.facts.snap_length,
+            interface.waiting.make_contiguous(),
         );
-        self.waiting.clear();
-        self.until_repeat = self.until_repeat.saturating_sub(self.buffer.len() - before);
+        interface.waiting.clear();
+        interface.until_repeat = interface.until_repeat.saturating_sub(self.buffer.len() - before);
+        interface.packets += 1;
         self.written.packets += 1;
         if self.buffer.len() >= BATCH || self.again.is_some() {
             self.write_out()?;
         }
-        if self.options.rotate_bytes.is_some() && self.again.is_none() {
+        // Of a compressed one the system has to be asked: with each flush.
+        let counted = self.options.rotate_bytes.is_some() && !self.output.is_compressed();
+        if counted && self.again.is_none() {
             self.rotate_if_due()?;
         }
         Ok(())
     }
 
+    /// The clock that an interface's packets are stamped by changed.
+    pub(super) fn change_of(&mut self, number: usize, change: &Change) {
+        let headed = self.headed;
+        self.interfaces.get_mut(number).into_iter().for_each(|one| one.change(change, headed));
+    }
+
+    /// Something happened to an interface.
+    pub(super) fn mark_of(&mut self, number: usize, mark: Mark) {
+        self.interfaces.get_mut(number).into_iter().for_each(|interface| interface.mark(mark));
+    }
+
+    /// Takes the losses of an interface's tap.
+    pub(super) fn losses_of(&mut self, number: usize, losses: &Losses, dropped: u64) {
+        self.interfaces
+            .get_mut(number)
+            .into_iter()
+            .for_each(|one| (one.losses, one.dropped) = (*losses, dropped));
+    }
+
+    /// Outcome so far, with the packets of this interface alone.
+    pub(super) fn written_of(&self, number: usize) -> Written {
+        let one = self.interfaces.get(number);
+        let [packets, unwritten] = one.map_or([0, 0], |one| [one.packets, one.unwritten]);
+        Written { packets, unwritten, ..self.written.clone() }
+    }
+}
+
+impl Sink for CaptureFile {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+        self.packet_of(0, packet, stamped)
+    }
+
     fn change(&mut self, change: &Change) -> Result<(), SinkError> {
-        let told = (change.status, change.epoch.0);
-        if self.told.is_some_and(|before| before != told) {
-            self.wait_for_packet(Attached::Comment(say(change)));
-        }
-        self.told = Some(told);
-        // A change that names no hand goes on with the one before. Each that is written names it,
-        // so that any of them can be the first of a file.
-        let hand = change.hand.or(self.hand);
-        self.hand = hand;
-        let whole = Change { hand, ..change.clone() };
-        let Some(record) = encode::change(&whole).map(Attached::Record) else { return Ok(()) };
-        self.state = Some(record.clone());
-        if self.headed {
-            self.wait_for_packet(record);
-        }
+        self.change_of(0, change);
         Ok(())
     }
 
     fn mark(&mut self, mark: Mark) -> Result<(), SinkError> {
-        let (kind, text) = match mark {
-            Mark::Down => (MarkKind::Down, "went down"),
-            Mark::Up => (MarkKind::Up, "is up again"),
-            Mark::Gone => (MarkKind::Gone, "is gone"),
-        };
-        let text = format!("{} {text} before this", self.facts.interface);
-        self.note((kind, 0), &text);
+        self.mark_of(0, mark);
         Ok(())
     }
 
     fn losses(&mut self, losses: &Losses, dropped: u64) {
-        (self.losses, self.dropped) = (*losses, dropped);
+        self.losses_of(0, losses, dropped);
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {
@@ -442,12 +634,14 @@ impl Sink for CaptureFile {
             return Err(self.over());
         }
         // What the clock is should stand at the very beginning.
-        let early = !self.headed && self.state.is_none() && self.begun.elapsed() < PATIENCE;
+        let known = self.interfaces.iter().all(|interface| interface.state.is_some());
+        let early = !self.headed && !known && self.begun.elapsed() < PATIENCE;
         if early || self.stuck() {
             return Ok(());
         }
         self.begin();
-        if !self.output.regular() || self.flushed.elapsed() >= PATIENCE {
+        self.tell_missing();
+        if self.output.is_read_along() || self.flushed.elapsed() >= PATIENCE {
             self.write_out()?;
         }
         if self.again.is_none() {
@@ -465,6 +659,7 @@ impl Sink for CaptureFile {
             self.finished = true;
             self.again = self.again.map(|_| Instant::now());
             self.end_file()?;
+            self.complete()?;
         }
         self.failed.take().map_or_else(|| Ok(self.written.clone()), Err)
     }

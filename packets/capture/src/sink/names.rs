@@ -9,13 +9,24 @@ use truechimer_time::Date;
 /// The name of the file with this number, begun at that time: `NAME_00001_20261122103000.EXT`, as
 /// dumpcap has it, but in UTC.
 pub fn numbered(path: &Path, number: u64, begun: SystemTime) -> PathBuf {
-    let mut name = path.file_stem().map_or_else(OsString::new, OsString::from);
+    // Of "day.pcapng.zst" both.
+    let compressed = path.extension().filter(|extension| *extension == "zst");
+    let plain = if compressed.is_some() { path.with_extension("") } else { path.to_owned() };
+    let mut name = plain.file_stem().map_or_else(OsString::new, OsString::from);
     name.push(format!("_{number:05}_{}", compact(begun)));
-    if let Some(extension) = path.extension() {
+    for extension in plain.extension().into_iter().chain(compressed) {
         name.push(".");
         name.push(extension);
     }
     path.with_file_name(name)
+}
+
+/// The first number from this one on whose name nobody has, with the name: a capture that is started
+/// again within a second must not empty the files of the one before.
+pub fn free(path: &Path, number: u64, begun: SystemTime) -> (u64, PathBuf) {
+    let named = |number| (number, numbered(path, number, begun));
+    let is_free = |(_, path): &(u64, PathBuf)| path.symlink_metadata().is_err();
+    (number..u64::MAX).map(named).find(is_free).unwrap_or_else(|| named(number))
 }
 
 /// Unix time in ns, as the system clock has it.
@@ -46,6 +57,7 @@ mod tests {
             named("/a/day.one.pcapng", 1),
             Path::new("/a/day.one_00001_20261122103000.pcapng")
         );
+        assert_eq!(named("day.pcapng.zst", 2), Path::new("day_00002_20261122103000.pcapng.zst"));
         assert_eq!(named("plain", 123_456), Path::new("plain_123456_20261122103000"));
     }
 }

@@ -2,8 +2,10 @@
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use truechimer_files::{Access, Entry, Kind};
@@ -20,6 +22,16 @@ pub struct Output {
     regular: bool,
     /// Bytes of whole blocks in it.
     position: u64,
+    compressor: Option<Compressor>,
+}
+
+/// `zstd`, which reads from a pipe, on another processor, and writes the file. A writer that is killed
+/// closes the pipe, so that all that was handed on is in the file, which has an end.
+#[derive(Debug)]
+struct Compressor {
+    child: Child,
+    /// The file that it writes.
+    file: File,
 }
 
 /// Fate of some blocks.
@@ -37,6 +49,15 @@ impl Output {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(fd) => Output::over(File::from(fd), name, false),
+            Err(why) => Err(SinkError::Failed { file: name, doing: "opening", why }),
+        }
+    }
+
+    /// Output that nobody has.
+    pub fn nowhere() -> Result<Output, SinkError> {
+        let name = "/dev/null".to_owned();
+        match File::options().write(true).open(&name) {
+            Ok(file) => Output::over(file, name, false),
             Err(why) => Err(SinkError::Failed { file: name, doing: "opening", why }),
         }
     }
@@ -74,17 +95,58 @@ impl Output {
     }
 
     fn over(file: File, name: String, regular: bool) -> Result<Output, SinkError> {
-        Ok(Output { file, name, regular, position: 0 })
+        Ok(Output { file, name, regular, position: 0, compressor: None })
+    }
+
+    /// The file there, as [`Output::open`] has it, compressed at this level by zstd(1).
+    pub fn compressed(path: &Path, level: u8) -> Result<Output, SinkError> {
+        let Output { file, name, .. } = Output::open(path)?;
+        let failed = |why| SinkError::Failed { file: name.clone(), doing: "starting zstd(1)", why };
+        let mut command = Command::new("zstd");
+        command.args(["-q", "-c", "-T1", &format!("-{level}")]);
+        // In a group of its own: Ctrl-C is for us, and it is to write what it has.
+        command.process_group(0).stdin(Stdio::piped());
+        command.stdout(file.try_clone().map_err(failed)?);
+        let mut child = command.spawn().map_err(failed)?;
+        let input = child.stdin.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
+        let compressor = Some(Compressor { child, file });
+        let file = File::from(OwnedFd::from(input));
+        Ok(Output { file, name, regular: false, position: 0, compressor })
+    }
+
+    /// Whether all is to be written at once: somebody reads along.
+    pub fn is_read_along(&self) -> bool {
+        !self.regular && self.compressor.is_none()
+    }
+
+    /// Whether it is compressed.
+    pub fn is_compressed(&self) -> bool {
+        self.compressor.is_some()
+    }
+
+    /// Bytes of the file: of a compressed one, those that are there by now.
+    pub fn length(&self) -> u64 {
+        let there = self.compressor.as_ref().map(|one| one.file.metadata());
+        there.map_or(self.position, |there| there.map_or(0, |there| there.len()))
+    }
+
+    /// Nothing more is written; of a compressed one, until all of it is there. Its length.
+    pub fn end(self) -> Result<u64, SinkError> {
+        let Output { file, name, position, compressor, .. } = self;
+        // It ends where its input does.
+        drop(file);
+        let Some(Compressor { mut child, file }) = compressor else { return Ok(position) };
+        let failed = |why| SinkError::Failed { file: name.clone(), doing: "compressing", why };
+        let status = child.wait().map_err(failed)?;
+        if !status.success() {
+            return Err(failed(io::Error::other(format!("zstd ended with {status}"))));
+        }
+        Ok(file.metadata().map_err(failed)?.len())
     }
 
     /// Name of it.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether it is a plain file rather than a pipe or a device.
-    pub fn regular(&self) -> bool {
-        self.regular
     }
 
     /// How many bytes were written.
@@ -103,6 +165,10 @@ impl Output {
                     io::ErrorKind::Interrupted => {}
                     // Somebody made the pipe so, and it is full.
                     io::ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
+                    io::ErrorKind::BrokenPipe if self.compressor.is_some() => {
+                        let why = io::Error::other("zstd has ended: what it said is above");
+                        return Err(self.failed("compressing", why));
+                    }
                     io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                         return Err(SinkError::Closed);
                     }

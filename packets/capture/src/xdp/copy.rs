@@ -13,6 +13,7 @@ use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, StampAt, XdpOptions, failed, system};
 use crate::bpf::{Link as Attached, Program, RingBuffer};
 use crate::filter::Filter;
+use crate::link::drops::{Before, Drops};
 use crate::link::{Change, Watcher};
 use crate::pace::{PACKETS, Pace};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, RawStamp, Tap, TapError};
@@ -47,6 +48,7 @@ pub struct XdpCopyTap {
     keep: u32,
     taken: u64,
     refused: u64,
+    drops: Option<Drops>,
     _promiscuous: Option<OwnedFd>,
 }
 
@@ -139,6 +141,7 @@ impl XdpCopyTap {
             keep,
             taken: 0,
             refused: 0,
+            drops: Drops::open(place.link.index, Before::Program),
             _promiscuous: promiscuous,
         })
     }
@@ -252,7 +255,8 @@ impl Tap for XdpCopyTap {
 
     fn losses(&mut self) -> Result<Losses, TapError> {
         let CopyCounts { taken, refused, lost, .. } = self.counts()?;
-        Ok(Losses { received: taken - refused + lost, ring: lost, kernel: 0 })
+        let interface = self.drops.as_mut().map_or(0, Drops::lost);
+        Ok(Losses { received: taken - refused + lost, ring: lost, kernel: 0, interface })
     }
 
     fn stop(&mut self) -> Result<(), TapError> {

@@ -54,7 +54,7 @@ impl XdpCounts {
         let no_frame = self.dropped.min(self.fill_empty);
         let ring = self.ring_full + no_frame;
         let kernel = self.dropped - no_frame + self.invalid + self.unnoted + astray;
-        Losses { received: self.taken - self.refused + ring + kernel, ring, kernel }
+        Losses { received: self.taken - self.refused + ring + kernel, ring, kernel, interface: 0 }
     }
 }
 

@@ -17,6 +17,7 @@ use super::stamp::Source;
 use super::{ETHERNET, LEAST_SNAP, XdpOptions, failed, guard, queues, system};
 use crate::bpf::{Link as Attached, Map, Program};
 use crate::filter::Filter;
+use crate::link::drops::{Before, Drops};
 use crate::link::{Change, Watcher};
 use crate::pace::{PACKETS, Pace};
 use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
@@ -50,6 +51,7 @@ pub struct XdpTap {
     taken: u64,
     refused: u64,
     astray: Astray,
+    drops: Option<Drops>,
     stopped: Option<Instant>,
     _promiscuous: Option<OwnedFd>,
 }
@@ -129,6 +131,7 @@ impl XdpTap {
             taken: 0,
             refused: 0,
             astray: Astray::new(),
+            drops: Drops::open(place.link.index, Before::Program),
             stopped: None,
             _promiscuous: promiscuous,
         })
@@ -277,7 +280,8 @@ impl Tap for XdpTap {
     fn losses(&mut self) -> Result<Losses, TapError> {
         let counts = self.counts()?;
         let kernel_lost = self.astray.note(&counts, self.queues.len() as u64, self.is_over());
-        Ok(counts.losses(kernel_lost))
+        let interface = self.drops.as_mut().map_or(0, Drops::lost);
+        Ok(Losses { interface, ..counts.losses(kernel_lost) })
     }
 
     /// From now on packets pass on to the host.

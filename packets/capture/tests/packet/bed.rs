@@ -146,16 +146,17 @@ impl Sender {
     }
 
     pub fn send(&self, frame: &[u8]) {
-        loop {
-            // SAFETY: as many bytes as are said.
-            let sent =
-                unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-            if sent == frame.len() as isize {
-                return;
-            }
-            let why = std::io::Error::last_os_error();
-            assert_eq!(why.raw_os_error(), Some(libc::ENOBUFS), "{why}");
-        }
+        while !self.sends(frame) {}
+    }
+
+    /// Whether one is taken: not by a full queue, nor by an end that is dropping it.
+    pub fn sends(&self, frame: &[u8]) -> bool {
+        // SAFETY: as many bytes as are said.
+        let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
+        let why = std::io::Error::last_os_error();
+        let is_taken = sent == frame.len() as isize;
+        assert!(is_taken || why.raw_os_error() == Some(libc::ENOBUFS), "{why}");
+        is_taken
     }
 }
 

@@ -226,6 +226,29 @@ fn what_a_full_ring_loses_is_counted_to_the_packet() {
 }
 
 #[test]
+fn what_is_lost_before_the_tap_is_counted() {
+    if !inside() {
+        return;
+    }
+    let sender = Sender::new(HERE);
+    // Larger than the other end takes: the kernel drops it there before anybody sees it.
+    ip(&["link", "set", THERE, "mtu", "300"]);
+    let (small, large) = (frames::ethernet(&[], 0x88b5, &[0; 200]), vec![0; 800]);
+    let large = frames::ethernet(&[], 0x88b5, &large);
+    assert!((0..5).all(|_| !sender.sends(&large)));
+    let mut tap = PacketTap::open(&options(THERE)).unwrap();
+    for _ in 0..40 {
+        assert!(!sender.sends(&large));
+        sender.send(&small);
+    }
+    let came = rest(&mut tap).len() as u64;
+    let losses = tap.losses().unwrap();
+    // Of those before nothing.
+    let all = (losses.received, losses.ring, losses.kernel, losses.interface);
+    assert_eq!((came, all), (40, (40, 0, 0, 40)));
+}
+
+#[test]
 fn blocks_come_back_from_other_threads_in_any_order() {
     if !inside() {
         return;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use truechimer_capture::sink::{CaptureFile, Sink, SinkError};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError};
 use truechimer_pcapng::Frames;
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_timehands::Status;
@@ -91,26 +91,68 @@ fn fill_a_disk(directory: &Path) {
     println!("filled and freed");
 }
 
-#[test]
-fn a_full_disk_costs_only_what_does_not_fit() {
-    if let Some(directory) = directory() {
-        return fill_a_disk(&directory);
-    }
+/// Runs the calling test once more, in a file system of half a MiB that nobody else sees, and which it says
+/// `said` of in the end.
+fn in_little_room(said: &str) {
     let scratch = Scratch::new();
-    // A file system of half a MiB that nobody else sees.
     let script = r#"mount -t tmpfs -o size=512k none "$0" && exec "$@""#;
     let mut unshare = Command::new("unshare");
     unshare.args(["-rm", "sh", "-c", script]).arg(&scratch.0).arg(this());
     again(&mut unshare, &scratch.0);
     let output = unshare.output().unwrap();
-    let (said, why) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let [out, why] = [&output.stdout, &output.stderr].map(|told| String::from_utf8_lossy(told));
     if why.contains("unshare: ") || why.contains("mount: ") {
         let lacking = Lacking(format!("no file system of our own: {}", why.trim()));
         let _: Option<()> = or_skip(Err(lacking));
         return;
     }
-    assert!(output.status.success() && said.contains("filled and freed"), "{said}{why}");
+    assert!(output.status.success() && out.contains(said), "{out}{why}");
+}
+
+#[test]
+fn a_full_disk_costs_only_what_does_not_fit() {
+    match directory() {
+        Some(directory) => fill_a_disk(&directory),
+        None => in_little_room("filled and freed"),
+    }
+}
+
+fn fill_a_disk_by_a_row(directory: &Path) {
+    let options = FileOptions {
+        rotate_bytes: Some(100 << 10),
+        keep: Some(20),
+        ..options(&directory.join("row.pcapng"))
+    };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let data = frame(150);
+    for n in 0..20_000 {
+        sink.packet(&packet(&data), &stamped(n)).unwrap();
+    }
+    let written = sink.finish().unwrap();
+    assert_eq!((written.packets, written.unwritten, written.trouble), (20_000, 0, None));
+    assert!(written.files > 20, "{}", written.files);
+    let mut names: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    names.sort();
+    // As many as there is room for, and of those all.
+    assert!((3..20).contains(&names.len()), "{names:?}");
+    let mut there = Vec::new();
+    for name in &names {
+        let (times, torn) = packets(name);
+        assert!(!torn, "{name:?}");
+        there.extend(times);
+    }
+    assert_eq!(there, (20_000 - there.len() as i64..20_000).collect::<Vec<_>>());
+    println!("the last are kept");
+}
+
+#[test]
+fn a_row_of_files_makes_room_for_itself() {
+    match directory() {
+        Some(directory) => fill_a_disk_by_a_row(&directory),
+        None => in_little_room("the last are kept"),
+    }
 }
 
 #[test]

@@ -13,10 +13,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use made::*;
-use truechimer_capture::sink::{CaptureFile, FileOptions, Mark, Sink};
-use truechimer_capture::{Losses, Packet};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Mark, Sink, several};
+use truechimer_capture::{Facts, Losses, Method, Packet};
 use truechimer_pcapng::records::{self, Record};
 use truechimer_pcapng::{Blocks, Content, Frames, Section, code};
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_timehands::Status;
 
 /// All records, comments and packets of a file, in order and in words.
@@ -79,7 +80,7 @@ fn a_capture_is_what_was_captured() {
     sink.mark(Mark::Down).unwrap();
     sink.packet(&packet(&data), &stamped(4_000_000)).unwrap();
     sink.change(&change(30, Some(Status::Holdover), Some(6))).unwrap();
-    sink.losses(&Losses { received: 9, ring: 2, kernel: 1 }, 2);
+    sink.losses(&Losses { received: 9, ring: 2, kernel: 1, interface: 0 }, 2);
     let written = sink.finish().unwrap();
     assert_eq!((written.packets, written.unwritten, written.files), (4, 0, 1));
     assert_eq!(written.bytes, std::fs::metadata(&path).unwrap().len());
@@ -132,6 +133,167 @@ fn a_capture_is_what_was_captured() {
             assert!(text.contains(line), "{line} in {text}");
         }
     }
+}
+
+#[test]
+fn a_stream_says_what_it_lacks_before_it_ends() {
+    let scratch = Scratch::new();
+    let path = scratch.file("lacking.pcapng");
+    let mut sink = CaptureFile::create(&facts(), options(&path)).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    for n in 0..3 {
+        sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        sink.losses(&Losses { received: 9, ring: 2, kernel: 1, interface: 5 }, 4);
+        sink.flush().unwrap();
+    }
+    sink.finish().unwrap();
+    let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
+    let (mut section, mut told, mut packets) = (Section::new(), Vec::new(), 0);
+    while let Some(block) = blocks.next_block().unwrap() {
+        match section.take(&block).unwrap() {
+            Content::Packet(_) => packets += 1,
+            Content::Statistics(s, _) => told.push((packets, s.dropped, s.system_dropped)),
+            _ => {}
+        }
+    }
+    // Once when there is something to say, and at the end.
+    assert_eq!(told, [(1, Some(6), Some(6)), (3, Some(6), Some(6))]);
+}
+
+#[test]
+fn a_row_of_files_leaves_the_row_before_as_it_is() {
+    let scratch = Scratch::new();
+    let options =
+        || FileOptions { rotate_bytes: Some(1 << 30), ..options(&scratch.file("row.pcapng")) };
+    let mut files = Vec::new();
+    for packets in 1..=3 {
+        let mut sink = CaptureFile::create(&facts(), options()).unwrap();
+        for n in 0..packets {
+            sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        }
+        files.push(sink.finish().unwrap().file.unwrap());
+    }
+    // Begun within a second, or in three of them.
+    for (packets, file) in (1..=3).zip(&files) {
+        let found = story(file).iter().filter(|what| *what == "packet").count();
+        assert_eq!(found, packets, "{file:?} of {:?}", scratch.names());
+    }
+    assert_eq!(scratch.names().len(), 3);
+}
+
+#[test]
+fn several_interfaces_write_one_file() {
+    let scratch = Scratch::new();
+    let path = scratch.file("both.pcapng");
+    let card = Facts { interface: "card".into(), method: Method::Hardware, ..facts() };
+    let mut parts = several(&[facts(), card], options(&path)).unwrap();
+    for (part, (generation, packets)) in parts.iter_mut().zip([(5, 3), (6, 2)]) {
+        part.change(&change(10, Some(Status::Synchronised), Some(generation))).unwrap();
+        for n in 0..packets {
+            part.packet(&packet(&frame(150)), &stamped(10 * generation + n)).unwrap();
+        }
+        part.losses(&Losses { received: packets + 2, ring: 2, ..Losses::default() }, generation);
+        part.flush().unwrap();
+        assert_eq!(part.written().packets, packets);
+    }
+    // The one goes away; the other goes on.
+    parts[0].mark(Mark::Gone).unwrap();
+    let written = parts[0].finish().unwrap();
+    assert_eq!((written.packets, written.file.as_deref()), (3, Some(path.as_path())));
+    parts[1].packet(&packet(&frame(150)), &stamped(90)).unwrap();
+    assert_eq!(parts[1].finish().unwrap().packets, 3);
+
+    let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
+    let (mut section, mut times, mut told) = (Section::new(), Vec::new(), Vec::new());
+    while let Some(block) = blocks.next_block().unwrap() {
+        match section.take(&block).unwrap() {
+            Content::Packet(p) => times.push((p.interface, section.nanos(&p).unwrap() - START)),
+            Content::Statistics(s, _) => told.push((s.interface, s.system_dropped, s.delivered)),
+            _ => {}
+        }
+    }
+    let names: Vec<_> = section.interfaces().iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(names, ["wire", "card"]);
+    assert_eq!(times, [(0, 50), (0, 51), (0, 52), (1, 60), (1, 61), (1, 90)]);
+    // Each with its own losses, in the end once each.
+    assert_eq!(told[told.len() - 2..], [(0, Some(7), Some(3)), (1, Some(8), Some(3))]);
+    let story = story(&path);
+    for part in ["change at 10 to Some(5)", "change at 10 to Some(6)", "wire is gone before this"] {
+        assert_eq!(story.iter().filter(|what| *what == part).count(), 1, "{part}: {story:?}");
+    }
+    if let Some(lines) = tshark(&path, &["frame.interface_name", "frame.time_epoch"]) {
+        assert_eq!(lines[3], "card\t1795300000.000000060");
+    }
+}
+
+/// Packets of a compressed file, by zstd; `None`, and a word about it, where there is none.
+fn unpacked(path: &Path) -> Option<Vec<i64>> {
+    let output = std::process::Command::new("zstd").arg("-dcq").arg(path).output();
+    let output = or_skip(output.map_err(|_| Lacking("zstd is not here".into())))?;
+    assert!(output.status.success(), "{output:?}");
+    let mut frames = Frames::new(&output.stdout[..]).unwrap();
+    let mut times = Vec::new();
+    while let Some(frame) = frames.next_frame().unwrap() {
+        times.push(frame.unix_ns.unwrap() - START);
+    }
+    assert_eq!(frames.torn(), None);
+    Some(times)
+}
+
+#[test]
+fn compressed_files_in_a_row_are_whole_each() {
+    let scratch = Scratch::new();
+    let zstd = std::process::Command::new("zstd").arg("-V").output();
+    if or_skip(zstd.map_err(|_| Lacking("zstd is not here".into()))).is_none() {
+        return;
+    }
+    let options = FileOptions {
+        zstd: Some(1),
+        rotate_bytes: Some(20 << 10),
+        ..options(&scratch.file("row.pcapng.zst"))
+    };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let mut n = 0;
+    // Until there are some: what zstd has written by now is its own affair.
+    while sink.written().files < 4 {
+        for _ in 0..2000 {
+            sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+            n += 1;
+        }
+        sink.flush().unwrap();
+        assert!(n < 20_000_000, "never another file");
+    }
+    let written = sink.finish().unwrap();
+    assert_eq!((written.packets, written.unwritten), (n, 0));
+    let names = scratch.names();
+    assert!(names.iter().all(|name| name.ends_with(".pcapng.zst")), "{names:?}");
+    assert_eq!(names.len() as u64, written.files);
+    let length = |name: &String| std::fs::metadata(scratch.file(name)).unwrap().len();
+    assert_eq!(names.iter().map(length).sum::<u64>(), written.bytes);
+    let mut times = Vec::new();
+    for name in &names {
+        times.extend(unpacked(&scratch.file(name)).unwrap());
+    }
+    assert_eq!(times, (0..n as i64).collect::<Vec<_>>());
+}
+
+#[test]
+fn compression_that_ends_is_an_error_that_names_the_file() {
+    let why = {
+        let options = FileOptions { zstd: Some(3), ..options(Path::new("/dev/full")) };
+        let Some(mut sink) =
+            or_skip(CaptureFile::create(&facts(), options).map_err(|why| Lacking(why.to_string())))
+        else {
+            return;
+        };
+        sink.packet(&packet(&frame(150)), &stamped(0)).unwrap();
+        sink.finish().unwrap_err().to_string()
+    };
+    assert!(why.starts_with("/dev/full: compressing: zstd ended with exit status"), "{why}");
+    let standard = FileOptions { zstd: Some(3), ..options(Path::new("-")) };
+    let why = CaptureFile::create(&facts(), standard).unwrap_err().to_string();
+    assert!(why.contains("standard output"), "{why}");
 }
 
 #[test]

@@ -156,10 +156,10 @@ fn number_before(text: &str, words: &str) -> Option<u64> {
     text.split_once(words)?.0.split_whitespace().next_back()?.parse().ok()
 }
 
-/// The sum of the three counts of the last line like `received 9, lost 1 kernel, 2 ring, 3 writer`.
+/// The sum of the counts of the last line like `received 9, lost 0 interface, 1 kernel, 2 ring, 3 writer`.
 fn lost(said: &str) -> Option<u64> {
     let line = said.lines().rfind(|line| line.starts_with("received "))?;
-    let parts = line.split_once("lost ")?.1.split(&[',', ';'][..]).take(3);
+    let parts = line.split_once("lost ")?.1.split(&[',', ';'][..]).take(4);
     parts.map(|part| part.split_whitespace().next()?.parse::<u64>().ok()).sum()
 }
 
@@ -189,9 +189,9 @@ mod tests {
         assert_eq!(tool("dumpcap").own_word(dumpcap), Some(12));
         assert_eq!(tool("dumpcap").own_word("nothing"), None);
         assert_eq!(tool("tcpdump").own_word(""), None);
-        let ours = "9 packets, 1 packets/s; lost 1 kernel, 4 ring, 2 writer; stamps\n\
-                    received 30, lost 1 kernel, 14 ring, 2 writer\nmethod: tags are lost then";
-        assert_eq!(tool(PACKET).own_word(ours), Some(17));
+        let ours = "9 packets, 1 packets/s; lost 0 interface, 1 kernel, 4 ring, 2 writer; stamps\n\
+                    received 30, lost 3 interface, 1 kernel, 14 ring, 2 writer\nmethod: tags are lost then";
+        assert_eq!(tool(PACKET).own_word(ours), Some(20));
         assert_eq!(tool(PACKET).own_word("lost all"), None);
     }
 }

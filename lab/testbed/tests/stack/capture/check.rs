@@ -25,6 +25,29 @@ fn comparison<'r>(report: &'r Value, from: &str, to: &str) -> &'r Value {
 }
 
 #[test]
+fn the_list_has_what_came_beside_what_is_claimed() {
+    let Some((net, _dir)) = bed() else { return };
+    let (status, all) = ran(&net.client, &["capture", "-D", "--measure", "--json"]);
+    assert_eq!(status, Some(0), "{all:#}");
+    let one = |name: &str| {
+        let mut all = all.as_array().unwrap().iter();
+        all.find(|one| one["name"] == name).unwrap_or_else(|| panic!("{name}: {all:?}")).clone()
+    };
+    let wire = one("wire");
+    for (stamp, all) in [("queue, sent", true), ("driver, sent", true), ("card, sent", false)] {
+        let mut came = wire["came"].as_array().unwrap().iter();
+        let found = came.find(|came| came["stamp"] == stamp);
+        let found = found.unwrap_or_else(|| panic!("{stamp}: {wire:#}"));
+        let (came, of) = (found["came"].as_u64().unwrap(), found["of"].as_u64().unwrap());
+        assert!(of > 0 && came == if all { of } else { 0 }, "{wire:#}");
+    }
+    assert!(one("any")["came"].is_null());
+    // Without it nothing is sent, and nothing said of it.
+    let (_, plain) = ran(&net.client, &["capture", "-D", "--json"]);
+    assert!(plain.as_array().unwrap().iter().all(|one| one["came"].is_null()), "{plain:#}");
+}
+
+#[test]
 fn what_is_sent_is_seen_and_stays_on_the_link() {
     let Some((net, dir)) = bed() else { return };
     let mut theirs = tools::theirs(&net.server, &dir, "check", "ether[12:2] = 0x88b5");

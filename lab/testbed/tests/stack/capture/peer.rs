@@ -11,21 +11,25 @@ use truechimer_testbed::process::{Process, Signal};
 
 use super::bed;
 use super::clock::hosts;
-use super::traffic::{OURS, inject, last, numbered};
+use super::traffic::{OURS, Sent, ethernet, inject, inject_on, ipv4, last, numbered, tap, udp};
 
 /// Packets sent, of which every tenth does not arrive.
 const SENT: u32 = 100;
 
 /// A command as a shell has it.
-fn words(command: &Command) -> String {
+fn words_of(command: &Command) -> String {
     let all = std::iter::once(command.get_program()).chain(command.get_args());
     all.map(|word| format!("'{}'", word.to_str().unwrap())).collect::<Vec<_>>().join(" ")
 }
 
 /// `truechimer qos` here, and its peer.
 fn watch(here: &Namespace, arguments: &[&str], peer: &str) -> Command {
+    watch_on(here, "wire", arguments, peer)
+}
+
+fn watch_on(here: &Namespace, device: &str, arguments: &[&str], peer: &str) -> Command {
     let mut command = here.command(binary::truechimer());
-    command.args(["qos", "-i", "wire", "-f", OURS, "--json", "--interval", "200ms"]);
+    command.args(["qos", "-i", device, "-f", OURS, "--json", "--interval", "200ms"]);
     command.args(["--peer", peer]).args(arguments);
     command
 }
@@ -57,7 +61,7 @@ fn delays_and_losses_to_another_host_come_as_they_happen() {
     // Long ones do not arrive, as far as it sees.
     there.arg(format!("{OURS} and not greater 150"));
     let page = near.page.to_str().unwrap();
-    let command = watch(&net.client, &["--page", page], &words(&there));
+    let command = watch(&net.client, &["--page", page], &words_of(&there));
     let mut process = Process::start(command, &dir.join("peer.log"));
     let seen = |report: &Value, point: usize| report["points"][point]["packets"].as_u64().unwrap();
     // Both watch, once each has seen one of these.
@@ -92,6 +96,94 @@ fn delays_and_losses_to_another_host_come_as_they_happen() {
     let ended =
         last["notes"].as_array().unwrap().iter().any(|n| n.to_string().contains("by itself"));
     assert!(!ended, "it was ended: {last:#}");
+}
+
+/// Packets of one way: a path without a wire of its own, so that each delay, loss and overtaking is known.
+struct Way {
+    frames: Vec<Vec<u8>>,
+    /// Places in `frames` in the order of arrival: some are missing, some are there twice, one is overtaken.
+    order: Vec<usize>,
+}
+
+impl Way {
+    fn new(port: u16) -> Way {
+        let payload = |n: u32| [&n.to_be_bytes()[..], &[b'.'; 20]].concat();
+        let frame = |n| ethernet(0x0800, &ipv4(17, 0, &udp(port, port + 1, &payload(n))));
+        let mut order: Vec<usize> = (0..SENT as usize).filter(|n| n % 10 != 3).collect();
+        order.extend([SENT as usize - 1; 4]);
+        let twenty = order.iter().position(|n| *n == 20).unwrap();
+        order.swap(twenty, twenty + 1);
+        Way { frames: (0..SENT).map(frame).collect(), order }
+    }
+
+    fn arriving(&self) -> Vec<Vec<u8>> {
+        self.order.iter().map(|n| self.frames[*n].clone()).collect()
+    }
+
+    /// Least and greatest that the least delay, and the greatest, can be.
+    fn delays(&self, sent: &[Sent], arrived: &[Sent]) -> [[i64; 2]; 2] {
+        let mut first: Vec<Option<[i64; 2]>> = vec![None; self.frames.len()];
+        for (n, (before, after)) in self.order.iter().zip(arrived) {
+            first[*n].get_or_insert([before - sent[*n].1, after - sent[*n].0]);
+        }
+        let first: Vec<[i64; 2]> = first.into_iter().flatten().collect();
+        let of = |end: usize| first.iter().map(move |delay| delay[end]);
+        [[of(0).min().unwrap(), of(1).min().unwrap()], [of(0).max().unwrap(), of(1).max().unwrap()]]
+    }
+}
+
+#[test]
+fn both_ways_have_their_delays_losses_copies_and_order() {
+    let Some((net, dir)) = bed() else { return };
+    let Some((_server, near, far)) = hosts(&net, &dir) else { return };
+    tap(&net.client);
+    let mut there = net.server.command(binary::truechimer());
+    there.args(["capture", "-q", "-i", "wire", "-w", "-", "--page", far.page.to_str().unwrap()]);
+    there.arg(OURS);
+    let page = near.page.to_str().unwrap();
+    let words = ["--page", page, "--timeout", "5s"];
+    let command = watch_on(&net.client, "tap0", &words, &words_of(&there));
+    let mut process = Process::start(command, &dir.join("ways.log"));
+    // One that both see, and that belongs to neither way.
+    let tick = || {
+        inject_on(&net.client, "tap0", &[last()]);
+        inject(&net.client, &[last()]);
+        newest(&process)
+    };
+    let seen = |report: &Value, point: usize| report["points"][point]["packets"].as_u64().unwrap();
+    let both = eventually(SOON, || tick().filter(|r| seen(r, 0) > 0 && seen(r, 1) > 0));
+    assert!(both.is_some(), "{}", process.output());
+    let ways = [Way::new(6_000), Way::new(7_000)];
+    // There they leave by the tap and arrive by the wire; back they leave by the wire and arrive by the tap.
+    let sent = inject_on(&net.client, "tap0", &ways[0].frames);
+    std::thread::sleep(Duration::from_millis(50));
+    let arrived = inject(&net.client, &ways[0].arriving());
+    let there = ways[0].delays(&sent, &arrived);
+    let sent = inject(&net.server, &ways[1].frames);
+    std::thread::sleep(Duration::from_millis(200));
+    let arrived = inject_on(&net.client, "tap1", &ways[1].arriving());
+    let back = ways[1].delays(&sent, &arrived);
+    let decided = eventually(SOON, || {
+        tick().filter(|report| {
+            let lost = |way: usize| report["ways"][way]["lost"] == SENT / 10;
+            lost(0) && lost(1)
+        })
+    });
+    let report = decided.unwrap_or_else(|| panic!("{}", process.output()));
+    for (way, [least, most]) in report["ways"].as_array().unwrap().iter().zip([there, back]) {
+        let number = |value: &Value| value.as_i64().unwrap_or_else(|| panic!("{report:#}"));
+        let counts = ["arrived", "reordered", "duplicates", "negative", "unbounded"];
+        let counts = counts.map(|name| number(&way[name]));
+        assert_eq!(counts, [i64::from(SENT - SENT / 10), 1, 4, 0, 0], "{way:#}");
+        let bound = number(&way["bound_max_ns"]);
+        for (name, [low, high]) in [("min_ns", least), ("max_ns", most)] {
+            let found = number(&way["delay"][name]);
+            assert!(found + bound >= low, "{name} {found} ± {bound}: {low} to {high}");
+            assert!(found - bound <= high, "{name} {found} ± {bound}: {low} to {high}");
+        }
+    }
+    process.signal(Signal::Term);
+    assert!(process.wait(SOON).is_some_and(|status| status.success()), "{}", process.output());
 }
 
 #[test]

@@ -139,9 +139,26 @@ pub type Sent = (i64, i64);
 
 /// Sends frames from within a namespace, on `wire`.
 pub fn inject(network: &Namespace, frames: &[Vec<u8>]) -> Vec<Sent> {
+    inject_on(network, "wire", frames)
+}
+
+/// Sends frames from within a namespace, on a device of it.
+pub fn inject_on(network: &Namespace, device: &str, frames: &[Vec<u8>]) -> Vec<Sent> {
     let mut command = network.command(binary::testbed());
-    command.args(["inject", "wire"]);
+    command.args(["inject", device]);
     fed(command, frames)
+}
+
+/// A second wire within a namespace: what is sent on `tap1` arrives on `tap0`.
+pub fn tap(network: &Namespace) {
+    for words in [
+        &["link", "add", "tap0", "type", "veth", "peer", "name", "tap1"][..],
+        &["link", "set", "tap0", "up"],
+        &["link", "set", "tap1", "up"],
+    ] {
+        let status = network.command(binary::system("ip")).args(words).status().unwrap();
+        assert!(status.success(), "ip {words:?}");
+    }
 }
 
 fn fed(mut command: Command, frames: &[Vec<u8>]) -> Vec<Sent> {

@@ -43,6 +43,8 @@ struct Row {
     overloads: Vec<f64>,
     /// The share that the tool says it lost.
     own_words: Vec<f64>,
+    /// Frames of each trial that were lost, and those that the tool says it lost, if it says any.
+    silent: Vec<(u64, Option<u64>)>,
 }
 
 /// All of them.
@@ -145,6 +147,7 @@ impl Row {
             losses: Vec::new(),
             overloads: Vec::new(),
             own_words: Vec::new(),
+            silent: Vec::new(),
         }
     }
 
@@ -153,6 +156,7 @@ impl Row {
         self.losses.push(trial.loss());
         let own = trial.own_word.map_or(f64::NAN, |lost| lost as f64);
         self.own_words.push(own / trial.sent.frames as f64);
+        self.silent.push((trial.lost(), trial.own_word));
     }
 }
 
@@ -254,11 +258,14 @@ impl Most {
             measured: worst.unwrap_or_else(|| Interval::of(&[])).text(percent),
             verdict: Verdict::all(excesses.iter().map(|one| Verdict::at_most(1e-3, one))),
         });
+        outcome.goals.extend(self.silences());
         let what = "without loss at 64 bytes, against tcpdump's better ring";
         let rings = ["tcpdump", peers::TCPDUMP_RING];
         for (name, tool, wanted) in [
             ("xdp with the stamp in XDP", peers::XDP_STAMP, 2.0),
             ("xdp with the stamp at dequeue", peers::XDP_DEQUEUE, 2.5),
+            ("aim: xdp with the stamp in XDP", peers::XDP_STAMP, 3.5),
+            ("aim: packet", peers::PACKET, 1.3),
         ] {
             outcome.goals.push(Goal::at_least(
                 &format!("{name} {what}"),
@@ -266,6 +273,29 @@ impl Most {
                 &self.ratios(tool, &rings, 64),
             ));
         }
+    }
+
+    /// Goals that the two ways of the rate must keep: nothing is lost in silence, and at every size more than
+    /// tcpdump. The first is decided by one trial.
+    fn silences(&self) -> Vec<Goal> {
+        let ours = [peers::PACKET, peers::XDP_STAMP, peers::XDP_DEQUEUE];
+        let rows = self.rows.iter().filter(|row| ours.contains(&row.tool));
+        let trials: Vec<_> = rows.flat_map(|row| &row.silent).collect();
+        let differ = trials.iter().filter(|(lost, word)| Some(*lost) != *word).count();
+        let silence = Goal::counted(
+            "no silent loss: what ours say that they lost is what was lost, in every trial",
+            "0 trials that differ",
+            format!("{differ} of {}", trials.len()),
+            differ == 0,
+        );
+        let rings = ["tcpdump", peers::TCPDUMP_RING];
+        let ratios = self.sizes().into_iter().map(|size| {
+            let name = format!(
+                "aim: xdp with the stamp in XDP, more than tcpdump's better ring, {size} bytes"
+            );
+            Goal::at_least(&name, 1.0, &self.ratios(peers::XDP_STAMP, &rings, size))
+        });
+        std::iter::once(silence).chain(ratios).collect()
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -331,8 +361,12 @@ mod tests {
                 row(peers::XDP_STAMP, &theirs.map(|rate| rate * 2.2), &[0.0; 6]),
             ]
         };
-        assert_eq!(met(rows(0.98, 0.0)), [Some(true), Some(true), Some(true), None]);
-        assert_eq!(met(rows(0.90, 0.05)), [Some(false), Some(false), Some(true), None]);
+        let some =
+            |met: Vec<Option<bool>>| [met[0], met[1], met[3], met[4], met[5], met[6], met[7]];
+        let [yes, no] = [Some(true), Some(false)];
+        // Against tcpdump, at overload; more at 64 bytes; 2 times, 2.5 times; the aims of 3.5 and 1.3 times.
+        assert_eq!(some(met(rows(0.98, 0.0))), [yes, yes, yes, yes, None, no, no]);
+        assert_eq!(some(met(rows(0.90, 0.05))), [no, no, yes, yes, None, no, no]);
         // One round that lost decides nothing, nor do five rounds.
         let mut once = rows(0.98, 0.0);
         once[2].overloads[3] = 0.9;
@@ -341,5 +375,20 @@ mod tests {
         let mut few = rows(0.90, 0.05);
         few.iter_mut().for_each(|row| row.rates.truncate(5));
         assert_eq!(met(few)[0], None);
+    }
+
+    #[test]
+    fn one_packet_that_is_lost_in_silence_is_enough() {
+        let judged = |silent: &[(u64, Option<u64>)]| {
+            let rows = vec![
+                Row { silent: silent.to_vec(), ..row(peers::PACKET, &[1e6; 6], &[0.1; 6]) },
+                Row { silent: vec![(5, Some(4))], ..row("tcpdump", &[1e6; 6], &[0.1; 6]) },
+            ];
+            Most { rows }.silences()[0].verdict.met()
+        };
+        assert_eq!(judged(&[(0, Some(0)), (7, Some(7))]), Some(true));
+        assert_eq!(judged(&[(0, Some(0)), (7, Some(6))]), Some(false));
+        assert_eq!(judged(&[(0, Some(0)), (7, Some(8))]), Some(false));
+        assert_eq!(judged(&[(7, None)]), Some(false));
     }
 }

@@ -1,0 +1,152 @@
+//! Packets that an interface lost before any tap could see them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
+};
+
+use super::message;
+
+/// Length of `struct if_stats_msg`.
+const BODY: usize = 12;
+/// `IFLA_STATS_LINK_64`, which has a `struct rtnl_link_stats64`.
+const LINK_64: u16 = 1;
+/// Indices of its fields.
+const DROPPED: usize = 6;
+const MISSED: usize = 15;
+/// More than an answer takes.
+const BUFFER: usize = 4096;
+
+/// Losses that are before a tap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Before {
+    /// The card's, for want of buffers (`rx_missed_errors`). An XDP program's packets may count as
+    /// dropped though they came to the tap.
+    Program,
+    /// Also the driver's and the backlog's (`rx_dropped`).
+    Stack,
+}
+
+/// Counts what an interface loses from now on. Needs no privilege.
+#[derive(Debug)]
+pub(crate) struct Drops {
+    socket: OwnedFd,
+    index: u32,
+    before: Before,
+    first: u64,
+    lost: u64,
+}
+
+impl Drops {
+    /// Of the interface of this number; `None` for all together (0), and where the kernel does not tell.
+    pub(crate) fn open(index: u32, before: Before) -> Option<Drops> {
+        if index == 0 {
+            return None;
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Of netlink's protocols the one that is none to rustix: `NETLINK_ROUTE`.
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None).ok()?;
+        let mut drops = Drops { socket, index, before, first: 0, lost: 0 };
+        drops.first = drops.ask().ok()?;
+        Some(drops)
+    }
+
+    /// Packets lost so far. Never goes back, also where the driver begins anew or the interface is gone.
+    pub(crate) fn lost(&mut self) -> u64 {
+        if let Ok(now) = self.ask() {
+            self.lost = self.lost.max(now.saturating_sub(self.first));
+        }
+        self.lost
+    }
+
+    /// Packets lost since the interface was made.
+    fn ask(&self) -> io::Result<u64> {
+        let kernel = SocketAddrNetlink::new(0, 0);
+        sendto(&self.socket, &request(self.index), SendFlags::empty(), &kernel)?;
+        let mut buffer = [0; BUFFER];
+        // The kernel answers before it returns.
+        let (bytes, _) = recv(&self.socket, &mut buffer[..], RecvFlags::DONTWAIT)?;
+        let answer = buffer.get(..bytes).unwrap_or_default();
+        let counts = counts(answer, self.index);
+        let [missed, dropped] = counts.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(match self.before {
+            Before::Program => missed,
+            Before::Stack => missed.saturating_add(dropped),
+        })
+    }
+}
+
+fn request(index: u32) -> Vec<u8> {
+    let mut bytes = (message::HEADER as u32 + BODY as u32).to_ne_bytes().to_vec();
+    bytes.extend(libc::RTM_GETSTATS.to_ne_bytes());
+    bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend([0; 4]);
+    bytes.extend(index.to_ne_bytes());
+    bytes.extend((1u32 << (LINK_64 - 1)).to_ne_bytes());
+    bytes
+}
+
+/// Missed and dropped packets of an interface, as an answer has them.
+fn counts(bytes: &[u8], index: u32) -> Option<[u64; 2]> {
+    message::messages(bytes).find_map(|(kind, body)| {
+        let &[_, _, _, _, i0, i1, i2, i3, ..] = body.first_chunk::<BODY>()?;
+        if kind != libc::RTM_NEWSTATS || u32::from_ne_bytes([i0, i1, i2, i3]) != index {
+            return None;
+        }
+        let fields = message::attributes(body.get(BODY..)?).find(|(kind, _)| *kind == LINK_64)?.1;
+        let count = |field: usize| {
+            let bytes = fields.get(8 * field..)?.first_chunk::<8>()?;
+            Some(u64::from_ne_bytes(*bytes))
+        };
+        Some([count(MISSED)?, count(DROPPED)?])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::Link;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_kernel_tells() {
+        let loopback = Link::named("lo").unwrap().index;
+        for before in [Before::Program, Before::Stack] {
+            assert_eq!(Drops::open(loopback, before).unwrap().lost(), 0);
+        }
+        assert!(Drops::open(0, Before::Stack).is_none());
+        assert!(Drops::open(0x7fff_fff0, Before::Stack).is_none());
+    }
+
+    #[test]
+    fn fields_are_where_the_kernel_has_them() {
+        let answer = |index: u32, fields: u64| {
+            let stats: Vec<u8> = (0..fields).flat_map(u64::to_ne_bytes).collect();
+            let length = (message::HEADER + BODY + 4 + stats.len()) as u32;
+            let mut bytes = length.to_ne_bytes().to_vec();
+            bytes.extend(libc::RTM_NEWSTATS.to_ne_bytes());
+            bytes.extend([0; 10]);
+            bytes.extend([0; 4]);
+            bytes.extend(index.to_ne_bytes());
+            bytes.extend([1, 0, 0, 0]);
+            bytes.extend((4 + stats.len() as u16).to_ne_bytes());
+            bytes.extend(LINK_64.to_ne_bytes());
+            bytes.extend(stats);
+            bytes
+        };
+        assert_eq!(counts(&answer(7, 25), 7), Some([15, 6]));
+        assert_eq!(counts(&answer(7, 25), 8), None);
+        assert_eq!(counts(&answer(7, 15), 7), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = counts(&bytes, 1);
+        }
+    }
+}
