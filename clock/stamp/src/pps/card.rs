@@ -187,7 +187,7 @@ impl CardPulse {
             }
             let edges = ptp::edges(&mut self.device)?;
             let own = edges.into_iter().filter(|(channel, _)| *channel == self.input.channel);
-            newest = own.filter_map(|(_, at)| at).last().or(newest);
+            newest = own.filter_map(|(_, at)| at).next_back().or(newest);
         }
         Ok(newest)
     }
