@@ -6,7 +6,7 @@
 # Daemons live in the system's folders, which an ordinary user's path may lack.
 : "${target:?}"
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
-export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
+export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ptpd/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
 export PATH=$PATH:$target/test/cbindgen/bin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
@@ -120,6 +120,15 @@ need_ptp4l() {
     echo "unpacking linuxptp into $target/test/linuxptp"
     unpack "$target/test/linuxptp" linuxptp
     complete ptp4l || echo "no ptp4l (package linuxptp): what needs it will be skipped"
+}
+
+# And ptpd.
+need_ptpd() {
+    complete ptpd && return
+    echo "unpacking ptpd into $target/test/ptpd"
+    apt_install libpcap0.8
+    unpack "$target/test/ptpd" ptpd
+    complete ptpd || echo "no ptpd: what needs it will be skipped"
 }
 
 # Whether these programs are there with all their libraries.

@@ -6,6 +6,7 @@ use truechimer_counter::vmclock::Vmclock;
 use truechimer_engine::RefClockKind;
 use truechimer_stamp::phc;
 use truechimer_stamp::pps::Pps;
+use truechimer_stamp::pps::card::Input;
 use truechimer_timehands::places;
 
 use truechimer_config::{ConfigError, Place, Problem};
@@ -55,7 +56,13 @@ impl Options {
         warnings.extend(settings.engine.refclocks.iter().filter_map(|refclock| {
             let path = Path::new(&refclock.path);
             let why = match refclock.kind {
-                RefClockKind::Pulse => Pps::open(path).err()?.to_string(),
+                RefClockKind::Pulse => match refclock.path.parse::<Input>() {
+                    Ok(input) if Input::is_meant(&refclock.path) => {
+                        let why = std::fs::File::open(&input.device).err()?;
+                        format!("{}: {why}", input.device.display())
+                    }
+                    _ => Pps::open(path).err()?.to_string(),
+                },
                 RefClockKind::Phc => {
                     let device = phc::find(&refclock.path);
                     let opened = device.and_then(|device| {

@@ -51,6 +51,11 @@
 //! name = "gps"                  # what to call it; its path unless set
 //!
 //! # [[source]]
+//! # pps = "/dev/ptp1"           # the same at an input of a card, which stamps the edges
+//! # channel = 0                 # number of the external time stamp
+//! # pin = 1                     # pin that is made its input; left as it is unless set
+//!
+//! # [[source]]
 //! # phc = "/dev/ptp0"           # a card's clock: a device, the name of a clock or an interface
 //! # error = "1us"               # the most by which it is off; as its driver says unless set
 //! # scale = "auto"              # "utc", "tai", or whichever the others vouch for

@@ -5,6 +5,7 @@ use std::path::Path;
 use truechimer_confine::{CapabilitySet, Confined, Rules};
 
 use truechimer_engine::{Authentication, NTS_PORT, RefClockKind, SourceConfig, Transport};
+use truechimer_stamp::pps::card::Input;
 
 use crate::config::{Place, Settings};
 use crate::control;
@@ -94,7 +95,13 @@ pub(crate) fn rules<'a>(
     for refclock in &settings.engine.refclocks {
         let path = Path::new(&refclock.path);
         match refclock.kind {
-            RefClockKind::Pulse => {}
+            RefClockKind::Pulse => {
+                if Input::is_meant(&refclock.path) {
+                    let input = refclock.path.parse::<Input>();
+                    rules.write_device(input.as_ref().map_or(path, |input| &input.device));
+                    continue;
+                }
+            }
             // Which device it is may change; a clock's error bound is among what every service reads.
             RefClockKind::Phc => {
                 rules.device(DEVICES.as_ref());
@@ -174,6 +181,10 @@ mod tests {
             of(Config { refclocks: vec![RefClockConfig::pulse(path)], ..Config::default() })
         };
         assert_eq!(plain.lacking(&pulse("/dev/pps9")), ["devices in /dev", "CAP_SYS_TIME"]);
+        assert_eq!(
+            plain.lacking(&pulse("/dev/ptp9:channel=1")),
+            ["writing in /dev/ptp9", "devices in /dev/ptp9"]
+        );
         assert!(plain.lacking(&pulse("/sys/class/pps/pps9/assert")).is_empty());
         let other = |kind, path: &str| {
             let refclock = RefClockConfig::new(kind, path, truechimer_time::Span::from_micros(1));

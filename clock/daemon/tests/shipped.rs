@@ -85,6 +85,10 @@ fn the_documented_file_is_right_and_complete() {
             pulse_error: Span::from_nanos(50),
             ..RefClockConfig::pulse("/dev/pps0")
         },
+        RefClockConfig {
+            error: Span::from_nanos(100),
+            ..RefClockConfig::pulse("/dev/ptp1:channel=0:pin=1")
+        },
         of(RefClockKind::Phc, "/dev/ptp0", Span::from_micros(1)),
         RefClockConfig {
             name: "shm0".into(),

@@ -8,6 +8,7 @@
 //! Nothing relies on poll(2): on kernels before 6.12 it returns at once on such a device, whether
 //! there is a new edge or not.
 
+pub mod card;
 mod count;
 mod device;
 mod line;

@@ -115,6 +115,12 @@ impl Rules {
         add(&mut self.devices, path.to_owned());
     }
 
+    /// Allows to read this device, to control it and to set it up.
+    pub fn write_device(&mut self, path: &Path) {
+        self.device(path);
+        add(&mut self.write, path.to_owned());
+    }
+
     /// Allows to connect to this TCP port.
     pub fn connect(&mut self, port: u16) {
         if !self.tcp.contains(&port) {

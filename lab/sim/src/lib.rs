@@ -31,6 +31,7 @@ pub mod replay;
 pub mod scenario;
 pub mod server;
 pub mod stamps;
+pub mod sync;
 pub mod system_clock;
 pub mod told;
 pub mod width;

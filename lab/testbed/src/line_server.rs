@@ -14,15 +14,7 @@ use truechimer_time::Span;
 pub fn serve(listen: &str, line: &str) -> Result<(), String> {
     let line: Line = line.parse()?;
     let socket = UdpSocket::bind(listen).map_err(|error| format!("{listen}: {error}"))?;
-    let mut state = ServerState {
-        leap: LeapIndicator::None,
-        stratum: 1,
-        precision: Log2::at_least(Span::from_micros(1)),
-        root_delay: Short::default(),
-        root_dispersion: Short::at_least(Span::from_micros(15)),
-        reference_id: RefId(*b"LINE"),
-        reference_timestamp: Timestamp::UNKNOWN,
-    };
+    let mut state = state();
     println!("serving");
     let mut request = [0; 512];
     loop {
@@ -40,7 +32,21 @@ pub fn serve(listen: &str, line: &str) -> Result<(), String> {
     }
 }
 
-fn timestamp(unix_ns: i64) -> Timestamp {
+/// State of a server that is right.
+pub fn state() -> ServerState {
+    ServerState {
+        leap: LeapIndicator::None,
+        stratum: 1,
+        precision: Log2::at_least(Span::from_micros(1)),
+        root_delay: Short::default(),
+        root_dispersion: Short::at_least(Span::from_micros(15)),
+        reference_id: RefId(*b"LINE"),
+        reference_timestamp: Timestamp::UNKNOWN,
+    }
+}
+
+/// Unix time as a timestamp of NTP.
+pub fn timestamp(unix_ns: i64) -> Timestamp {
     let (seconds, ns) = (unix_ns.div_euclid(1_000_000_000), unix_ns.rem_euclid(1_000_000_000));
     Timestamp::from_unix(seconds, (((ns as u128) << 64) / 1_000_000_000) as u64)
 }

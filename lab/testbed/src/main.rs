@@ -3,6 +3,9 @@
 #![deny(unsafe_code)]
 
 mod breach;
+mod card_clock;
+mod card_server;
+mod errors;
 mod inject;
 mod line_server;
 mod look;
@@ -25,6 +28,7 @@ use truechimer_testbed::relay::Relay;
 use truechimer_testbed::udp::receive;
 
 use breach::breach;
+use errors::errors;
 use inject::inject;
 use line_server::serve;
 use look::look;
@@ -51,6 +55,13 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed serve LISTEN:PORT LINE
            an NTP server whose time is a LINE over CLOCK_MONOTONIC_RAW, whatever the system clock
            does: UNIX_S[+PPB|-PPB][,leap=UNIX_S], its time when the raw clock is 0
+       truechimer-testbed serve LISTEN:PORT clock:DEVICE:SHIFT_S:LEAD_NS
+           likewise, by a PTP hardware clock that many seconds ahead of UTC; a reply leaves so long after
+           its time was read
+       truechimer-testbed errors DEVICE SHIFT_S SECONDS EVERY_MS PAGE...
+           print, again and again, the ms since the start and, beside such a clock read by cross stamps,
+           the error of the system clock (ns), and error and bound of each clock that counts by the
+           kernel's raw clock (ns:ns)
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
            read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
            error, whether its bound held, and each change of status and epoch, as JSON
@@ -92,7 +103,13 @@ fn main() -> ExitCode {
         ["pass", listen, server] => pass(listen, server).map_err(|error| error.to_string()),
         ["clock"] => clock(),
         ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
-        ["serve", listen, line] => serve(listen, line),
+        ["serve", listen, time] => match time.strip_prefix("clock:") {
+            Some(clock) => card_server::serve(listen, clock),
+            None => serve(listen, time),
+        },
+        ["errors", device, ahead, seconds, every, pages @ ..] => {
+            errors([device, ahead], seconds, every, pages)
+        }
         ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
         ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
         ["waits", page, reference, seconds, every] => waits(page, reference, seconds, every),

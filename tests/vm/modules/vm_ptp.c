@@ -7,11 +7,17 @@
  * step a card. `way` says what the driver can do: 0 cross stamps by hardware, 1 readings between two
  * of the system clock, 2 neither.
  *
+ * A pulse per second comes to channel 1 of its external time stamps, each at a second of the same clock without `ahead`.
+ *
  * With cards=1 there are two network cards, card0 and card1, at the ends of one wire, which stamp by
  * that clock. What leaves card0 waits for `queue` ns between the kernel's stamp and the wire, what arrives
  * there for `interrupt` ns and somewhat more; nothing waits in card1. A frame takes `wire` ns, and then as long as
  * 100 Mbit/s take for its bytes. While `mute` is set the cards stamp nothing. By `jump` ns somebody steps the
- * clock whenever a frame has left for card0.
+ * clock whenever a frame has left for card0. On the wire there may be queues each way, of up to `busy` ns and seldom
+ * long.
+ *
+ * Where an oscillator that is not perfect is wanted, `walk` lets the rate of what is shown wander against the raw
+ * clock's: each second by as much as that, in 10^-15, at the most, by chance, the same for the same `seed`.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -25,6 +31,7 @@
 #include <linux/ptp_clock_kernel.h>
 #include <linux/slab.h>
 #include <linux/timekeeping.h>
+#include <linux/vmalloc.h>
 
 static long base;
 module_param(base, long, 0444);
@@ -49,7 +56,7 @@ static long interrupt;
 module_param(interrupt, long, 0644);
 MODULE_PARM_DESC(interrupt, "what a frame waits in card0 after it came, ns");
 static long wire = 5000;
-module_param(wire, long, 0444);
+module_param(wire, long, 0644);
 MODULE_PARM_DESC(wire, "what the wire takes, ns");
 static long jump;
 module_param(jump, long, 0644);
@@ -58,13 +65,61 @@ static int mute;
 module_param(mute, int, 0644);
 MODULE_PARM_DESC(mute, "1: the cards stamp nothing");
 
+static long busy;
+module_param(busy, long, 0644);
+MODULE_PARM_DESC(busy, "the longest queue on the wire, ns");
+static long walk;
+module_param(walk, long, 0444);
+MODULE_PARM_DESC(walk, "by how much the rate changes each second at the most, 10^-15");
+static ulong seed = 1;
+module_param(seed, ulong, 0444);
+MODULE_PARM_DESC(seed, "of all that is by chance");
+
 static struct ptp_clock *clock;
+
+/* A number of 24 bits by chance. */
+static u64 chance(u64 *state)
+{
+	*state = *state * 6364136223846793005ULL + 1442695040888963407ULL;
+	return *state >> 40;
+}
+
+/* How long the rate wanders, s; then it stays. */
+#define WALKS 20000
+/* What it has gained by the beginning of each second, 10^-15 s, and its rate then, 10^-15. */
+static struct {
+	s64 gained, rate;
+} *walked;
+
+static int make_walk(void)
+{
+	u64 state = seed;
+	int n;
+
+	walked = vzalloc(WALKS * sizeof(*walked));
+	if (!walked)
+		return -ENOMEM;
+	for (n = 1; n < WALKS; n++) {
+		walked[n].gained = walked[n - 1].gained + walked[n - 1].rate;
+		walked[n].rate = walked[n - 1].rate + (((s64)chance(&state) * 2 * walk) >> 24) - walk;
+	}
+	return 0;
+}
+
+/* What wandering has gained, ns. */
+static s64 wandered(u64 raw)
+{
+	u64 second = raw / NSEC_PER_SEC, n = min_t(u64, second, WALKS - 1);
+
+	return div_s64(walked[n].gained +
+		       div_s64(walked[n].rate * (s64)(raw - n * NSEC_PER_SEC), NSEC_PER_SEC), 1000000);
+}
 
 static u64 shown(u64 raw)
 {
 	s64 lost = div_s64((s64)(raw / 1000) * ppb, 1000000);
 
-	return (u64)base * NSEC_PER_SEC + raw - lost + ahead;
+	return (u64)base * NSEC_PER_SEC + raw - lost + wandered(raw) + ahead;
 }
 
 static int cross_stamp(struct ptp_clock_info *info, struct system_device_crosststamp *stamp)
@@ -110,9 +165,49 @@ static int adjust_rate(struct ptp_clock_info *info, long by)
 	return -EOPNOTSUPP;
 }
 
+/* Pulses come at the whole seconds of what it shows without `ahead`: they are the truth's, and the clock's error shows in their stamps. */
+static struct hrtimer pulses;
+
+/* When the next pulse is due, ns; timers come late by as much. */
+#define LATE_NS 2000
+static u64 until_pulse(void)
+{
+	u64 rest;
+
+	div64_u64_rem(shown(ktime_get_raw_ns()) - ahead, NSEC_PER_SEC, &rest);
+	return NSEC_PER_SEC - rest + LATE_NS;
+}
+
+static enum hrtimer_restart pulse(struct hrtimer *timer)
+{
+	u64 second = div_u64(shown(ktime_get_raw_ns()) - ahead, NSEC_PER_SEC);
+	struct ptp_clock_event event = {
+		.type = PTP_CLOCK_EXTTS,
+		.index = 1,
+		.timestamp = second * NSEC_PER_SEC + ahead,
+	};
+	static u64 last;
+
+	/* By a timer that came too early a second would come twice. */
+	if (second != last)
+		ptp_clock_event(clock, &event);
+	last = second;
+	hrtimer_forward_now(timer, ns_to_ktime(until_pulse()));
+	return HRTIMER_RESTART;
+}
+
 static int enable(struct ptp_clock_info *info, struct ptp_clock_request *request, int on)
 {
-	return -EOPNOTSUPP;
+	if (request->type != PTP_CLK_REQ_EXTTS)
+		return -EOPNOTSUPP;
+	/* Nothing is connected to channel 0. */
+	if (request->extts.index != 1)
+		return 0;
+	if (on)
+		hrtimer_start(&pulses, ns_to_ktime(until_pulse()), HRTIMER_MODE_REL_SOFT);
+	else
+		hrtimer_cancel(&pulses);
+	return 0;
 }
 
 static struct ptp_clock_info info = {
@@ -121,6 +216,7 @@ static struct ptp_clock_info info = {
 	.settime64 = set_time,
 	.adjtime = adjust_time,
 	.adjfine = adjust_rate,
+	.n_ext_ts = 2,
 	.enable = enable,
 };
 
@@ -157,13 +253,38 @@ static long length_of(const struct sk_buff *skb)
 	return (skb->len + 4) * 80;
 }
 
+/* What a frame waits on the wire, ns: of a queue's lengths the short ones come most often. */
+static long queued(void)
+{
+	static u64 state;
+	u64 part;
+
+	if (!busy)
+		return 0;
+	if (!state)
+		state = seed + 1;
+	part = chance(&state) >> 8;
+	part = part * part >> 16;
+	return (long)((part * part >> 16) * busy >> 16);
+}
+
+/* When a frame that leaves now reaches the other end, by the raw clock; none passes another. */
+static u64 reaches(int from, u64 now)
+{
+	static u64 last[2];
+	u64 at = now + wire + queued();
+
+	last[from] = max(at, last[from] + 1);
+	return last[from];
+}
+
 /* It passes onto the wire; how long it is until the other end's driver has it. */
 static long leave(struct frame *frame)
 {
 	struct card *from = netdev_priv(card[frame->from]);
 	struct sk_buff *skb = frame->skb, *copy;
-	u64 now = ktime_get_raw_ns();
-	long wait = wire + length_of(skb);
+	u64 now = ktime_get_raw_ns(), there = reaches(frame->from, now);
+	long wait = there - now + length_of(skb);
 
 	if (skb_shinfo(skb)->tx_flags & SKBTX_IN_PROGRESS && from->set.tx_type != HWTSTAMP_TX_OFF &&
 	    !mute) {
@@ -178,7 +299,7 @@ static long leave(struct frame *frame)
 	frame->has_left = true;
 	if (frame->from == 1)
 		ahead += jump;
-	frame->came = stamp_of(now + wire);
+	frame->came = stamp_of(there);
 	if (frame->from == 1) {
 		/* Not always the same, as no computer takes. */
 		static u32 n;
@@ -347,21 +468,32 @@ static int __init vm_ptp_init(void)
 		info.gettimex64 = get_time_between;
 	else
 		info.gettime64 = get_time;
+	error = make_walk();
+	if (error)
+		return error;
+	hrtimer_init(&pulses, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	pulses.function = pulse;
 	clock = ptp_clock_register(&info, NULL);
-	if (IS_ERR_OR_NULL(clock) || !cards)
-		return PTR_ERR_OR_ZERO(clock);
+	error = PTR_ERR_OR_ZERO(clock);
+	if (error || !clock || !cards)
+		goto out;
 	error = make_cards();
 	if (error) {
 		remove_cards();
 		ptp_clock_unregister(clock);
 	}
+out:
+	if (error)
+		vfree(walked);
 	return error;
 }
 
 static void __exit vm_ptp_exit(void)
 {
+	hrtimer_cancel(&pulses);
 	remove_cards();
 	ptp_clock_unregister(clock);
+	vfree(walked);
 }
 
 module_init(vm_ptp_init);

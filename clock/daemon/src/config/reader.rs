@@ -97,6 +97,8 @@ const SOURCE: &[&str] = &[
     "prefer",
     "require",
     "name",
+    "channel",
+    "pin",
     "ptp",
     "domain",
     "transport",

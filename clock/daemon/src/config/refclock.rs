@@ -2,6 +2,7 @@
 
 use truechimer_config::{DeTable, Reader, Value, printable, whole};
 use truechimer_engine::{REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale};
+use truechimer_stamp::pps::card::Input;
 use truechimer_stamp::shm;
 use truechimer_time::Span;
 
@@ -18,8 +19,10 @@ pub(super) const KINDS: [(&str, RefClockKind, &str); 5] = [
     ("vmclock", RefClockKind::Vmclock, "the hypervisor's time"),
 ];
 /// The keys of reference clocks alone.
-pub(super) const OF_REFCLOCK: &[&str] =
-    &["pps", "phc", "shm", "sock", "vmclock", "latency", "error", "offset", "scale", "name"];
+pub(super) const OF_REFCLOCK: &[&str] = &[
+    "pps", "phc", "shm", "sock", "vmclock", "latency", "error", "offset", "scale", "name",
+    "channel", "pin",
+];
 
 /// A source that is a reference clock, by the first of the keys that say so.
 pub(super) fn refclock(
@@ -34,6 +37,7 @@ pub(super) fn refclock(
         _ => RefClockConfig::new(kind, "", Span::ZERO),
     };
     let mut named = None;
+    let (mut channel, mut pin) = (None, None);
     for (key, value) in table {
         let start = key.span().start;
         match key.get_ref().as_ref() {
@@ -63,6 +67,20 @@ pub(super) fn refclock(
                     config.error = span;
                 }
             }
+            "channel" | "pin" if is_pulse => {
+                let key = key.get_ref().as_ref();
+                match whole(value).map(u32::try_from) {
+                    Some(Ok(number)) if number <= INPUTS => {
+                        *if key == "pin" { &mut pin } else { &mut channel } = Some(number);
+                    }
+                    Some(_) => reader.wrong(key, value, "must be 0 to 127"),
+                    None => reader.kind(key, value, "a whole number, as in 0"),
+                }
+            }
+            key @ ("channel" | "pin") => reader.problem(
+                start,
+                format!("`{key}` is for a pulse at a card, and this source is {what}: remove it"),
+            ),
             "offset" => {
                 if let Some(span) = span(reader, "offset", value, "250ns", offset) {
                     config.offset = span;
@@ -104,6 +122,15 @@ pub(super) fn refclock(
         let text = "`trust` needs `scale`: add scale = \"utc\" or \"tai\", as nobody else may be there \
                     to tell";
         reader.problem(at, text);
+    }
+    if channel.is_some() || pin.is_some() {
+        if Input::is_meant(&config.path) {
+            let device = config.path.as_str().into();
+            config.path = Input { device, channel: channel.unwrap_or(0), pin }.to_string();
+        } else {
+            let text = "`channel` and `pin` are of a card: pps = \"/dev/ptp0\", or remove them";
+            reader.problem(at, text);
+        }
     }
     let path = config.path.clone();
     config.name =
@@ -175,6 +202,8 @@ fn scale(word: &str) -> Result<Scale, String> {
     }
 }
 
+/// The highest number of a card's channel or pin.
+const INPUTS: u32 = 127;
 /// The most that a reference clock may be off.
 const ERROR: (Span, Span) = (Span::from_nanos(1), Span::from_secs(1));
 

@@ -175,6 +175,27 @@ fn a_confidence_leaves_a_doubt() {
 }
 
 #[test]
+fn a_pulse_may_be_at_a_card() {
+    let path = |more: &str| {
+        let text = format!("[[source]]\nhost = \"a\"\n[[source]]\npps = \"/dev/ptp0\"\n{more}");
+        parse(&text, "t").unwrap().engine.refclocks[0].path.clone()
+    };
+    assert_eq!(path(""), "/dev/ptp0");
+    assert_eq!(path("channel = 1"), "/dev/ptp0:channel=1");
+    assert_eq!(path("pin = 3"), "/dev/ptp0:channel=0:pin=3");
+    for (source, told) in [
+        ("pps = \"/dev/pps0\"\npin = 1", "`channel` and `pin` are of a card"),
+        ("pps = \"/dev/ptp0\"\npin = 128", "`pin` = 128: must be 0 to 127"),
+        ("pps = \"/dev/ptp0\"\nchannel = \"a\"", "`channel` must be a whole number"),
+        ("phc = \"/dev/ptp0\"\npin = 1", "`pin` is for a pulse at a card"),
+    ] {
+        let text = format!("[[source]]\nhost = \"a\"\n[[source]]\n{source}");
+        let error = parse(&text, "t").unwrap_err().to_string();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
+#[test]
 fn pulses_stand_among_the_sources() {
     let text = r#"
             [[source]]

@@ -11,6 +11,7 @@ use truechimer_counter::vmclock::Vmclock;
 use truechimer_engine::{RefClockKind, Scale, Shown};
 use truechimer_files::Bound;
 use truechimer_stamp::phc::{self, DeviceClock};
+use truechimer_stamp::pps::card::{CardPulse, Input};
 use truechimer_stamp::pps::{Edge, EdgeLog, Pps, PpsError};
 use truechimer_stamp::shm::{self, Shm};
 use truechimer_stamp::sock;
@@ -33,6 +34,7 @@ const DATAGRAMS: usize = 32;
 /// A reference clock that is open.
 pub(super) enum Reader {
     Pulse(Pps, EdgeLog),
+    CardPulse(CardPulse),
     Shm(Shm, EdgeLog),
     /// The name goes with the socket.
     Sock(UnixDatagram, #[expect(dead_code, reason = "held for its end")] Bound, EdgeLog),
@@ -72,6 +74,11 @@ impl Reader {
         let log = || EdgeLog::new(counter, nominal, resolution);
         let of_program = || log().shown_within(SHOWN);
         match kind {
+            RefClockKind::Pulse if Input::is_meant(path) => {
+                let input: Input = path.parse()?;
+                let pulse = CardPulse::open(input.clone(), counter, nominal, resolution);
+                Ok(Reader::CardPulse(pulse.map_err(|why| no_input(&input, &why))?))
+            }
             RefClockKind::Pulse => {
                 let pps = Pps::open(Path::new(path)).map_err(|why| why.to_string())?;
                 Ok(Reader::Pulse(pps, log()))
@@ -104,6 +111,7 @@ impl Reader {
     pub(super) fn prepare(&mut self, counter: Counter) -> Count {
         match self {
             Reader::Pulse(_, log) | Reader::Shm(_, log) | Reader::Sock(_, _, log) => log.look().end,
+            Reader::CardPulse(pulse) => pulse.look(),
             Reader::Phc(..) | Reader::Vmclock(..) => counter.read(),
         }
     }
@@ -120,6 +128,16 @@ impl Reader {
                 Ok(edge.map(|edge| Sample {
                     sequence: Some(edge.sequence),
                     stamp: stamped(log, edge.unix_ns),
+                    shown: Shown::PULSE,
+                }))
+            }
+            Reader::CardPulse(pulse) => {
+                let edge = pulse.fetch();
+                let edge =
+                    edge.map_err(|why| Trouble::new(unreadable(pulse.path(), &why), false))?;
+                Ok(edge.map(|edge| Sample {
+                    sequence: Some(edge.sequence),
+                    stamp: edge.stamp.map_err(|why| why.to_string()),
                     shown: Shown::PULSE,
                 }))
             }
@@ -181,6 +199,7 @@ impl Reader {
     pub(super) fn forget(&mut self) {
         match self {
             Reader::Pulse(_, log) | Reader::Shm(_, log) | Reader::Sock(_, _, log) => log.clear(),
+            Reader::CardPulse(pulse) => pulse.clear(),
             Reader::Phc(..) | Reader::Vmclock(..) => {}
         }
     }
@@ -190,6 +209,7 @@ impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Reader::Pulse(..) => "Pulse",
+            Reader::CardPulse(..) => "CardPulse",
             Reader::Shm(..) => "Shm",
             Reader::Sock(..) => "Sock",
             Reader::Phc(..) => "Phc",
@@ -219,6 +239,24 @@ fn newest(socket: &UnixDatagram) -> io::Result<Option<sock::SockSample>> {
         }
     }
     Ok(newest)
+}
+
+fn no_input(Input { device, channel, pin }: &Input, why: &io::Error) -> String {
+    let lacks = |why: &io::Error| {
+        matches!(
+            why.raw_os_error(),
+            Some(libc::EINVAL | libc::EOPNOTSUPP | libc::EBUSY | libc::ENOTTY)
+        )
+    };
+    if !lacks(why) {
+        return unreadable(device, why);
+    }
+    let pin = pin.map_or(String::new(), |pin| format!(" at pin {pin}"));
+    format!(
+        "{} stamps no pulses on channel {channel}{pin}: {why}: see how many there are in \
+         /sys/class/ptp/*/n_external_timestamps, and its pins below /sys/class/ptp/*/pins",
+        device.display()
+    )
 }
 
 fn unreadable(device: &Path, why: &io::Error) -> String {

@@ -12,6 +12,7 @@ mod likely;
 mod outage;
 mod screen;
 mod sensitivity;
+mod sync;
 mod width;
 mod wrong;
 
@@ -74,7 +75,7 @@ pub struct Simulate {
     #[command(subcommand)]
     pub study: Option<Study>,
     /// Scenarios by name (see --list), scenario files ending in .toml, or one of the studies
-    /// case (which needs --report), accuracy, outage-end, ablation, sensitivity and bound
+    /// case (which needs --report), accuracy, outage-end, sync-limit, ablation, sensitivity and bound
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenarios: Vec<String>,
     /// List the scenarios and what each is
@@ -118,11 +119,12 @@ pub struct Simulate {
 }
 
 /// Names that stand in place of a scenario and mean a series of them.
-const STUDIES: [&str; 11] = [
+const STUDIES: [&str; 12] = [
     "attacks",
     "case",
     "accuracy",
     "outage-end",
+    "sync-limit",
     "ablation",
     "sensitivity",
     "bound",
@@ -174,6 +176,7 @@ pub fn run(args: &Simulate, out: &mut dyn Write) -> Ended {
         [only] if only == "case" => return case::run(args, out),
         [only] if only == "accuracy" => return accuracy::run(args, out),
         [only] if only == "outage-end" => return outage::run(args, out),
+        [only] if only == "sync-limit" => return sync::run(args, out),
         [only] if only == "ablation" => return ablation::run(args, out),
         [only] if only == "bound" => return width::run(args, out),
         [only] if only == "sensitivity" => return sensitivity::run(args, out),

@@ -20,6 +20,8 @@ pub fn list(scenarios: &[Scenario], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:width$}  all of the above under every estimator", "accuracy")?;
     let outage = "two hours alone, beside a filter knowing all";
     writeln!(out, "{:width$}  {outage}", "outage-end")?;
+    let sync = "behind a PTP master, beside what is possible";
+    writeln!(out, "{:width$}  {sync}", "sync-limit")?;
     writeln!(out, "{:width$}  what each part of our estimator buys", "ablation")?;
     writeln!(out, "{:width$}  what each constant of the model buys", "sensitivity")?;
     writeln!(out, "{:width$}  paths drawn from ranges, a day each", "drawn")?;
@@ -195,6 +197,7 @@ mod tests {
             "case",
             "accuracy",
             "outage-end",
+            "sync-limit",
             "ablation",
             "sensitivity",
             "drawn",
