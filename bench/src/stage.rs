@@ -107,21 +107,17 @@ fn hand(counter: Counter, boot: BootId, period: Period, last: Option<&Hand>) -> 
     let host = host_reading(counter);
     let start = Instant::from_nanos(START_NS) + Span::from_secs(LEAPS.tai_offset.into());
     let hand = Hand {
-        counter: CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
-        base: host.count,
-        time: last.map_or(start, |last| last.time_at(host.count)),
-        period,
-        difference: period,
         difference_error: Rate::from_ppb(GROWTH_PPB),
         path_bound: Span::from_nanos(PATH_BOUND_NS),
-        statistical_bound: Span::ZERO,
-        disputed: Span::ZERO,
-        imbalance: Span::ZERO,
-        likely: None,
         growth: Rate::from_ppb(GROWTH_PPB),
-        status: Status::Synchronised,
         leaps: LEAPS,
-        void_after: host.count + period.counts(Span::from_secs(3600)),
+        ..Hand::exact(
+            CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
+            host.count,
+            last.map_or(start, |last| last.time_at(host.count)),
+            period,
+            host.count + period.counts(Span::from_secs(3600)),
+        )
     };
     let made = Made {
         count: host.count,

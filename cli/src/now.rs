@@ -273,7 +273,7 @@ struct LeapJson {
 pub mod tests {
     use super::*;
     use truechimer::{Count, CountSpan, ReadBy};
-    use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Leaps, Period, Rate};
+    use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Period, Rate};
     use truechimer_timehands::{Hand, Likely, Made};
 
     const US: fn(i64) -> Span = Span::from_micros;
@@ -282,21 +282,18 @@ pub mod tests {
     pub fn view(status: Status, disputed: Span) -> View {
         let base = Count(5_000_000_000);
         let hand = Hand {
-            counter: CounterId { kind: CounterKind::Raw, boot: BootId([1; 16]), epoch: Epoch(2) },
-            base,
-            time: Instant::new(1_800_000_000, 0),
-            period: Period::NANOSECOND,
-            difference: Period::NANOSECOND,
-            difference_error: Rate::ZERO,
             path_bound: US(100),
             statistical_bound: US(7) + disputed,
             disputed,
             growth: Rate::from_ppb(1000),
-            imbalance: Span::ZERO,
-            likely: None,
             status,
-            leaps: Leaps::default(),
-            void_after: base + CountSpan(4_096_000_000_000),
+            ..Hand::exact(
+                CounterId { kind: CounterKind::Raw, boot: BootId([1; 16]), epoch: Epoch(2) },
+                base,
+                Instant::new(1_800_000_000, 0),
+                Period::NANOSECOND,
+                base + CountSpan(4_096_000_000_000),
+            )
         };
         let at = |count| Made { count, monotonic_ns: 5, raw_ns: 5, suspended_ns: 0, device: None };
         let count = base + CountSpan(1_000_000_000);

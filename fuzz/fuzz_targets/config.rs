@@ -19,7 +19,9 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
             let paths: BTreeSet<_> = refclocks.iter().map(|p| (p.kind, &p.path)).collect();
             assert_eq!(paths.len(), refclocks.len(), "the same reference clock twice");
             for refclock in refclocks {
-                assert!(!refclock.path.is_empty() && !refclock.name.is_empty() && refclock.error.0 >= 0);
+                assert!(
+                    !refclock.path.is_empty() && !refclock.name.is_empty() && refclock.error.0 >= 0
+                );
             }
             assert!(settings.engine.max_wander.0 > 0);
         }

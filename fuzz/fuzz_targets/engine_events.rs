@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use truechimer_engine::{
-    Action, Authentication, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale, Shown, SourceConfig,
-    SourceId,
-    Start, Steer, SystemReading,
+    Action, Authentication, Config, Engine, Event, HostCheck, RefClockConfig, RefClockKind, Scale,
+    Shown, SourceConfig, SourceId, Start, Steer, SystemReading,
 };
 use truechimer_estimators::TABLE;
 use truechimer_ntp::server::{ServerState, respond};
@@ -51,21 +50,24 @@ impl Input<'_> {
 }
 
 fn config(sources: u8) -> Config {
-    let source =
-        |n| {
-            // Some are fenced, preferred or required.
-            let is = |bit: u8| sources & bit != 0 && n == 1;
-            let (prefer, require) = (is(8), is(16));
-            let authentication =
-                if is(4) { Authentication::Nts } else { Authentication::None };
-            let host = SourceConfig::new(format!("192.0.2.{n}"));
-            SourceConfig { poll: 1 << u32::from(n), authentication, prefer, require, ..host }
-        };
-    let refclocks = (0..sources >> 4 & 1).map(|n| RefClockConfig::new(
-        [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Vmclock, RefClockKind::Sock][usize::from(sources >> 6)],
-        format!("{n}"),
-        Span::from_micros(10),
-    )).collect();
+    let source = |n| {
+        // Some are fenced, preferred or required.
+        let is = |bit: u8| sources & bit != 0 && n == 1;
+        let (prefer, require) = (is(8), is(16));
+        let authentication = if is(4) { Authentication::Nts } else { Authentication::None };
+        let host = SourceConfig::new(format!("192.0.2.{n}"));
+        SourceConfig { poll: 1 << u32::from(n), authentication, prefer, require, ..host }
+    };
+    let refclocks = (0..sources >> 4 & 1)
+        .map(|n| {
+            RefClockConfig::new(
+                [RefClockKind::Pulse, RefClockKind::Phc, RefClockKind::Vmclock, RefClockKind::Sock]
+                    [usize::from(sources >> 6)],
+                format!("{n}"),
+                Span::from_micros(10),
+            )
+        })
+        .collect();
     Config { sources: (0..sources % 4).map(source).collect(), refclocks, ..Config::default() }
 }
 
@@ -124,25 +126,12 @@ impl World {
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
-    let start = Start {
-        at: Count(input.number()),
-        counter: CounterId {
-            kind: CounterKind::Simulated,
-            boot: BootId::default(),
-            epoch: Epoch(u32::from(input.byte())),
-        },
-        nominal: Period::from_hz(1_000_000 + (input.number() >> 30)),
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(i64::from(input.byte())),
-        seed: [1; 32],
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    };
-    let (at, nominal) = (start.at, start.nominal);
+    let at = Count(input.number());
+    let epoch = Epoch(u32::from(input.byte()));
+    let counter = CounterId { kind: CounterKind::Simulated, boot: BootId::default(), epoch };
+    let nominal = Period::from_hz(1_000_000 + (input.number() >> 30));
+    let resolution = CountSpan(i64::from(input.byte()));
+    let start = Start { resolution, ..Start::new(at, counter, nominal, [1; 32]) };
     let sources = input.byte();
     let kind = TABLE[usize::from(sources >> 2) % TABLE.len()];
     let (engine, actions) = Engine::with_method(config(sources), start, kind.method());

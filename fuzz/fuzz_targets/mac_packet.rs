@@ -6,7 +6,8 @@ use libfuzzer_sys::fuzz_target;
 use truechimer_keys::{Keys, Mac};
 
 fuzz_target!(|bytes: &[u8]| {
-    let text = "1 AES128 ASCII:0123456789abcdef\n2 SHA256 ASCII:0123456789\n3 SHA512 ASCII:0123456789";
+    let text =
+        "1 AES128 ASCII:0123456789abcdef\n2 SHA256 ASCII:0123456789\n3 SHA512 ASCII:0123456789";
     let keys = Keys::parse(text, "keys").expect("three keys");
     if let Some(mac) = Mac::of(bytes) {
         assert_eq!(mac.about.len() + 4 + mac.code.len(), bytes.len());

@@ -4,30 +4,16 @@
 use truechimer_engine::{Config, SourceConfig, Start};
 use truechimer_estimators::PUBLISHED;
 use truechimer_replay::{Options, repeat, verify};
-use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate,
-};
+use truechimer_time::{BootId, Count, CounterId, CounterKind, Epoch, Period};
 
 /// The first two lines of a log.
 fn beginning() -> String {
-    let start = Start {
-        at: Count(1_000_000_000),
-        counter: CounterId {
-            kind: CounterKind::Simulated,
-            boot: BootId::default(),
-            epoch: Epoch(0),
-        },
-        nominal: Period::NANOSECOND,
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(1),
-        seed: [1; 32],
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    };
+    let start = Start::new(
+        Count(1_000_000_000),
+        CounterId { kind: CounterKind::Simulated, boot: BootId::default(), epoch: Epoch(0) },
+        Period::NANOSECOND,
+        [1; 32],
+    );
     let config = Config { sources: vec![SourceConfig::new("192.0.2.1")], ..Config::default() };
     // As text at once: a `serde_json::Value` holds no number of 128 bits.
     let start = serde_json::to_string(&start).expect("plain numbers");

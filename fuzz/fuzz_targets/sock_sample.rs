@@ -10,6 +10,9 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let again = parse(&write(&sample)).expect("a sample");
         let error = (sample.true_ns - sample.unix_ns).unsigned_abs() >> 50;
         assert!((again.true_ns - sample.true_ns).unsigned_abs() <= error + 1);
-        assert_eq!((again.unix_ns, again.pulse, again.leap), (sample.unix_ns, sample.pulse, sample.leap));
+        assert_eq!(
+            (again.unix_ns, again.pulse, again.leap),
+            (sample.unix_ns, sample.pulse, sample.leap)
+        );
     }
 });

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
-use truechimer::{Count, CountSpan, CounterKind, Epoch, Hand, Instant, Leaps, Made, Period, Rate};
-use truechimer::{Span, Status};
+use truechimer::Span;
+use truechimer::{Count, CountSpan, CounterKind, Epoch, Hand, Instant, Made, Period, Rate};
 use truechimer_capture::convert::{Change, Continuity, Identity, Used};
 use truechimer_capture::sink::{CaptureFile, FileOptions, Sink};
 use truechimer_capture::{
@@ -28,21 +28,17 @@ fn used(generation: u64, second: u64, off: i64) -> Used {
     Used {
         generation,
         hand: Hand {
-            counter: CounterId { kind: CounterKind::Tsc, boot: BOOT, epoch: Epoch(3) },
-            base,
-            time,
-            period,
-            difference: period,
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_nanos(3001),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: Count(1 << 60),
+            ..Hand::exact(
+                CounterId { kind: CounterKind::Tsc, boot: BOOT, epoch: Epoch(3) },
+                base,
+                time,
+                period,
+                Count(1 << 60),
+            )
         },
         made: Made {
             count: base,

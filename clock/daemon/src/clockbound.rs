@@ -621,21 +621,18 @@ mod tests {
     /// A clock of 2.5 GHz in November 2026, with TAI − UTC 37 s.
     fn hand() -> Hand {
         Hand {
-            counter: CounterId { kind: CounterKind::Tsc, boot: BootId([7; 16]), epoch: Epoch(3) },
-            base: Count(5_000_000_000_000),
-            time: Instant::new(1_795_700_037, 1 << 63),
-            period: Period::from_hz(2_500_000_077),
-            difference: Period::from_hz(2_500_000_077),
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_nanos(1_234),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(512),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
             leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-            void_after: Count(1 << 60),
+            ..Hand::exact(
+                CounterId { kind: CounterKind::Tsc, boot: BootId([7; 16]), epoch: Epoch(3) },
+                Count(5_000_000_000_000),
+                Instant::new(1_795_700_037, 1 << 63),
+                Period::from_hz(2_500_000_077),
+                Count(1 << 60),
+            )
         }
     }
 

@@ -380,8 +380,7 @@ fn unbroken(hand: &Hand, then: Made, now: Made) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_time::{Instant, Leaps};
-    use truechimer_timehands::Status;
+    use truechimer_time::Instant;
 
     const BOOT: BootId = BootId([7; 16]);
     const ID: CounterId = CounterId { kind: CounterKind::Tsc, boot: BOOT, epoch: Epoch(3) };
@@ -390,21 +389,17 @@ mod tests {
 
     fn hand() -> Hand {
         Hand {
-            counter: ID,
-            base: Count(4_000),
-            time: Instant::new(1_800_000_000, 0),
-            period: Period::from_hz(2_000_000_000),
-            difference: Period::from_hz(2_000_000_000),
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_micros(20),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: Count(1 << 60),
+            ..Hand::exact(
+                ID,
+                Count(4_000),
+                Instant::new(1_800_000_000, 0),
+                Period::from_hz(2_000_000_000),
+                Count(1 << 60),
+            )
         }
     }
 

@@ -417,21 +417,20 @@ mod tests {
 
     fn hand() -> Hand {
         Hand {
-            counter: CounterId { kind: CounterKind::Tsc, boot: BootId([1; 16]), epoch: Epoch(3) },
-            base: Count(1_000),
-            time: Instant::new(1_800_000_037, 0),
-            period: Period::NANOSECOND,
-            difference: Period::NANOSECOND,
             difference_error: Rate::from_ppb(20),
             path_bound: Span::from_micros(80),
             statistical_bound: Span::from_micros(20),
             disputed: Span::from_micros(5),
             growth: Rate::from_ppb(1_000),
-            imbalance: Span::ZERO,
             likely: Some(Likely { half: Span::from_micros(9), growth: Rate::ZERO }),
-            status: Status::Synchronised,
             leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-            void_after: Count(1 << 50),
+            ..Hand::exact(
+                CounterId { kind: CounterKind::Tsc, boot: BootId([1; 16]), epoch: Epoch(3) },
+                Count(1_000),
+                Instant::new(1_800_000_037, 0),
+                Period::NANOSECOND,
+                Count(1 << 50),
+            )
         }
     }
 

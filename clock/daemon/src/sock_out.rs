@@ -87,7 +87,7 @@ impl SockOut {
 mod tests {
     use super::*;
     use truechimer_counter::{Choice, realtime_pair};
-    use truechimer_time::{BootId, CountSpan, CounterId, Epoch, Instant, Leaps, Rate};
+    use truechimer_time::{BootId, CountSpan, CounterId, Epoch, Instant};
 
     #[test]
     fn samples_say_how_far_the_clock_is_ahead() {
@@ -95,24 +95,14 @@ mod tests {
         let counter = Counter::open(Choice::Raw).unwrap();
         let pair = realtime_pair(counter, 8);
         let nominal = Period::NANOSECOND;
-        let hand = Hand {
-            counter: CounterId { kind: counter.kind(), boot: BootId::default(), epoch: Epoch(0) },
-            base: pair.mid(),
-            // 1.5 s ahead of the system clock.
-            time: Instant::from_nanos(i128::from(pair.unix_ns) + 1_500_000_000),
-            period: nominal,
-            difference: nominal,
-            difference_error: Rate::ZERO,
-            path_bound: Span::ZERO,
-            statistical_bound: Span::ZERO,
-            disputed: Span::ZERO,
-            growth: Rate::ZERO,
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: pair.mid() + CountSpan(1 << 50),
-        };
+        // 1.5 s ahead of the system clock.
+        let hand = Hand::exact(
+            CounterId { kind: counter.kind(), boot: BootId::default(), epoch: Epoch(0) },
+            pair.mid(),
+            Instant::from_nanos(i128::from(pair.unix_ns) + 1_500_000_000),
+            nominal,
+            pair.mid() + CountSpan(1 << 50),
+        );
         let mut out = SockOut::new(&path).unwrap();
         let told = out.tell(&hand, counter, nominal).expect("nobody is there");
         assert!(told.contains("`sock-out`") && told.contains("No such file"), "{told}");

@@ -55,6 +55,27 @@ pub struct Start {
     pub rtc: Option<RtcReading>,
 }
 
+impl Start {
+    /// Start without history: a rate that is known to 500 ppm, a counter that counts by ones, no idea of leap
+    /// seconds or of the date.
+    pub fn new(at: Count, counter: CounterId, nominal: Period, seed: [u8; 32]) -> Start {
+        Start {
+            at,
+            counter,
+            nominal,
+            nominal_error: Rate::from_ppb(500_000),
+            resolution: CountSpan(1),
+            seed,
+            leaps: Leaps::default(),
+            leaps_until: 0,
+            warm: None,
+            saved: None,
+            built: 0,
+            rtc: None,
+        }
+    }
+}
+
 /// The machine's real-time clock (RTC) at one count: the battery-backed one, or the hypervisor's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RtcReading {

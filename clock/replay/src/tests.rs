@@ -11,27 +11,19 @@ use truechimer_estimators::{Kind, OURS, PUBLISHED, TABLE};
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
-    BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Rate, Stamp, StampMethod,
+    BootId, CountSpan, CounterId, CounterKind, Epoch, Leaps, Period, Stamp, StampMethod,
 };
 use truechimer_timehands::Status;
 
 const SECOND: u64 = 1_000_000_000;
 
 fn start() -> Start {
-    Start {
-        at: Count(5 * SECOND),
-        counter: CounterId { kind: CounterKind::Simulated, boot: BootId([3; 16]), epoch: Epoch(1) },
-        nominal: Period::NANOSECOND,
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(1),
-        seed: [9; 32],
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    }
+    Start::new(
+        Count(5 * SECOND),
+        CounterId { kind: CounterKind::Simulated, boot: BootId([3; 16]), epoch: Epoch(1) },
+        Period::NANOSECOND,
+        [9; 32],
+    )
 }
 
 fn server_time(count: u64) -> Timestamp {

@@ -117,6 +117,35 @@ pub struct Likely {
 }
 
 impl Hand {
+    /// Hand of a clock that is right: each part of the bound is 0, and no leap second is known. What differs is
+    /// written before `..Hand::exact(…)`.
+    #[must_use]
+    pub fn exact(
+        counter: CounterId,
+        base: Count,
+        time: Instant,
+        period: Period,
+        void_after: Count,
+    ) -> Hand {
+        Hand {
+            counter,
+            base,
+            time,
+            period,
+            difference: period,
+            difference_error: Rate::ZERO,
+            path_bound: Span::ZERO,
+            statistical_bound: Span::ZERO,
+            disputed: Span::ZERO,
+            growth: Rate::ZERO,
+            imbalance: Span::ZERO,
+            likely: None,
+            status: Status::Synchronised,
+            leaps: Leaps::default(),
+            void_after,
+        }
+    }
+
     /// The whole bound at `base`.
     #[must_use]
     pub fn bound(&self) -> Span {

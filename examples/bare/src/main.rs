@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use machine::{SysTick, masked, say};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Period, Rate, Span,
 };
 use truechimer_timehands::{
     Glance, Hand, HandRing, Made, OneHand, Status, TickCounter, Told, pack, unpack,
@@ -47,21 +47,17 @@ fn hand(base: Count) -> Hand {
     let counter =
         CounterId { kind: CounterKind::Simulated, boot: BootId::default(), epoch: Epoch(1) };
     Hand {
-        counter,
-        base,
-        time: Instant::new(1_790_000_000, 0),
-        period,
-        difference: period,
         difference_error: Rate::from_ppb(20_000),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
-        disputed: Span::ZERO,
         growth: Rate::from_ppb(20_000),
-        imbalance: Span::ZERO,
-        likely: None,
-        status: Status::Synchronised,
-        leaps: Leaps::default(),
-        void_after: base + CountSpan(HZ as i64 * 3600),
+        ..Hand::exact(
+            counter,
+            base,
+            Instant::new(1_790_000_000, 0),
+            period,
+            base + CountSpan(HZ as i64 * 3600),
+        )
     }
 }
 

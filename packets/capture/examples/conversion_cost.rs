@@ -14,7 +14,7 @@ use truechimer_counter::{
     Choice, Counter, HostPair, boot_id, host_reading, nominal, realtime_pair,
 };
 use truechimer_time::{CounterId, Epoch, Instant, Leaps, Rate, Span};
-use truechimer_timehands::{Hand, Made, PageWriter, Status};
+use truechimer_timehands::{Hand, Made, PageWriter};
 
 /// Pairs, and packets between two of them.
 const PAIRS: usize = 1_000;
@@ -112,21 +112,18 @@ fn hand(counter: Counter) -> Result<(Hand, Made), Box<dyn Error>> {
     let pair = realtime_pair(counter, 8);
     let host = host_reading(counter);
     let hand = Hand {
-        counter: CounterId { kind: counter.kind(), boot: boot_id()?, epoch: Epoch(1) },
-        base: pair.mid(),
-        time: Instant::from_nanos(i128::from(pair.unix_ns) + 37_000_000_000),
-        period,
-        difference: period,
         difference_error: Rate::from_ppb(1_000),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
-        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
-        imbalance: Span::ZERO,
-        likely: None,
-        status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-        void_after: host.count + period.counts(Span::from_secs(1000)),
+        ..Hand::exact(
+            CounterId { kind: counter.kind(), boot: boot_id()?, epoch: Epoch(1) },
+            pair.mid(),
+            Instant::from_nanos(i128::from(pair.unix_ns) + 37_000_000_000),
+            period,
+            host.count + period.counts(Span::from_secs(1000)),
+        )
     };
     let made = Made {
         count: host.count,

@@ -13,7 +13,7 @@ use truechimer_capture::restamp::{Hands, Recorded, Restamper};
 use truechimer_capture::{Counted, KernelClock, Quality, RawStamp, Stamped};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal, realtime_pair};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Rate, Span,
 };
 use truechimer_timehands::{Hand, Made, PageWriter, Status};
 
@@ -61,26 +61,18 @@ impl Daemon {
         let pair = realtime_pair(self.counter, 8);
         let host = host_reading(self.counter);
         let mut hand = Hand {
-            counter: CounterId {
-                kind: self.counter.kind(),
-                boot: boot_id().unwrap(),
-                epoch: Epoch(1),
-            },
-            base: pair.mid(),
-            time: Instant::from_nanos(i128::from(pair.unix_ns + AHEAD_NS)),
-            period,
-            difference: period,
             difference_error: Rate::from_ppb(1_000_000),
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
-            disputed: Span::ZERO,
             // The system clock may be steered meanwhile.
             growth: Rate::from_ppb(2_000_000),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: host.count + period.counts(Span::from_secs(1000)),
+            ..Hand::exact(
+                CounterId { kind: self.counter.kind(), boot: boot_id().unwrap(), epoch: Epoch(1) },
+                pair.mid(),
+                Instant::from_nanos(i128::from(pair.unix_ns + AHEAD_NS)),
+                period,
+                host.count + period.counts(Span::from_secs(1000)),
+            )
         };
         change(&mut hand);
         let made = Made {

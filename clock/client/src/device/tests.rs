@@ -4,8 +4,8 @@
 use std::cell::{Cell, RefCell};
 
 use proptest::prelude::*;
-use truechimer_time::{BootId, CounterId, Epoch, Instant, Leaps};
-use truechimer_timehands::{ByRaw, Status};
+use truechimer_time::{BootId, CounterId, Epoch, Instant};
+use truechimer_timehands::ByRaw;
 
 use super::*;
 
@@ -171,21 +171,17 @@ const MADE: Made =
 fn hand(period: Period) -> Hand {
     let kind = CounterKind::AcpiPm;
     Hand {
-        counter: CounterId { kind, boot: BootId::default(), epoch: Epoch(3) },
-        base: Count(0),
-        time: Instant::new(1_700_000_000, 0),
-        period,
-        difference: period,
         difference_error: Rate::from_ppb(100),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
-        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
-        imbalance: Span::ZERO,
-        likely: None,
-        status: Status::Synchronised,
-        leaps: Leaps::default(),
-        void_after: Count(0),
+        ..Hand::exact(
+            CounterId { kind, boot: BootId::default(), epoch: Epoch(3) },
+            Count(0),
+            Instant::new(1_700_000_000, 0),
+            period,
+            Count(0),
+        )
     }
 }
 

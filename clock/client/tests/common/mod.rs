@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use truechimer::{Clock, Epoch, Hand, Instant, Leaps, Made, Period, Rate, Span, Status};
+use truechimer::{Clock, Epoch, Hand, Instant, Leaps, Made, Period, Rate, Span};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_time::{CountSpan, CounterId};
 use truechimer_timehands::PageWriter;
@@ -64,21 +64,18 @@ impl Daemon {
         let host = host_reading(self.counter);
         let kind = self.counter.kind();
         let hand = Hand {
-            counter: CounterId { kind, boot: boot_id().unwrap(), epoch: Epoch(1) },
-            base: host.count,
-            time: TODAY,
-            period: self.period,
-            difference: self.period,
             difference_error: Rate::from_ppb(1000),
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
             leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-            void_after: host.count + self.counts(Span::from_secs(1000)),
+            ..Hand::exact(
+                CounterId { kind, boot: boot_id().unwrap(), epoch: Epoch(1) },
+                host.count,
+                TODAY,
+                self.period,
+                host.count + self.counts(Span::from_secs(1000)),
+            )
         };
         let made = Made {
             count: host.count,

@@ -20,21 +20,18 @@ fn at(second: u64) -> Count {
 /// second.
 fn hand(second: u64, status: Status) -> Hand {
     Hand {
-        counter: CounterId { kind: CounterKind::Raw, boot: BootId([1; 16]), epoch: Epoch(0) },
-        base: at(second),
-        time: Instant::new(ZERO + 37 + second.cast_signed(), 0),
-        period: Period::NANOSECOND,
-        difference: Period::NANOSECOND,
         difference_error: Rate::from_ppb(20),
         path_bound: Span::from_micros(10),
-        statistical_bound: Span::ZERO,
-        disputed: Span::ZERO,
         growth: Rate::from_ppb(1_000),
-        imbalance: Span::ZERO,
-        likely: None,
         status,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-        void_after: at(second + 1000),
+        ..Hand::exact(
+            CounterId { kind: CounterKind::Raw, boot: BootId([1; 16]), epoch: Epoch(0) },
+            at(second),
+            Instant::new(ZERO + 37 + second.cast_signed(), 0),
+            Period::NANOSECOND,
+            at(second + 1000),
+        )
     }
 }
 

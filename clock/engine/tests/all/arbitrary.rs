@@ -267,18 +267,13 @@ fn start() -> impl Strategy<Value = Start> {
                 void_after: Count(at.wrapping_add(1 << 40)),
             });
             Start {
-                at: Count(at),
-                counter,
-                nominal,
-                nominal_error: Rate::from_ppb(500_000),
                 resolution: CountSpan((resolution >> 1) as i64),
-                seed: [5; 32],
                 leaps,
                 leaps_until: built,
                 warm,
-                saved: None,
                 built,
                 rtc,
+                ..Start::new(Count(at), counter, nominal, [5; 32])
             }
         },
     )
@@ -512,24 +507,12 @@ fn three() -> Config {
 
 /// A start that knows nothing but the nominal rate.
 fn plain() -> Start {
-    Start {
-        at: Count(1),
-        counter: CounterId {
-            kind: CounterKind::Simulated,
-            boot: BootId::default(),
-            epoch: Epoch(0),
-        },
-        nominal: Period::NANOSECOND,
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(1),
-        seed: [5; 32],
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    }
+    Start::new(
+        Count(1),
+        CounterId { kind: CounterKind::Simulated, boot: BootId::default(), epoch: Epoch(0) },
+        Period::NANOSECOND,
+        [5; 32],
+    )
 }
 
 /// One good reply from each of three servers.

@@ -14,8 +14,8 @@ use truechimer_engine::{
 use truechimer_ntp::server::{ServerState, respond};
 use truechimer_ntp::{HEADER_LEN, LeapIndicator, Log2, RefId, Short, Timestamp};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
-    Stamp, StampMethod,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Span, Stamp,
+    StampMethod,
 };
 use truechimer_timehands::{Hand, Made, pack};
 
@@ -35,20 +35,12 @@ pub fn truth(count: Count) -> Instant {
 
 /// Start of an engine without history.
 pub fn start() -> Start {
-    Start {
-        at: Count(SECOND as u64),
-        counter: CounterId { kind: CounterKind::Simulated, boot: BootId([7; 16]), epoch: Epoch(3) },
-        nominal: Period::NANOSECOND,
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(1),
-        seed: [42; 32],
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    }
+    Start::new(
+        Count(SECOND as u64),
+        CounterId { kind: CounterKind::Simulated, boot: BootId([7; 16]), epoch: Epoch(3) },
+        Period::NANOSECOND,
+        [42; 32],
+    )
 }
 
 /// Follows so many servers, each asked every 16 s, and steers the system clock by them.

@@ -10,8 +10,8 @@ use truechimer_engine::{
 };
 use truechimer_ntp::HEADER_LEN;
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
-    Stamp, StampMethod,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Period, Span, Stamp,
+    StampMethod,
 };
 
 use crate::Arguments;
@@ -20,9 +20,6 @@ use crate::heap::HEAP;
 use crate::machine::say;
 use crate::network::{DATAGRAM, Datagram, Network};
 use crate::serial::Mark;
-
-/// The oscillator is within this of its nominal rate.
-const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
 
 /// The clock of the machine.
 pub struct Clock {
@@ -175,20 +172,7 @@ fn start(at: Count, seed: u64) -> Start {
     // There is no kind of its own for the board's counter, and nobody else to tell it from.
     let counter =
         CounterId { kind: CounterKind::Simulated, boot: BootId::default(), epoch: Epoch(1) };
-    Start {
-        at,
-        counter,
-        nominal: Period::from_hz(counter::HZ),
-        nominal_error: NOMINAL_ERROR,
-        resolution: CountSpan(1),
-        seed: seeds,
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    }
+    Start::new(at, counter, Period::from_hz(counter::HZ), seeds)
 }
 
 /// A stamp of ours: before what leaves, after what comes, and a count is as fine as the counter gets.

@@ -9,7 +9,7 @@ use std::time::{Instant as HostInstant, SystemTime};
 use truechimer_command::clock::Page;
 
 use serde::Serialize;
-use truechimer::{Clock, Hand, Instant, Leaps, Made, Rate, Span, Status};
+use truechimer::{Clock, Hand, Instant, Made, Rate, Span, Status};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_outcome::interval::Interval;
 use truechimer_outcome::stats::median;
@@ -146,21 +146,17 @@ impl Private {
             PageWriter::create(scratch.path().join("clock")).map_err(|why| failed(&why))?;
         let host = host_reading(counter);
         let hand = Hand {
-            counter: CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
-            base: host.count,
-            time: Instant::from_nanos(1_000_000_000_000_000_000),
-            period: period.period,
-            difference: period.period,
             difference_error: period.error,
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: host.count + period.period.counts(Span::from_secs(3600)),
+            ..Hand::exact(
+                CounterId { kind: counter.kind(), boot, epoch: Epoch(1) },
+                host.count,
+                Instant::from_nanos(1_000_000_000_000_000_000),
+                period.period,
+                host.count + period.period.counts(Span::from_secs(3600)),
+            )
         };
         let made = Made {
             count: host.count,

@@ -12,10 +12,10 @@ use truechimer_engine::{
     Steer,
 };
 use truechimer_ntp::{HEADER_LEN, Packet};
-use truechimer_time::{BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
+use truechimer_time::{BootId, Count, CounterId, CounterKind, Epoch, Rate, Span, Stamp};
 use truechimer_timehands::{Allowed, Hand, Passed};
 
-use super::{Happening, Marked, NOMINAL_ERROR, Planned, Request, World};
+use super::{Happening, Marked, Planned, Request, World};
 use crate::host::{Arrival, Departure, as_heard};
 use crate::pps::PulseEdge;
 use crate::random::Random;
@@ -188,18 +188,10 @@ impl World<'_> {
             self.truth.leaps.advanced(self.truth.origin + truechimer_feedforward::number::span(t));
         let sources = self.scenario.servers.len();
         let start = Start {
-            at: self.host.count(t),
-            counter,
-            nominal: self.host.nominal(),
-            nominal_error: NOMINAL_ERROR,
-            resolution: CountSpan(1),
-            seed,
             leaps: self.scenario.known_leaps(truth),
-            leaps_until: 0,
             warm,
             saved: self.saved.take().filter(|_| restart.is_some_and(|r| r.saved_rate)),
-            built: 0,
-            rtc: None,
+            ..Start::new(self.host.count(t), counter, self.host.nominal(), seed)
         };
         let (engine, actions) =
             Engine::with_method(self.config.clone(), start, self.options.estimator.method());

@@ -38,21 +38,19 @@ fn truth(count: i64) -> Instant {
 /// A hand whose promise is kept: off by `off`, within `bound`.
 fn hand(at: i64, off: Span, bound: Span, epoch: u32) -> Hand {
     Hand {
-        counter: CounterId { kind: CounterKind::Tsc, boot: BootId([7; 16]), epoch: Epoch(epoch) },
-        base: Count(0) + CountSpan(at),
-        time: truth(at) + off,
-        period: true_period().scaled(Rate::from_ppb(-300)),
         difference: true_period(),
         difference_error: Rate::from_ppb(1_000),
         path_bound: bound,
         statistical_bound: Span::from_nanos(1),
-        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
-        imbalance: Span::ZERO,
-        likely: None,
-        status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-        void_after: Count(0) + CountSpan(at + 3600 * S),
+        ..Hand::exact(
+            CounterId { kind: CounterKind::Tsc, boot: BootId([7; 16]), epoch: Epoch(epoch) },
+            Count(0) + CountSpan(at),
+            truth(at) + off,
+            true_period().scaled(Rate::from_ppb(-300)),
+            Count(0) + CountSpan(at + 3600 * S),
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use truechimer_capture::{
 };
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_time::{
-    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Leaps, Period, Rate, Span,
+    BootId, Count, CountSpan, CounterId, CounterKind, Epoch, Instant, Period, Rate, Span,
 };
 use truechimer_timehands::{Hand, Made, Status};
 
@@ -70,21 +70,17 @@ pub fn used(generation: u64) -> Used {
     Used {
         generation,
         hand: Hand {
-            counter,
-            base: Count(1_000_000),
-            time: Instant::from_nanos(START.into()),
-            period: Period::NANOSECOND,
-            difference: Period::NANOSECOND,
             difference_error: Rate::from_ppb(10),
             path_bound: Span::from_micros(20),
             statistical_bound: Span::from_micros(3),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: Count(1 << 50),
+            ..Hand::exact(
+                counter,
+                Count(1_000_000),
+                Instant::from_nanos(START.into()),
+                Period::NANOSECOND,
+                Count(1 << 50),
+            )
         },
         made: Made {
             count: Count(1_000_000),

@@ -23,20 +23,12 @@ pub fn truth(count: Count) -> Instant {
 }
 
 pub fn start() -> Start {
-    Start {
-        at: Count(1_000_000_000),
-        counter: CounterId { kind: CounterKind::Simulated, boot: BootId([7; 16]), epoch: Epoch(3) },
-        nominal: Period::NANOSECOND,
-        nominal_error: Rate::from_ppb(500_000),
-        resolution: CountSpan(1),
-        seed: [42; 32],
-        leaps: Leaps::default(),
-        leaps_until: 0,
-        warm: None,
-        saved: None,
-        built: 0,
-        rtc: None,
-    }
+    Start::new(
+        Count(1_000_000_000),
+        CounterId { kind: CounterKind::Simulated, boot: BootId([7; 16]), epoch: Epoch(3) },
+        Period::NANOSECOND,
+        [42; 32],
+    )
 }
 
 pub fn config(hosts: &[&str]) -> Config {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant as HostInstant};
 
-use truechimer::{Hand, Instant, Leaps, Made, Period, Rate, Span, Status};
+use truechimer::{Hand, Instant, Made, Period, Rate, Span};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_time::{BootId, CounterId, Epoch};
 use truechimer_timehands::{PageWriter, pack};
@@ -46,21 +46,17 @@ impl Hands {
             None => Instant::from_nanos(1_000_000_000_000_000_000),
         };
         let hand = Hand {
-            counter: CounterId { kind: self.counter.kind(), boot: self.boot, epoch: Epoch(1) },
-            base: host.count,
-            time,
-            period: self.period,
-            difference: self.period,
             difference_error: self.error,
             path_bound: Span::from_micros(50),
             statistical_bound: Span::from_micros(5),
-            disputed: Span::ZERO,
             growth: Rate::from_ppb(500),
-            imbalance: Span::ZERO,
-            likely: None,
-            status: Status::Synchronised,
-            leaps: Leaps::default(),
-            void_after: host.count + self.period.counts(Span::from_secs(3600)),
+            ..Hand::exact(
+                CounterId { kind: self.counter.kind(), boot: self.boot, epoch: Epoch(1) },
+                host.count,
+                time,
+                self.period,
+                host.count + self.period.counts(Span::from_secs(3600)),
+            )
         };
         self.last = Some(hand);
         (hand, made(&host))

@@ -7,7 +7,7 @@ use serde_json::Value;
 use truechimer::{Span, Status};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal, realtime_pair};
 use truechimer_testbed::binary;
-use truechimer_time::{CounterId, Epoch, Instant, Leaps, Rate};
+use truechimer_time::{CounterId, Epoch, Instant, Rate};
 use truechimer_timehands::{Hand, Made, PageWriter};
 
 use super::traffic::{OURS, inject, last, numbered};
@@ -23,22 +23,19 @@ fn publish(writer: &mut PageWriter, epoch: u32, hours: i64, status: Status) {
     let (pair, host) = (realtime_pair(counter, 8), host_reading(counter));
     let id = CounterId { kind: counter.kind(), boot: boot_id().unwrap(), epoch: Epoch(epoch) };
     let hand = Hand {
-        counter: id,
-        base: pair.mid(),
-        time: Instant::from_nanos(i128::from(pair.unix_ns + hours * HOUR_NS)),
-        period,
-        difference: period,
         difference_error: Rate::from_ppb(1_000_000),
         path_bound: Span::from_micros(50),
         statistical_bound: Span::from_micros(5),
-        disputed: Span::ZERO,
         // The system clock may be steered meanwhile.
         growth: Rate::from_ppb(2_000_000),
-        imbalance: Span::ZERO,
-        likely: None,
         status,
-        leaps: Leaps::default(),
-        void_after: host.count + period.counts(Span::from_secs(1000)),
+        ..Hand::exact(
+            id,
+            pair.mid(),
+            Instant::from_nanos(i128::from(pair.unix_ns + hours * HOUR_NS)),
+            period,
+            host.count + period.counts(Span::from_secs(1000)),
+        )
     };
     let made = Made {
         count: host.count,

@@ -27,21 +27,18 @@ fn hand(world: &World, at: i64, off: Span, epoch: u32) -> Hand {
     let identity = World::identity();
     let period = Period::from_hz(HZ as u64).scaled(Rate::from_ppb(200));
     Hand {
-        counter: CounterId { kind: identity.kind, boot: identity.boot, epoch: Epoch(epoch) },
-        base: world.truth(at),
-        time: truth(at) + off,
-        period,
-        difference: period,
         difference_error: Rate::from_ppb(1_000),
         path_bound: off.abs(),
         statistical_bound: Span::from_nanos(2),
-        disputed: Span::ZERO,
         growth: Rate::from_ppb(500),
-        imbalance: Span::ZERO,
-        likely: None,
-        status: Status::Synchronised,
         leaps: Leaps { tai_offset: 37, known: true, last: None, next: None },
-        void_after: world.truth(at) + CountSpan(1000 * HZ),
+        ..Hand::exact(
+            CounterId { kind: identity.kind, boot: identity.boot, epoch: Epoch(epoch) },
+            world.truth(at),
+            truth(at) + off,
+            period,
+            world.truth(at) + CountSpan(1000 * HZ),
+        )
     }
 }
 
