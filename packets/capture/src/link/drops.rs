@@ -10,6 +10,9 @@ use rustix::net::{
 
 use super::message;
 
+/// Types of message by `linux/rtnetlink.h`, which `libc` lacks for musl.
+const RTM_NEWSTATS: u16 = 92;
+const RTM_GETSTATS: u16 = 94;
 /// Length of `struct if_stats_msg`.
 const BODY: usize = 12;
 /// `IFLA_STATS_LINK_64`, which has a `struct rtnl_link_stats64`.
@@ -81,7 +84,7 @@ impl Drops {
 
 fn request(index: u32) -> Vec<u8> {
     let mut bytes = (message::HEADER as u32 + BODY as u32).to_ne_bytes().to_vec();
-    bytes.extend(libc::RTM_GETSTATS.to_ne_bytes());
+    bytes.extend(RTM_GETSTATS.to_ne_bytes());
     bytes.extend((libc::NLM_F_REQUEST as u16).to_ne_bytes());
     bytes.extend([0; 8]);
     bytes.extend([0; 4]);
@@ -94,7 +97,7 @@ fn request(index: u32) -> Vec<u8> {
 fn counts(bytes: &[u8], index: u32) -> Option<[u64; 2]> {
     message::messages(bytes).find_map(|(kind, body)| {
         let &[_, _, _, _, i0, i1, i2, i3, ..] = body.first_chunk::<BODY>()?;
-        if kind != libc::RTM_NEWSTATS || u32::from_ne_bytes([i0, i1, i2, i3]) != index {
+        if kind != RTM_NEWSTATS || u32::from_ne_bytes([i0, i1, i2, i3]) != index {
             return None;
         }
         let fields = message::attributes(body.get(BODY..)?).find(|(kind, _)| *kind == LINK_64)?.1;
@@ -128,7 +131,7 @@ mod tests {
             let stats: Vec<u8> = (0..fields).flat_map(u64::to_ne_bytes).collect();
             let length = (message::HEADER + BODY + 4 + stats.len()) as u32;
             let mut bytes = length.to_ne_bytes().to_vec();
-            bytes.extend(libc::RTM_NEWSTATS.to_ne_bytes());
+            bytes.extend(RTM_NEWSTATS.to_ne_bytes());
             bytes.extend([0; 10]);
             bytes.extend([0; 4]);
             bytes.extend(index.to_ne_bytes());
