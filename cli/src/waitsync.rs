@@ -138,8 +138,12 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
             return Ok(Seen { reading: Some(reading), ..Seen::default() });
         };
         let (reading, ahead) = beside_system(&clock)?;
+        // A later one than what was waited for: no worse is told.
+        if !is_good(&reading, args.max_bound) {
+            continue;
+        }
         let seen = Seen { reading: Some(reading), ahead: Some(ahead), why: None };
-        if ahead.abs() <= most && reading.status.bound_holds() {
+        if ahead.abs() <= most {
             return Ok(seen);
         }
         if start.elapsed() >= timeout {
@@ -149,6 +153,11 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
         }
         std::thread::sleep(LOOKS);
     }
+}
+
+/// Synchronised, with a bound that is asked for.
+fn is_good(reading: &Reading, max_bound: Option<Span>) -> bool {
+    reading.status == Status::Synchronised && max_bound.is_none_or(|most| reading.bound <= most)
 }
 
 /// A reading, and how far the system clock was ahead of it then: by as little as its readings before

@@ -34,10 +34,10 @@ const KERNELS: i64 = 1_000;
 const APART: i64 = 1_000;
 /// Readings closer together than this say too little about the rate, ns.
 const MIN_INTERVAL: i64 = 200_000_000;
-/// What an earlier writer said is left alone at most this long after our start, ns: as long as clients
+/// Longest time after our start for which an earlier writer's word is left alone, ns: as long as clients
 /// take it for good.
 const RESTS: i64 = 5 * NANOS;
-/// As long nothing is written into a page that was there, ns: whoever else writes it, each second as
+/// Time for which nothing is written into a page that was there, ns: whoever else writes it, each second as
 /// ClockBound does, is noticed before (its process may be out of sight, as from a container).
 const LISTENS: i64 = NANOS + NANOS / 5;
 /// The kernel runs its clock at most this much faster or slower than another, as a part of the time
@@ -67,7 +67,7 @@ impl Wanted {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum PageState {
-    /// What an earlier daemon wrote stands there.
+    /// The word of an earlier daemon stands there.
     Kept,
     /// The bound holds.
     Synchronized,
@@ -253,7 +253,7 @@ impl ClockBound {
         if self.system.takes(&reading) {
             return Vec::new();
         }
-        // What an earlier daemon wrote is true no more: ours comes next, and says so.
+        // An earlier daemon's word is true no more: ours comes next, and says so.
         self.begun = true;
         let mut notes = Vec::new();
         // Pages that say Unknown already, as around a leap second, which moves the system clock, are no news.
@@ -333,25 +333,34 @@ impl ClockBound {
         notes
     }
 
-    /// Whether what an earlier daemon said is better than what we can say yet, that it ended or that
+    /// Tells whether an earlier daemon's word is better than what we can say yet, that it ended or that
     /// the rate of the system clock is not measured. It holds as before, and clients know how old it
     /// is; but not where the system clock is elsewhere.
     fn rests(&self, hand: &Hand, counter: Counter) -> bool {
+        if self.age() >= RESTS || !self.is_untouched() {
+            return false;
+        }
         let unmeasured = self.bounds_system_clock() && self.system.rate.is_none();
-        let says_less = match hand.status {
-            Status::Holdover => true,
-            Status::Synchronised => unmeasured || self.age() < LISTENS,
-            Status::Unknown | Status::Disrupted => false,
-        };
-        self.is_resting()
-            && says_less
-            && (!self.bounds_system_clock() || self.is_near(hand, counter))
+        let listens = self.age() < LISTENS;
+        let is_near = || !self.bounds_system_clock() || self.is_near(hand, counter);
+        match hand.status {
+            Status::Holdover => is_near(),
+            Status::Synchronised => (unmeasured || listens) && is_near(),
+            // A hand that knows nothing cannot say where the system clock is.
+            Status::Unknown => listens,
+            Status::Disrupted => false,
+        }
     }
 
-    /// Whether all pages still say what an earlier daemon wrote, of the frequency too that the system
-    /// clock had then: it is not to be steered meanwhile.
-    pub(crate) fn is_resting(&self) -> bool {
-        !self.begun && self.age() < RESTS && self.pages.iter().all(Page::is_continued)
+    /// All pages still say what an earlier writer wrote.
+    fn is_untouched(&self) -> bool {
+        !self.begun && self.pages.iter().all(Page::is_continued)
+    }
+
+    /// The pages say how the system clock ran under an earlier daemon: it is not to be steered until they
+    /// are written.
+    pub(crate) fn holds_steering(&self) -> bool {
+        self.bounds_system_clock() && self.is_untouched()
     }
 
     /// Time since the pages were opened, ns.
@@ -441,7 +450,7 @@ impl ClockBound {
     }
 }
 
-/// How far the system clock is from ours, ns, ≥ 0.
+/// Distance of the system clock from ours, ns, ≥ 0.
 fn offset(hand: &Hand, reading: &Reading) -> i64 {
     let ours = hand.leaps.utc(hand.time_at(reading.count)).unix_nanos();
     i64::try_from((i128::from(reading.unix_ns) - ours).abs()).unwrap_or(i64::MAX)
@@ -723,7 +732,7 @@ mod tests {
             (system.last, system.rate) = (None, None);
             assert!((3..6).all(|second| system.takes(&reading(second, 30_000, 0))));
         }
-        // As long as the rate is not known, a step is what the kernel cannot do by a rate.
+        // While the rate is not known, a step is what the kernel cannot do by a rate.
         (system.last, system.rate) = (Some(reading(6, 30_000, 0)), None);
         assert!(!system.takes(&reading(7, 30_000, 200_000_000)));
         assert!(system.takes(&reading(7, 30_000, 0)));
@@ -787,7 +796,7 @@ mod tests {
         };
         let say = |pages: &mut ClockBound, status, ahead| {
             pages.refresh(&agreeing(counter, status, ahead), counter, true);
-            (told(&wanted.directory), pages.is_resting())
+            (told(&wanted.directory), pages.holds_steering())
         };
         // Before a reply, and after the first one as long as the rate is not measured.
         let mut pages = open();
@@ -830,6 +839,7 @@ mod tests {
             ClockBound::open(&wanted, Period::NANOSECOND, Span::from_millis(1)).unwrap();
         pages.opened += 1_000 * NANOS;
         let hand = || agreeing(counter, Status::Synchronised, Span::ZERO);
+        assert!(!pages.holds_steering(), "this page says nothing of the system clock");
         assert!(pages.refresh(&hand(), counter, false).is_empty());
         let bytes = std::fs::read(&page).unwrap();
         let generation = u16::from_ne_bytes([bytes[14], bytes[15]]).wrapping_add(2);
@@ -837,6 +847,10 @@ mod tests {
         file.write_all_at(&generation.to_ne_bytes(), 14).unwrap();
         let theirs = std::fs::read(&page).unwrap();
         assert!(pages.refresh(&hand(), counter, false).is_empty());
+        // Nor by a daemon that has yet to hear of the time.
+        let nothing = agreeing(counter, Status::Unknown, Span::from_secs(86_400));
+        assert!(pages.refresh(&nothing, counter, false).is_empty());
+        assert_eq!(std::fs::read(&page).unwrap(), theirs);
         pages.opened -= 1_002 * NANOS;
         let notes = pages.refresh(&hand(), counter, false);
         assert!(notes[0].contains("is written no more: somebody else writes it"), "{notes:?}");

@@ -245,8 +245,8 @@ impl<'n> Daemon<'n> {
         if let Some(metrics) = &mut self.metrics {
             metrics.resume();
         }
-        let is_resting = self.clockbound.as_ref().is_some_and(ClockBound::is_resting);
-        if self.system_clock.is_steered() && !is_resting {
+        let is_held = self.clockbound.as_ref().is_some_and(ClockBound::holds_steering);
+        if self.system_clock.is_steered() && !is_held {
             let reading = system_clock::read(self.counter, self.nominal);
             self.handle(reading.count, Event::SystemClock(reading));
         }

@@ -22,8 +22,9 @@ const PAGES: &str = "/run/truechimer";
 /// The daemon's control socket, as the manifest has it.
 fn control() -> PathBuf {
     let manifest = include_str!("../../../../contrib/kubernetes/truechimer.yaml");
-    let line = manifest.lines().find_map(|line| line.trim().strip_prefix("control = "));
-    PathBuf::from(line.expect("the manifest names it").trim_matches('"'))
+    let (_, after) =
+        manifest.split_once("args: [\"run\", \"--control\", \"").expect("the manifest names it");
+    PathBuf::from(after.split_once('"').expect("a quotation's end").0)
 }
 
 /// Files as a pod sees them, kept by a process that ends with the test.
@@ -144,10 +145,7 @@ fn a_page_by_its_directory_is_seen_once_it_is_there_and_after_a_restart() {
     let server = Server::start(&dir, &["--listen", "127.0.0.1:0", "--offset", "-2.5s"]);
     let config = dir.join("truechimer.toml");
     let socket = control();
-    let text = format!(
-        "state = \"none\"\ncontrol = {socket:?}\n[[source]]\nhost = \"{}\"\npoll = 1\n",
-        server.address
-    );
+    let text = format!("state = \"none\"\n[[source]]\nhost = \"{}\"\npoll = 1\n", server.address);
     fs::write(&config, text).unwrap();
 
     // The reader is first.
@@ -161,8 +159,8 @@ fn a_page_by_its_directory_is_seen_once_it_is_there_and_after_a_restart() {
 
     let clock = or_skip(Pod::with(node.path(), "rw")).expect("as the other one");
     let start = || {
-        let mut command = clock.truechimer(&["run", "--config"]);
-        command.arg(&config);
+        let mut command = clock.truechimer(&["run", "--control"]);
+        command.arg(&socket).arg("--config").arg(&config);
         Process::start(command, &dir.join("clock.log"))
     };
     let mut daemon = start();
@@ -175,16 +173,15 @@ fn a_page_by_its_directory_is_seen_once_it_is_there_and_after_a_restart() {
     }
     // Nor tell the daemon whom to believe, root as it is: there is no socket for it. The daemon's
     // own pod has one, which the liveness probe asks.
-    let socket = socket.to_str().unwrap();
-    for command in [["sources"].as_slice(), &["sources", "add", "127.0.0.1:9"], &["accept"]] {
+    let control = socket.to_str().unwrap();
+    for command in [["sources"].as_slice(), &["sources", "add", "127.0.0.1:9"]] {
         let asked = |pod: &Pod, more: &[&str]| {
             pod.truechimer(&[command, more].concat()).output().unwrap().status.success()
         };
         assert!(!asked(&reader, &[]), "{command:?} of a pod that has the page");
-        assert!(!asked(&reader, &["--control", socket]), "{command:?} by its own /run");
+        assert!(!asked(&reader, &["--control", control]), "{command:?} by its own /run");
+        assert!(asked(&clock, &["--control", control]), "{command:?} of the daemon's own pod");
     }
-    let output = clock.truechimer(&["sources", "--control", socket]).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
 
     // One that has it open keeps the page.
     let page = node.join("clock");
