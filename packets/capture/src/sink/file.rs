@@ -48,6 +48,8 @@ pub struct CaptureFile {
     headed: bool,
     /// When to try again, while the disk is full.
     again: Option<Instant>,
+    /// The present file may not grow any more, though there is room: the next one can.
+    too_large: bool,
     flushed: Instant,
     /// When the present file was begun, by a clock that does not jump.
     begun: Instant,
@@ -329,6 +331,7 @@ impl CaptureFile {
             buffer: Vec::with_capacity(BATCH + (64 << 10)),
             headed: false,
             again: None,
+            too_large: false,
             flushed: Instant::now(),
             begun: Instant::now(),
             capture_begun: now,
@@ -370,19 +373,24 @@ impl CaptureFile {
             return Ok(());
         }
         let mut outcome = self.output.write(&self.buffer);
-        // Of a row of files the oldest makes room for the newest.
-        while let Ok(Outcome::Full(whole, _)) = &outcome
+        // Of a row of files the oldest makes room for the newest, as long as that helps: it does not where
+        // the file itself is too large, where somebody still has the old one, or takes the room first.
+        let mut helps = true;
+        while helps
+            && let Ok(Outcome::Full(whole, why)) = &outcome
+            && is_full(why)
             && self.remove_oldest()
         {
             self.buffer.drain(..*whole);
             outcome = self.output.write(&self.buffer);
+            helps = !matches!(outcome, Ok(Outcome::Full(0, _)));
         }
         match outcome {
             Ok(Outcome::Whole) => {
                 self.buffer.clear();
                 self.interfaces.iter_mut().for_each(|interface| interface.announced = 0);
                 if self.again.take().is_some() {
-                    self.written.trouble = None;
+                    (self.too_large, self.written.trouble) = (false, None);
                 }
             }
             Ok(Outcome::Full(whole, why)) => {
@@ -392,6 +400,7 @@ impl CaptureFile {
                 let trouble = format!("{}: {why}; packets are being lost", self.output.name());
                 self.written.trouble = Some(trouble);
                 self.again = Some(Instant::now() + AGAIN);
+                self.too_large = !is_full(&why);
             }
             Err(why) => {
                 // Nobody will have them.
@@ -474,6 +483,9 @@ impl CaptureFile {
             while self.files.len() > keep.max(1) as usize && self.remove_oldest() {}
         }
         self.begun = self.next_begins();
+        if std::mem::take(&mut self.too_large) {
+            (self.again, self.written.trouble) = (None, None);
+        }
         self.headed = false;
         self.begin();
         Ok(())
@@ -644,7 +656,7 @@ impl Sink for CaptureFile {
         if self.output.is_read_along() || self.flushed.elapsed() >= PATIENCE {
             self.write_out()?;
         }
-        if self.again.is_none() {
+        if self.again.is_none() || self.too_large {
             self.rotate_if_due()?;
         }
         Ok(())

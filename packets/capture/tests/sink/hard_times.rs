@@ -155,6 +155,88 @@ fn a_row_of_files_makes_room_for_itself() {
     }
 }
 
+/// Begins five files, each with some packets, of a row that keeps them; their sink and their names.
+fn a_row(directory: &Path) -> (CaptureFile, Vec<PathBuf>) {
+    let options = FileOptions {
+        rotate_after: Some(Duration::ZERO),
+        last: Some(6),
+        keep: Some(20),
+        ..options(&directory.join("row.pcapng"))
+    };
+    let mut sink = CaptureFile::create(&facts(), options).unwrap();
+    sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    let mut names = Vec::new();
+    for n in 0..5 {
+        names.push(sink.written().file.clone().unwrap());
+        sink.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        if n < 4 {
+            sink.flush().unwrap();
+        }
+    }
+    assert_eq!(sink.written().files, 5);
+    (sink, names)
+}
+
+/// Fills the last file of a row with more than there is room for; what it tells.
+fn fill_the_last(sink: &mut CaptureFile) -> String {
+    while sink.written().unwritten == 0 {
+        sink.packet(&packet(&frame(150)), &stamped(9)).unwrap();
+        assert!(sink.written().packets < 100_000, "never full");
+    }
+    sink.written().trouble.clone().unwrap()
+}
+
+fn a_file_as_long_as_it_may_be(directory: &Path) {
+    let (mut sink, names) = a_row(directory);
+    let trouble = fill_the_last(&mut sink);
+    assert!(trouble.contains("File too large"), "{trouble}");
+    // The next one begins at its time, and has what comes then.
+    std::thread::sleep(Duration::from_millis(1100));
+    sink.flush().unwrap();
+    sink.packet(&packet(&frame(150)), &stamped(7)).unwrap();
+    let written = sink.finish().unwrap();
+    assert_eq!((written.files, written.trouble), (6, None));
+    assert_eq!(packets(&written.file.unwrap()), (vec![7], false));
+    assert!(names.iter().all(|name| name.exists()), "{names:?}");
+    println!("all are there");
+}
+
+#[test]
+fn a_file_that_is_too_large_costs_no_older_one() {
+    if let Some(directory) = directory() {
+        return a_file_as_long_as_it_may_be(&directory);
+    }
+    let scratch = Scratch::new();
+    let mut limited = Command::new("sh");
+    // In units of 512 bytes. The signal would end it.
+    limited.args(["-c", r#"trap "" XFSZ; ulimit -f 200; exec "$0" "$@""#]).arg(this());
+    again(&mut limited, &scratch.0);
+    let output = limited.output().unwrap();
+    let [out, why] = [&output.stdout, &output.stderr].map(|told| String::from_utf8_lossy(told));
+    assert!(output.status.success() && out.contains("all are there"), "{out}{why}");
+}
+
+/// Somebody else has the older files under another name, so that nothing is freed.
+fn a_row_that_others_have(directory: &Path) {
+    let (mut sink, names) = a_row(directory);
+    for (n, name) in names.iter().enumerate() {
+        std::fs::hard_link(name, directory.join(format!("kept-{n}"))).unwrap();
+    }
+    std::fs::write(directory.join("ballast"), vec![0; 300 << 10]).unwrap();
+    fill_the_last(&mut sink);
+    let there: Vec<bool> = names.iter().map(|name| name.exists()).collect();
+    assert_eq!(there, [false, true, true, true, true]);
+    println!("one is gone");
+}
+
+#[test]
+fn a_row_of_files_gives_up_no_more_than_helps() {
+    match directory() {
+        Some(directory) => a_row_that_others_have(&directory),
+        None => in_little_room("one is gone"),
+    }
+}
+
 #[test]
 fn a_device_that_is_always_full_is_named() {
     let mut sink = CaptureFile::create(&facts(), options(Path::new("/dev/full"))).unwrap();
