@@ -325,7 +325,7 @@ fn summarise(
         Ended::Failed(why) => End::Tap(why),
     };
     let (written, end) = match finished {
-        Ok(Finished { written, error: None }) => (written, end),
+        Ok(Finished { written, error: None | Some(SinkError::Elsewhere) }) => (written, end),
         Ok(Finished { written, error: Some(SinkError::Closed) }) => (written, End::Unread),
         Ok(Finished { written, error: Some(why) }) => (written, End::Sink(why)),
         Err(what) => {

@@ -107,6 +107,8 @@ pub struct Written {
 pub enum SinkError {
     /// Reader of the packets (the program behind a pipe) has gone: a clean end.
     Closed,
+    /// Nothing more can be written, for a reason that another interface of the same capture was told.
+    Elsewhere,
     /// Anything else.
     Failed {
         /// The file, or "standard output".
@@ -122,6 +124,7 @@ impl fmt::Display for SinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SinkError::Closed => f.write_str("nobody reads the packets any more"),
+            SinkError::Elsewhere => f.write_str("writing failed for another interface"),
             SinkError::Failed { file, doing, why } => write!(f, "{file}: {doing}: {why}"),
         }
     }

@@ -89,8 +89,8 @@ struct Interface {
     unwritten: u64,
     /// Packets that were lost to a full disk since the last one that was not.
     unsaid: u64,
-    /// Number of those in a mark that is not written yet.
-    announced: u64,
+    /// Number of those in a mark that is not written yet, and where its block begins in the buffer.
+    announced: Option<(u64, usize)>,
     losses: Losses,
     dropped: u64,
     /// Packets that the file's last statistics say are missing, and when they were written.
@@ -111,7 +111,7 @@ impl Interface {
             packets: 0,
             unwritten: 0,
             unsaid: 0,
-            announced: 0,
+            announced: None,
             losses: Losses::default(),
             dropped: 0,
             told_missing: (0, None),
@@ -140,23 +140,28 @@ impl Interface {
         self.waiting.push_back(attached);
     }
 
-    /// A packet that was taken over is lost: the disk is full.
+    /// So many bytes of the buffer are written, perhaps with the mark.
+    fn written(&mut self, bytes: usize) {
+        self.announced = self.announced.and_then(|(lost, at)| Some((lost, at.checked_sub(bytes)?)));
+    }
+
+    /// Packets that were taken over are lost, and a mark that was to be written: the disk is full.
     fn lose(&mut self, packets: u64) {
         self.packets = self.packets.saturating_sub(packets);
         self.unwritten += packets;
-        // While the disk is full packets are written one by one: with the packet its mark is lost as
-        // well.
-        self.unsaid += packets + std::mem::take(&mut self.announced);
+        self.unsaid += packets + self.announced.take().map_or(0, |(lost, _)| lost);
         // Records that were lost with them: the state is what matters.
         self.until_repeat = 0;
     }
 
-    /// What is to stand with the next packet: how many are missing before it, and the state in its turn.
-    fn prepare(&mut self) {
+    /// Adds to the next packet, at this place of the buffer, how many are missing before it, and the state
+    /// in its turn.
+    fn prepare(&mut self, at: usize) {
         if self.unsaid > 0 {
-            self.announced = std::mem::take(&mut self.unsaid);
-            let mark = (MarkKind::Unwritten, self.announced);
-            self.note(mark, &format!("{} packets before this could not be written", mark.1));
+            let lost = std::mem::take(&mut self.unsaid);
+            self.announced = Some((lost, at));
+            let text = format!("packets before this that could not be written: {lost}");
+            self.note((MarkKind::Unwritten, lost), &text);
         }
         if self.until_repeat == 0 {
             let there = self.waiting.iter().any(|waiting| Some(waiting) == self.state.as_ref());
@@ -367,7 +372,7 @@ impl CaptureFile {
     }
 
     /// Writes what is collected.
-    fn write_out(&mut self) -> Result<(), SinkError> {
+    pub(super) fn write_out(&mut self) -> Result<(), SinkError> {
         self.flushed = Instant::now();
         if self.buffer.is_empty() {
             return Ok(());
@@ -381,20 +386,21 @@ impl CaptureFile {
             && is_full(why)
             && self.remove_oldest()
         {
-            self.buffer.drain(..*whole);
+            let whole = *whole;
+            self.drain(whole);
             outcome = self.output.write(&self.buffer);
             helps = !matches!(outcome, Ok(Outcome::Full(0, _)));
         }
         match outcome {
             Ok(Outcome::Whole) => {
-                self.buffer.clear();
-                self.interfaces.iter_mut().for_each(|interface| interface.announced = 0);
+                self.drain(self.buffer.len());
                 if self.again.take().is_some() {
                     (self.too_large, self.written.trouble) = (false, None);
                 }
             }
             Ok(Outcome::Full(whole, why)) => {
-                self.lose(whole);
+                self.drain(whole);
+                self.lose();
                 // If not even the head fitted, it will have to be written again.
                 self.headed = self.output.position() > 0;
                 let trouble = format!("{}: {why}; packets are being lost", self.output.name());
@@ -404,7 +410,7 @@ impl CaptureFile {
             }
             Err(why) => {
                 // Nobody will have them.
-                self.lose(0);
+                self.lose();
                 self.finished = true;
                 return Err(why);
             }
@@ -414,11 +420,16 @@ impl CaptureFile {
         Ok(())
     }
 
-    /// Empties the buffer, whose packets from there on are lost.
-    fn lose(&mut self, from: usize) {
-        let rest = self.buffer.get(from..).unwrap_or_default();
+    /// Takes what is written out of the buffer.
+    fn drain(&mut self, bytes: usize) {
+        self.buffer.drain(..bytes);
+        self.interfaces.iter_mut().for_each(|interface| interface.written(bytes));
+    }
+
+    /// Empties the buffer, whose packets are lost.
+    fn lose(&mut self) {
         for (number, interface) in (0..).zip(&mut self.interfaces) {
-            let lost = encode::packets(rest, number);
+            let lost = encode::packets(&self.buffer, number);
             interface.lose(lost);
             self.written.packets = self.written.packets.saturating_sub(lost);
             self.written.unwritten += lost;
@@ -563,8 +574,8 @@ impl CaptureFile {
         }
         self.begin();
         let Some(interface) = self.interfaces.get_mut(number) else { return Ok(()) };
-        interface.prepare();
         let before = self.buffer.len();
+        interface.prepare(before);
         let record = encode::record(interface.method, packet.stamp, stamped);
         interface.tally.add(stamped.quality, record.bound_ns);
         if self.options.packet_comments {

@@ -1,6 +1,5 @@
 //! Several interfaces in one file.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{CaptureFile, FileOptions, Mark, Sink, SinkError, Written};
@@ -8,77 +7,107 @@ use crate::convert::Change;
 use crate::{Facts, Losses, Packet, Stamped};
 
 /// Sinks of several interfaces, each for a pipeline of its own, that write one capture: in the order
-/// in which the packets come to it. Its end is written once all have ended.
+/// in which the packets come to it. Its end is written once all have ended; files and bytes are those of
+/// the whole capture so far.
 ///
 /// # Errors
 /// Those of [`CaptureFile::create`].
 pub fn several(facts: &[Facts], options: FileOptions) -> Result<Vec<Box<dyn Sink>>, SinkError> {
-    let file = Arc::new(Mutex::new(CaptureFile::of(facts, options)?));
-    let left = Arc::new(AtomicUsize::new(facts.len()));
+    let file = CaptureFile::of(facts, options)?;
+    let shared = Arc::new(Mutex::new(Shared { file, left: facts.len(), failed: false }));
     let part = |number| -> Box<dyn Sink> {
-        let (file, left) = (Arc::clone(&file), Arc::clone(&left));
-        Box::new(Part { file, left, number, written: Written::default(), ended: false })
+        let shared = Arc::clone(&shared);
+        Box::new(Part { shared, number, written: Written::default(), ended: false })
     };
     Ok((0..facts.len()).map(part).collect())
 }
 
+/// The capture that the parts write.
+struct Shared {
+    file: CaptureFile,
+    /// Parts that have not ended.
+    left: usize,
+    /// A part was told why nothing more can be written.
+    failed: bool,
+}
+
+impl Shared {
+    /// Result for a part: the reason for which nothing more can be written is told to one of them.
+    fn told(&mut self, result: Result<(), SinkError>) -> Result<(), SinkError> {
+        match result {
+            Err(SinkError::Closed) if self.failed => Err(SinkError::Elsewhere),
+            Err(why @ SinkError::Failed { .. }) => {
+                self.failed = true;
+                Err(why)
+            }
+            other => other,
+        }
+    }
+
+    /// A part ends, and with the last of them the file. All that this one gave is written before, so
+    /// that what it says in the end is so.
+    fn end(&mut self) -> Result<(), SinkError> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 { self.file.finish().map(drop) } else { self.file.write_out() }
+    }
+}
+
 /// The part of one interface.
 struct Part {
-    file: Arc<Mutex<CaptureFile>>,
-    /// Parts that have not ended.
-    left: Arc<AtomicUsize>,
+    shared: Arc<Mutex<Shared>>,
     number: usize,
-    /// As of the last flush.
+    /// Outcome at the last flush.
     written: Written,
     ended: bool,
 }
 
 impl Part {
-    /// Works on the file; what it was told is noted.
-    fn with<T>(&mut self, work: impl FnOnce(&mut CaptureFile) -> T) -> T {
-        let mut file = lock(&self.file);
-        let result = work(&mut file);
-        self.written = file.written_of(self.number);
-        result
+    /// Works on the capture; what it was told is noted.
+    fn with(
+        &mut self,
+        work: impl FnOnce(&mut Shared) -> Result<(), SinkError>,
+    ) -> Result<(), SinkError> {
+        let mut shared = lock(&self.shared);
+        let result = work(&mut shared);
+        self.written = shared.file.written_of(self.number);
+        shared.told(result)
     }
 
-    /// Ends the file, if this is the last of its parts; how it ends.
+    /// Ends this part, once.
     fn end(&mut self) -> Result<(), SinkError> {
-        if std::mem::replace(&mut self.ended, true) {
-            return Ok(());
-        }
-        let is_last = self.left.fetch_sub(1, Ordering::AcqRel) == 1;
-        self.with(|file| if is_last { file.finish().map(drop) } else { file.flush() })
+        if std::mem::replace(&mut self.ended, true) { Ok(()) } else { self.with(Shared::end) }
     }
 }
 
-/// The file, whoever has it meanwhile.
-fn lock(file: &Mutex<CaptureFile>) -> MutexGuard<'_, CaptureFile> {
+/// The capture, whoever has it meanwhile.
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     // Whoever failed with it in hand has left whole blocks behind.
-    file.lock().unwrap_or_else(PoisonError::into_inner)
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Sink for Part {
     fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
-        lock(&self.file).packet_of(self.number, packet, stamped)
+        let mut shared = lock(&self.shared);
+        let result = shared.file.packet_of(self.number, packet, stamped);
+        shared.told(result)
     }
 
     fn change(&mut self, change: &Change) -> Result<(), SinkError> {
-        lock(&self.file).change_of(self.number, change);
+        lock(&self.shared).file.change_of(self.number, change);
         Ok(())
     }
 
     fn mark(&mut self, mark: Mark) -> Result<(), SinkError> {
-        lock(&self.file).mark_of(self.number, mark);
+        lock(&self.shared).file.mark_of(self.number, mark);
         Ok(())
     }
 
     fn losses(&mut self, losses: &Losses, dropped: u64) {
-        lock(&self.file).losses_of(self.number, losses, dropped);
+        lock(&self.shared).file.losses_of(self.number, losses, dropped);
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {
-        self.with(CaptureFile::flush)
+        self.with(|shared| shared.file.flush())
     }
 
     fn written(&self) -> &Written {

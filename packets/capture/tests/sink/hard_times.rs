@@ -6,9 +6,10 @@ use std::io::BufReader;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Barrier;
 use std::time::Duration;
 
-use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError, several};
 use truechimer_pcapng::Frames;
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_timehands::Status;
@@ -234,6 +235,113 @@ fn a_row_of_files_gives_up_no_more_than_helps() {
     match directory() {
         Some(directory) => a_row_that_others_have(&directory),
         None => in_little_room("one is gone"),
+    }
+}
+
+/// Sinks of two interfaces.
+fn two(path: &Path) -> [Box<dyn Sink>; 2] {
+    let parts = several(&[facts(), facts()], options(path)).unwrap();
+    let mut parts: [Box<dyn Sink>; 2] = parts.try_into().map_err(|_| "not two").unwrap();
+    for part in &mut parts {
+        part.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+    }
+    parts
+}
+
+fn end_one_of_two_on_a_full_disk(directory: &Path) {
+    let path = directory.join("two.pcapng");
+    let [mut first, mut second] = two(&path);
+    for n in 0..500 {
+        first.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+    }
+    std::fs::write(directory.join("ballast"), vec![0; 480 << 10]).unwrap();
+    let written = first.finish().unwrap();
+    assert!(written.unwritten > 0 && written.trouble.is_some(), "{written:?}");
+    assert_eq!(written.packets + written.unwritten, 500);
+    assert_eq!(packets(&path).0.len() as u64, written.packets);
+    std::fs::remove_file(directory.join("ballast")).unwrap();
+    let last = second.finish().unwrap();
+    assert_eq!((last.packets, last.unwritten), (0, 0));
+    assert_eq!(packets(&path).0.len() as u64, written.packets);
+    println!("the first knew");
+}
+
+#[test]
+fn one_of_several_ends_with_all_that_it_gave() {
+    match directory() {
+        Some(directory) => end_one_of_two_on_a_full_disk(&directory),
+        None => in_little_room("the first knew"),
+    }
+}
+
+fn fill_a_disk_by_two_twice(directory: &Path) {
+    let path = directory.join("two.pcapng");
+    let ballasts = [(200, "first"), (100, "second")].map(|(kib, name)| {
+        let ballast = directory.join(name);
+        std::fs::write(&ballast, vec![0; kib << 10]).unwrap();
+        ballast
+    });
+    let mut parts = two(&path);
+    let mut send = |which: usize, many| {
+        for _ in 0..many {
+            parts[which].packet(&packet(&frame(150)), &stamped(1)).unwrap();
+        }
+    };
+    // Both lose packets. Then there is room for the mark of the one, and of the other with some packets.
+    send(0, 3000);
+    send(1, 10);
+    for (ballast, many) in ballasts.iter().rev().zip([1500, 100]) {
+        std::fs::remove_file(ballast).unwrap();
+        std::thread::sleep(Duration::from_millis(1100));
+        send(0, 1);
+        send(1, many);
+    }
+    let written = parts.map(|mut part| part.finish().unwrap());
+    assert!(written.iter().all(|one| one.unwritten > 0), "{written:?}");
+    let lost: u64 = written.iter().map(|one| one.unwritten).sum();
+    let story = story(&path);
+    let marks = story.iter().filter_map(|what| what.strip_prefix("Unwritten "));
+    let marks: Vec<u64> = marks.map(|lost| lost.parse().unwrap()).collect();
+    assert_eq!((marks.iter().sum::<u64>(), marks.len()), (lost, 3), "{marks:?}");
+    println!("told once");
+}
+
+#[test]
+fn each_packet_that_a_full_disk_costs_is_in_one_mark() {
+    match directory() {
+        Some(directory) => fill_a_disk_by_two_twice(&directory),
+        None => in_little_room("told once"),
+    }
+}
+
+#[test]
+fn one_of_several_is_told_why_nothing_can_be_written() {
+    let [mut first, mut second] = two(Path::new("/dev/full"));
+    first.packet(&packet(&frame(60)), &stamped(0)).unwrap();
+    assert!(matches!(first.flush(), Err(SinkError::Failed { .. })));
+    let why = second.packet(&packet(&frame(60)), &stamped(0));
+    assert!(matches!(why, Err(SinkError::Elsewhere)), "{why:?}");
+    assert!(matches!(second.flush(), Err(SinkError::Elsewhere)));
+    drop(first);
+    assert_eq!(second.finish().unwrap().packets, 0);
+}
+
+#[test]
+fn several_end_at_the_same_moment() {
+    let scratch = Scratch::new();
+    for round in 0..300 {
+        let parts = two(&scratch.file(&round.to_string()));
+        let together = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for mut part in parts {
+                let together = &together;
+                scope.spawn(move || {
+                    part.packet(&packet(&frame(60)), &stamped(1)).unwrap();
+                    together.wait();
+                    assert_eq!(part.finish().unwrap().packets, 1);
+                });
+            }
+        });
     }
 }
 
