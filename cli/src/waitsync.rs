@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
-use truechimer::{Clock, OpenError, ReadError, Reading, Span};
+use truechimer::{Clock, OpenError, ReadError, Reading, Span, Status};
 
 use crate::daemon;
 use crate::daemon::Control;
@@ -157,7 +157,9 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
 
 /// Synchronised, with a bound that is asked for.
 fn is_good(reading: &Reading, max_bound: Option<Span>) -> bool {
-    reading.status == Status::Synchronised && max_bound.is_none_or(|most| reading.bound <= most)
+    let bound = reading.bound();
+    reading.status == Status::Synchronised
+        && max_bound.is_none_or(|most| bound.is_some_and(|bound| bound <= most))
 }
 
 /// A reading, and how far the system clock was ahead of it then: by as little as its readings before
