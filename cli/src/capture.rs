@@ -24,7 +24,7 @@ use truechimer::{Clock, Status};
 use truechimer_capture::convert::{self, Converter, Search};
 use truechimer_capture::pipeline::{self, Device, End, Progress, Summary, WhenFull};
 use truechimer_capture::place::{Cores, Machine, Steered};
-use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError, several};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError, Written, several};
 use truechimer_capture::{Facts, Tap, TapError};
 use truechimer_counter::Counter;
 use truechimer_time::{Period, Span};
@@ -444,13 +444,13 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
             let options = pipeline::Options { when_full: source.when_full, ..options.clone() };
             let run = std::thread::Builder::new().name("capture".into());
             let run = run.spawn_scoped(scope, move || {
+                let _ending = Ending { stop, done };
                 let Source { tap, device, converter, .. } = source;
                 let summary = pipeline::run(tap, device, converter, sink, &options, stop, progress);
                 if !summary.end.is_good() && !matches!(summary.end, End::Gone) {
                     // The others write the same file: not half of it.
                     stop.store(true, Ordering::Relaxed);
                 }
-                let _ = done.send(());
                 summary
             });
             threads.push(run.map_err(|why| {
@@ -480,9 +480,11 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     });
     let left = steered.map(Steered::restore).unwrap_or_default();
     left.iter().for_each(|warning| say.warn(warning));
+    let mut summaries = summaries?;
+    let trouble = together(&mut summaries);
     let mut all = Outcome::Good;
     let mut failed = None;
-    for (summary, (why, period)) in summaries?.into_iter().zip(&whys) {
+    for (summary, (why, period)) in summaries.into_iter().zip(&whys) {
         match ended(args, &say, summary, why, *period, out) {
             Ok(Outcome::Good) => {}
             Ok(bad) => all = bad,
@@ -490,7 +492,37 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
             Err(why) => failed = failed.or(Some(why)),
         }
     }
+    if let (Some(trouble), None) = (&trouble, &failed) {
+        say.error(trouble);
+    }
     failed.map_or(Ok(all), Err)
+}
+
+/// Says that an interface has ended, also where its thread panics: then all others end too, which write the
+/// same file.
+struct Ending<'a> {
+    stop: &'a AtomicBool,
+    done: mpsc::Sender<()>,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        let _ = self.done.send(());
+    }
+}
+
+/// Gives each interface what became of the one file of all, as of its end; trouble that was left.
+fn together(summaries: &mut [Summary]) -> Option<String> {
+    let last = summaries.iter().map(|one| &one.written).max_by_key(|written| written.bytes);
+    let last = last?.clone();
+    for Summary { written, .. } in summaries {
+        let Written { packets, unwritten, .. } = *written;
+        *written = Written { packets, unwritten, ..last.clone() };
+    }
+    last.trouble
 }
 
 /// An interface, ready to be captured from.
@@ -763,9 +795,6 @@ fn ended(
         // What came after that was for nobody.
         End::Unread => Ok(Outcome::Good),
         End::Count | End::Duration | End::Stopped => {
-            if let Some(trouble) = &summary.written.trouble {
-                say.error(trouble);
-            }
             Ok(Outcome::of(summary.written.unwritten == 0))
         }
     }
@@ -788,6 +817,53 @@ mod tests {
     struct Line {
         #[command(flatten)]
         capture: Capture,
+    }
+
+    #[test]
+    fn an_interface_whose_thread_panics_ends_the_others() {
+        let ends = |panics: bool| {
+            let stop = AtomicBool::new(false);
+            let (done, finished) = mpsc::channel();
+            std::thread::scope(|scope| {
+                let ending = Ending { stop: &stop, done };
+                let thread = scope.spawn(move || {
+                    let _ending = ending;
+                    assert!(!panics, "as wished");
+                });
+                assert_eq!(finished.recv(), Ok(()));
+                assert_eq!(thread.join().is_err(), panics);
+            });
+            stop.load(Ordering::Relaxed)
+        };
+        assert!(ends(true));
+        assert!(!ends(false));
+    }
+
+    #[test]
+    fn the_file_of_several_interfaces_is_as_the_last_left_it() {
+        let facts = Facts {
+            interface: "eth0".into(),
+            method: truechimer_capture::Method::Packet,
+            detail: String::new(),
+            link_type: 1,
+            snap_length: 0,
+            stamped_by: String::new(),
+            ring_bytes: 0,
+            stamp_error: truechimer_time::CountSpan(0),
+        };
+        let of = |packets, files, trouble: Option<&str>| {
+            let trouble = trouble.map(str::to_owned);
+            let written =
+                Written { packets, files, bytes: 100 * files, trouble, ..Written::default() };
+            let (facts, live) = (facts.clone(), pipeline::Live::default());
+            Summary { end: End::Stopped, facts, elapsed: EVERY, live, left: 0, written }
+        };
+        let mut summaries = [of(7, 1, Some("full")), of(5, 3, None)];
+        assert_eq!(together(&mut summaries), None);
+        let found = summaries.each_ref().map(|one| (one.written.packets, one.written.files));
+        assert_eq!(found, [(7, 3), (5, 3)]);
+        assert_eq!(together(&mut [of(7, 4, Some("full")), of(5, 3, None)]), Some("full".into()));
+        assert_eq!(together(&mut []), None);
     }
 
     #[test]
