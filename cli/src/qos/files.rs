@@ -174,43 +174,83 @@ pub struct Input<'a> {
 }
 
 /// Packets that passed where an input was captured and that it does not have, as it says itself.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Missing {
-    /// Of the sections before.
+    /// Of the captures before.
     before: u64,
-    /// By the number of the interface: what its last statistics say.
-    counted: HashMap<u32, u64>,
-    /// What its marks say: these are in the statistics too, which a writer that was killed has not
-    /// written.
-    marked: u64,
-    /// How often an interface went down or vanished.
+    /// Of the sections of the last capture before the present section.
+    capture: Lack,
+    section: Lack,
+    /// Number of times that an interface went down or vanished.
     down: u64,
 }
 
+/// Lack of some sections.
+#[derive(Clone, Default)]
+struct Lack {
+    /// Beginning of the capture, as the statistics have it: the same in each file of a row, whose statistics
+    /// are of the whole capture.
+    began: Option<[u8; 8]>,
+    /// By the number of the interface: the most that its statistics say.
+    counted: HashMap<u32, u64>,
+    /// Sum of the marks: these are in the statistics too, which a writer that was killed has not
+    /// written.
+    marked: u64,
+}
+
+impl Lack {
+    fn count(&mut self, interface: u32, lost: u64) {
+        let most = self.counted.entry(interface).or_default();
+        *most = lost.max(*most);
+    }
+
+    fn add(&mut self, more: Lack) {
+        more.counted.into_iter().for_each(|(interface, lost)| self.count(interface, lost));
+        self.marked = self.marked.saturating_add(more.marked);
+    }
+
+    fn packets(&self) -> u64 {
+        let counted = self.counted.values().fold(0u64, |sum, lost| sum.saturating_add(*lost));
+        counted.max(self.marked)
+    }
+}
+
 impl Missing {
-    fn count(&mut self, statistics: &Statistics) {
+    fn count(&mut self, statistics: &Statistics, options: Options<'_>) {
         let Statistics { interface, dropped, system_dropped, .. } = *statistics;
         let lost = dropped.unwrap_or(0).saturating_add(system_dropped.unwrap_or(0));
-        self.counted.insert(interface, lost);
+        self.section.count(interface, lost);
+        let mut options = options.filter_map(Result::ok);
+        let began = options.find(|option| option.code == code::START);
+        self.section.began = began.and_then(|option| option.value.try_into().ok());
     }
 
     fn mark(&mut self, mark: &Mark) {
         match mark.kind {
-            MarkKind::Unwritten => self.marked = self.marked.saturating_add(mark.value),
+            MarkKind::Unwritten => {
+                self.section.marked = self.section.marked.saturating_add(mark.value);
+            }
             MarkKind::Down | MarkKind::Gone => self.down += 1,
             MarkKind::Up => {}
         }
     }
 
+    /// The present section has ended.
     fn section(&mut self) {
-        self.before = self.packets();
-        self.counted.clear();
-        self.marked = 0;
+        let ended = std::mem::take(&mut self.section);
+        if ended.began.is_some() && ended.began == self.capture.began {
+            self.capture.add(ended);
+        } else {
+            self.before = self.before.saturating_add(self.capture.packets());
+            self.capture = ended;
+        }
     }
 
+    /// All of them, the present section's included.
     fn packets(&self) -> u64 {
-        let counted = self.counted.values().fold(0u64, |sum, lost| sum.saturating_add(*lost));
-        self.before.saturating_add(counted.max(self.marked))
+        let mut all = self.clone();
+        all.section();
+        all.before.saturating_add(all.capture.packets())
     }
 }
 
@@ -352,8 +392,10 @@ impl<'a> Input<'a> {
                     continue;
                 }
                 Content::Statistics(statistics, options) => {
-                    if is_of(&self.between, section, statistics.interface) {
-                        self.missing.count(&statistics);
+                    // Of one that the section has: there is an end to those.
+                    let is_there = section.interface(statistics.interface).is_some();
+                    if is_there && is_of(&self.between, section, statistics.interface) {
+                        self.missing.count(&statistics, options);
                     }
                     (options, statistics.interface, None)
                 }
@@ -441,8 +483,8 @@ impl<'a> Input<'a> {
         let missing = self.missing.packets();
         if missing > 0 {
             let text = format!(
-                "{missing} packets passed there, as it says itself, that it does not have: they look \
-                 as if they were lost on the way"
+                "up to {missing} passed there that it does not have, as it says itself of the whole \
+                 capture: they look as if they were lost on the way"
             );
             say(Severity::Warning, text);
         }
@@ -550,6 +592,46 @@ pub fn clock(change: &Change) -> DifferenceClock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use truechimer_pcapng::write;
+
+    #[test]
+    fn statistics_of_a_whole_capture_are_not_summed_over_its_files() {
+        let file = |began: u64, said: [u64; 2], mark: Option<u64>| {
+            let mut file = Vec::new();
+            write::section(&mut file).end();
+            for _ in 0..2 {
+                write::interface(&mut file, 1, 0).end();
+            }
+            for mark in mark {
+                let mark = Mark { kind: MarkKind::Unwritten, unix_ns: 0, value: mark };
+                write::packet(&mut file, 0, 1, &[&[0; 60]], 60).record(&mark.encode()).end();
+            }
+            // An interface of number 7 is none of its.
+            for (interface, lost) in [(0, said[0]), (1, said[1]), (7, 100)] {
+                let block = write::statistics(&mut file, interface, 0);
+                block.time(code::START, began as i64).count(code::DROPPED, lost).end();
+            }
+            file
+        };
+        let missing = |files: &[Vec<u8>]| {
+            let bytes = files.concat();
+            let source = Box::new(bytes.as_slice());
+            let mut input = Input::of("row".into(), source, None, None).unwrap();
+            while input.advance().is_ok() && input.held.is_some() {}
+            input.missing.packets()
+        };
+        let row = [file(5, [3, 0], Some(3)), file(5, [3, 1], None), file(5, [4, 1], None)];
+        assert_eq!(missing(&row), 5);
+        assert_eq!(missing(&row[2..]), 5);
+        // Another capture has losses of its own.
+        assert_eq!(missing(&[row.concat(), file(6, [1, 1], None)]), 7);
+        // One that says nothing of its beginning is one by itself.
+        let mut unsaid = Vec::new();
+        write::section(&mut unsaid).end();
+        write::interface(&mut unsaid, 1, 0).end();
+        write::statistics(&mut unsaid, 0, 0).count(code::DROPPED, 2).end();
+        assert_eq!(missing(&[unsaid.clone(), unsaid, row.concat()]), 9);
+    }
 
     #[test]
     fn counts_of_different_machines_are_not_compared() {

@@ -254,8 +254,8 @@ fn losses(summary: &Summary) -> Option<Note> {
     (lost > 0).then(|| Note {
         severity: Severity::Warning,
         text: format!(
-            "{}: {lost} packets passed that were not seen (interface {interface}, ring full {ring}, \
-             kernel {kernel}, conversion {}): they look as if they were lost on the way",
+            "{}: up to {lost} passed that were not seen (up to {interface} before the capture, ring \
+             full {ring}, kernel {kernel}, conversion {}): they look as if they were lost on the way",
             summary.facts.interface, live.dropped
         ),
     })
