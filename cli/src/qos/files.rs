@@ -602,7 +602,7 @@ mod tests {
             for _ in 0..2 {
                 write::interface(&mut file, 1, 0).end();
             }
-            for mark in mark {
+            if let Some(mark) = mark {
                 let mark = Mark { kind: MarkKind::Unwritten, unix_ns: 0, value: mark };
                 write::packet(&mut file, 0, 1, &[&[0; 60]], 60).record(&mark.encode()).end();
             }

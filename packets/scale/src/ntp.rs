@@ -1,6 +1,7 @@
 //! NTP exchanges that pass an interface, as anchors of its clock.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use truechimer_ntp::{LeapIndicator, Mode, Packet, Timestamp};
@@ -12,7 +13,7 @@ use crate::Anchor;
 const PORT: u16 = 123;
 /// Middle of the 136 years that timestamps are taken to be of: 2026-01-01, Unix seconds.
 const PIVOT: i64 = 1_767_225_600;
-/// Requests that wait for a reply; while more do, new ones are passed over.
+/// Requests that wait for a reply; the oldest of more are given up.
 const WAITING: usize = 1 << 16;
 /// A reply that comes later, ns, is none to that request.
 const PATIENCE: i64 = 16_000_000_000;
@@ -26,8 +27,8 @@ type Asked = (IpAddr, u16, IpAddr, u64);
 #[derive(Clone, Debug, Default)]
 pub struct Ntp {
     waiting: HashMap<Asked, i64>,
-    /// Requests since those that wait in vain were last looked for.
-    unswept: usize,
+    /// Those, and some that were answered, in the order in which they passed.
+    order: VecDeque<(Asked, i64)>,
 }
 
 impl Ntp {
@@ -66,15 +67,19 @@ impl Ntp {
         if key.3 == 0 {
             return;
         }
-        self.unswept += 1;
-        // Each looks at all: so rarely that it is as much work as to take them in.
-        if self.waiting.len() >= WAITING && self.unswept >= WAITING {
-            self.waiting.retain(|_, then| at.abs_diff(*then) < PATIENCE.unsigned_abs());
-            self.unswept = 0;
+        while let Some((oldest, then)) = self.order.front()
+            && (self.order.len() >= WAITING || at.abs_diff(*then) >= PATIENCE.unsigned_abs())
+        {
+            // One that was answered may have been asked again.
+            if self.waiting.get(oldest) == Some(then) {
+                self.waiting.remove(oldest);
+            }
+            self.order.pop_front();
         }
-        if self.waiting.len() < WAITING {
-            // Of one that passed twice the first sighting is before the server for sure.
-            self.waiting.entry(key).or_insert(at);
+        // Of one that passed twice the first sighting is before the server for sure.
+        if let Entry::Vacant(place) = self.waiting.entry(key) {
+            place.insert(at);
+            self.order.push_back((key, at));
         }
     }
 }
@@ -115,26 +120,40 @@ fn unix_ns(timestamp: Timestamp) -> Option<i64> {
 mod tests {
     use super::*;
 
+    const NOWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    fn key(number: u64) -> Asked {
+        (NOWHERE, 1, NOWHERE, number)
+    }
+
     #[test]
-    fn requests_that_are_never_answered_are_looked_for_rarely() {
+    fn requests_that_are_never_answered_make_room_for_others() {
         let mut ntp = Ntp::default();
-        let nowhere = IpAddr::from([192, 0, 2, 1]);
-        let mut ask = |number: u64, at| {
-            let before = ntp.unswept;
-            ntp.asked((nowhere, 1, nowhere, number), at);
-            (ntp.unswept < before, ntp.waiting.len())
-        };
-        let some = WAITING as u64;
-        assert!((1..=some).all(|number| !ask(number, 8_000_000_000).0));
-        // None of those that wait is old for one of these, and each is far from the one before.
-        let times = [0, 16_500_000_000];
-        let swept = (0..3 * some).filter(|n| ask(some + 1 + n, times[(n % 2) as usize]).0).count();
-        assert!(swept <= 3, "{swept} times in {} requests", 3 * some);
-        // Once they are, there is room again.
-        let mut waiting = WAITING;
-        for n in 0..=some {
-            waiting = waiting.min(ask(4 * some + 1 + n, 40_000_000_000).1);
+        let many = 3 * WAITING as u64;
+        // At one moment, and by times that are far from each other: the work is done once for each.
+        for times in [[0, 0], [0, 16_500_000_000]] {
+            for n in 1..=many {
+                ntp.asked(key(n), times[(n % 2) as usize]);
+                assert!(ntp.waiting.len() <= WAITING && ntp.order.len() <= WAITING);
+                assert!(ntp.waiting.contains_key(&key(n)), "request {n}");
+            }
         }
-        assert!(waiting < WAITING, "{waiting}");
+        // Later, and at the same moment, an honest client is heard.
+        for at in [16_500_000_000, 36_500_000_000] {
+            ntp.asked(key(many + 1), at);
+            assert_eq!(ntp.waiting.remove(&key(many + 1)), Some(at));
+        }
+        assert!(ntp.order.len() <= 2, "{}", ntp.order.len());
+    }
+
+    #[test]
+    fn a_request_that_was_answered_and_comes_again_waits_anew() {
+        let mut ntp = Ntp::default();
+        ntp.asked(key(1), 0);
+        ntp.asked(key(1), 1);
+        assert_eq!(ntp.waiting.remove(&key(1)), Some(0), "the first sighting");
+        ntp.asked(key(1), 15_000_000_000);
+        ntp.asked(key(2), 17_000_000_000);
+        assert_eq!(ntp.waiting.get(&key(1)), Some(&15_000_000_000));
     }
 }
