@@ -345,14 +345,16 @@ impl Tap for PacketTap {
             self.socket.statistics().map_err(|why| self.failed("counting losses on", &why))?;
         self.losses.received += u64::from(new.packets);
         self.losses.ring += u64::from(new.drops);
-        self.losses.interface = self.drops.as_mut().map_or(0, Drops::lost);
+        self.losses.interface = self.drops.as_ref().map_or(0, Drops::lost);
         Ok(self.losses)
     }
 
     fn stop(&mut self) -> Result<(), TapError> {
         let nothing = [Instruction::plain(op::RETURN, 0)];
         crate::filter::exchange(self.socket.as_fd(), &nothing)
-            .map_err(|why| self.failed("taking no more packets from", &why))
+            .map_err(|why| self.failed("taking no more packets from", &why))?;
+        self.drops.as_mut().into_iter().for_each(Drops::end);
+        Ok(())
     }
 }
 

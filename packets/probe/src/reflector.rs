@@ -1,6 +1,6 @@
 //! Far end: what becomes of a datagram.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use truechimer_keys::Key;
 use truechimer_ntp::Timestamp;
@@ -68,8 +68,10 @@ impl Ignored {
 /// Packets of synchronised senders are answered for so long: who overhears one can have it answered, to any address,
 /// no longer.
 const FRESH: Span = Span::from_secs(60);
-/// The one address under which all are counted together.
-const ALL: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// Address under which all with a key are counted together.
+const KEYED: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+/// Address under which all others are.
+const OPEN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Reflector of test packets, without I/O.
 #[derive(Debug)]
@@ -119,7 +121,8 @@ impl Reflector {
         if key.is_some() && is_stale(&request, arrived) {
             return Err(Ignored::Stale);
         }
-        for (limiter, address) in [(&self.limiter, from.ip()), (&self.total, ALL)] {
+        let all = if key.is_some() { KEYED } else { OPEN };
+        for (limiter, address) in [(&self.limiter, from.ip()), (&self.total, all)] {
             if limiter.as_ref().is_some_and(|limiter| !limiter.allows(address, now)) {
                 return Err(Ignored::Limited);
             }
@@ -370,6 +373,22 @@ mod tests {
         assert_eq!((1..=50).filter(|n| answered(*n, 0)).count(), 5);
         let later = (1..=1000).filter(|n| answered(n % 200 + 1, n * 1_000_000)).count();
         assert!((9..=11).contains(&later), "{later}");
+    }
+
+    #[test]
+    fn senders_without_a_key_take_nothing_of_those_with_one() {
+        let total = Some(Rate { per_second: 10, burst: 5 });
+        let access = Access { keys: keyed(), open: true, total, ..Access::default() };
+        let reflector = Reflector::new(access, &[]);
+        let mut sealed = request(0, Layout::Keyed, 112);
+        wire::seal(&mut sealed, &key(b"the first of two"));
+        let answered = |n: u64, bytes: &[u8]| {
+            let peer = from(&format!("192.0.2.{n}:40000"));
+            reflector.answer(bytes, peer, None, &at(0), 0).is_ok()
+        };
+        let open = request(0, Layout::Open, 44);
+        assert_eq!((1..=200).filter(|n| answered(*n, &open)).count(), 5);
+        assert_eq!((1..=200).filter(|n| answered(*n, &sealed)).count(), 5);
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, SyncSender};
+use std::thread::JoinHandle;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
@@ -34,35 +38,72 @@ pub(crate) enum Before {
 }
 
 /// Counts what an interface loses from now on. Needs no privilege.
+///
+/// The kernel is asked on a thread of its own: it answers under the lock of all network configuration, for which
+/// whoever takes packets must not wait.
 #[derive(Debug)]
 pub(crate) struct Drops {
-    socket: OwnedFd,
-    index: u32,
-    before: Before,
-    first: u64,
-    lost: u64,
+    lost: Arc<AtomicU64>,
+    /// A question, until the last one is asked. The thread ends with it.
+    asking: Option<(SyncSender<()>, JoinHandle<()>)>,
 }
 
 impl Drops {
     /// Of the interface of this number; `None` for all together (0), and where the kernel does not tell.
     pub(crate) fn open(index: u32, before: Before) -> Option<Drops> {
+        let counter = Counter::open(index, before)?;
+        Drops::asking(move || counter.ask())
+    }
+
+    fn asking(ask: impl Fn() -> io::Result<u64> + Send + 'static) -> Option<Drops> {
+        let first = ask().ok()?;
+        let lost = Arc::new(AtomicU64::new(0));
+        let (sender, questions) = mpsc::sync_channel(1);
+        let so_far = Arc::clone(&lost);
+        let thread = std::thread::Builder::new().name("drops".into()).spawn(move || {
+            // Never goes back, also where the driver begins anew or the interface is gone.
+            for now in questions.into_iter().filter_map(|()| ask().ok()) {
+                so_far.fetch_max(now.saturating_sub(first), Ordering::Relaxed);
+            }
+        });
+        Some(Drops { lost, asking: Some((sender, thread.ok()?)) })
+    }
+
+    /// Packets that were lost as the kernel last said; it is asked anew.
+    pub(crate) fn lost(&self) -> u64 {
+        if let Some((sender, _)) = &self.asking {
+            // Where it has not answered yet it is asked already.
+            let _ = sender.try_send(());
+        }
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Ends the count, with all until now: waits for the kernel.
+    pub(crate) fn end(&mut self) {
+        if let Some((sender, thread)) = self.asking.take() {
+            let _ = sender.try_send(());
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Counter of an interface.
+struct Counter {
+    socket: OwnedFd,
+    index: u32,
+    before: Before,
+}
+
+impl Counter {
+    fn open(index: u32, before: Before) -> Option<Counter> {
         if index == 0 {
             return None;
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // Of netlink's protocols the one that is none to rustix: `NETLINK_ROUTE`.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None).ok()?;
-        let mut drops = Drops { socket, index, before, first: 0, lost: 0 };
-        drops.first = drops.ask().ok()?;
-        Some(drops)
-    }
-
-    /// Packets lost so far. Never goes back, also where the driver begins anew or the interface is gone.
-    pub(crate) fn lost(&mut self) -> u64 {
-        if let Ok(now) = self.ask() {
-            self.lost = self.lost.max(now.saturating_sub(self.first));
-        }
-        self.lost
+        Some(Counter { socket, index, before })
     }
 
     /// Packets lost since the interface was made.
@@ -119,10 +160,41 @@ mod tests {
     fn the_kernel_tells() {
         let loopback = Link::named("lo").unwrap().index;
         for before in [Before::Program, Before::Stack] {
-            assert_eq!(Drops::open(loopback, before).unwrap().lost(), 0);
+            let mut drops = Drops::open(loopback, before).unwrap();
+            drops.end();
+            assert_eq!(drops.lost(), 0);
         }
         assert!(Drops::open(0, Before::Stack).is_none());
         assert!(Drops::open(0x7fff_fff0, Before::Stack).is_none());
+    }
+
+    #[test]
+    fn whoever_takes_packets_does_not_wait_for_the_kernel() {
+        let (answer, answers) = mpsc::channel();
+        let answers = std::sync::Mutex::new(answers);
+        answer.send(Ok(100)).unwrap();
+        let ask = move || answers.lock().unwrap().recv().unwrap();
+        let mut drops = Drops::asking(ask).unwrap();
+        // Nothing is answered, however often it is asked.
+        assert!((0..10).all(|_| drops.lost() == 0));
+        for said in [Ok(107), Err(io::ErrorKind::WouldBlock.into()), Ok(3)] {
+            answer.send(said).unwrap();
+        }
+        drops.end();
+        assert_eq!(drops.lost(), 7);
+    }
+
+    #[test]
+    fn the_count_ends_with_all_until_then() {
+        let count = Arc::new(AtomicU64::new(5));
+        let now = Arc::clone(&count);
+        let mut drops = Drops::asking(move || Ok(now.load(Ordering::Relaxed))).unwrap();
+        assert_eq!(drops.lost(), 0);
+        count.store(9, Ordering::Relaxed);
+        drops.end();
+        count.store(20, Ordering::Relaxed);
+        drops.end();
+        assert_eq!(drops.lost(), 4);
     }
 
     #[test]

@@ -255,12 +255,13 @@ impl Tap for XdpCopyTap {
 
     fn losses(&mut self) -> Result<Losses, TapError> {
         let CopyCounts { taken, refused, lost, .. } = self.counts()?;
-        let interface = self.drops.as_mut().map_or(0, Drops::lost);
+        let interface = self.drops.as_ref().map_or(0, Drops::lost);
         Ok(Losses { received: taken - refused + lost, ring: lost, kernel: 0, interface })
     }
 
     fn stop(&mut self) -> Result<(), TapError> {
         self.attached = None;
+        self.drops.as_mut().into_iter().for_each(Drops::end);
         Ok(())
     }
 }

@@ -280,7 +280,7 @@ impl Tap for XdpTap {
     fn losses(&mut self) -> Result<Losses, TapError> {
         let counts = self.counts()?;
         let kernel_lost = self.astray.note(&counts, self.queues.len() as u64, self.is_over());
-        let interface = self.drops.as_mut().map_or(0, Drops::lost);
+        let interface = self.drops.as_ref().map_or(0, Drops::lost);
         Ok(Losses { interface, ..counts.losses(kernel_lost) })
     }
 
@@ -291,6 +291,7 @@ impl Tap for XdpTap {
         }
         self.attached = None;
         self.stopped.get_or_insert_with(Instant::now);
+        self.drops.as_mut().into_iter().for_each(Drops::end);
         Ok(())
     }
 }
