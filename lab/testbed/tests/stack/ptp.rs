@@ -315,8 +315,11 @@ fn a_master_that_is_not_asked_by_address_is_not_used() {
 
 /// A master of our own that lies so, in the network of servers; and its log.
 fn liar(net: &Pair, dir: &temp::Dir, lies: &str) -> Process {
-    let mut command = net.server.command(binary::testbed());
-    command.args(["ptp-master", "192.0.2.1", lies]);
+    // Answered as soon as asked, where that is allowed: an exchange that takes longer than what a forged `Sync` lies by
+    // makes it look true.
+    let mut command = net.server.command("sh");
+    command.args(["-c", "chrt --fifo --pid 1 $$ 2>&1; exec \"$@\"", "liar"]);
+    command.arg(binary::testbed()).args(["ptp-master", "192.0.2.1", lies]);
     let mut process = Process::start(command, &dir.join("liar.log"));
     process.expect_output("is a master", SOON);
     process
