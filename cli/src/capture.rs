@@ -532,7 +532,7 @@ struct Source {
     converter: Converter,
     when_full: WhenFull,
     facts: Facts,
-    /// Why this method, for people.
+    /// Reason for this method, for people.
     why: String,
     period: Period,
 }

@@ -34,11 +34,11 @@ pub struct Interface {
     pub stamps: Option<Stamps>,
     /// Stamps that came when it was tried; `None` where it was not, or could not be.
     pub came: Option<Vec<Tally>>,
-    /// Why it could not be.
+    /// Reason that it could not be.
     pub trouble: Option<String>,
 }
 
-/// How long each is tried, and how often a frame is sent meanwhile.
+/// Time that each is tried, and between frames that are sent meanwhile.
 const TRIED: Duration = Duration::from_millis(300);
 const EVERY: Duration = Duration::from_millis(10);
 

@@ -35,11 +35,11 @@ const MOST_RATE: i64 = 100_000;
 Answers those who have a key of type SHA256 of the file, with any of them; everybody only if told so
 by --open. A packet with a key that was overheard could be answered to any address: of senders whose
 clock is synchronised, as ours is, no packet is answered later than a minute after it was sent; all
-others, no faster than --rate and --max-total let. A reply is never longer than the packet that it answers. What looks like another
-reflector's reply, or comes from a port below 1024 or from its own, is not answered; nor are packets
-of fewer than 41 bytes. Others than this program may ask: routers' senders of STAMP (RFC 8762) and
-of TWAMP Light, in unauthenticated mode with --open; extensions come back marked as not understood,
-but for padding and their code (RFC 8972).
+others, no faster than --rate and --max-total let. A reply is never longer than the packet that it
+answers. What looks like another reflector's reply, or comes from a port below 1024 or from its own,
+is not answered; nor are packets of fewer than 41 bytes. Others than this program may ask: routers'
+senders of STAMP (RFC 8762) and of TWAMP Light, in unauthenticated mode with --open; extensions come
+back marked as not understood, but for padding and their code (RFC 8972).
 
 Each sender's packets are counted, by address, port and session, so that it learns which way its
 losses happen. Replies have the arrival's and their own time of the clock that 'truechimer run'
@@ -76,7 +76,7 @@ pub struct Reflect {
     #[arg(long, value_name = "N", default_value_t = 400)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RATE))]
     burst: u32,
-    /// How many packets a second of all addresses together are answered on average, 1 to 1000000
+    /// Packets a second of all addresses together that are answered on average, 1 to 1000000
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_total: u32,

@@ -537,7 +537,7 @@ fn point(between: &[String], alone: usize, section: &Section, interface: u32) ->
     between.iter().position(|wanted| *wanted == name || *wanted == number)
 }
 
-/// Whether an interface is one of those that are looked at.
+/// True of an interface that is one of those looked at.
 fn is_of(between: &[String], section: &Section, interface: u32) -> bool {
     point(between, 0, section, interface).is_some()
 }

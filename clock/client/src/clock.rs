@@ -199,7 +199,7 @@ impl Clock {
     /// in an inserted one, where [`Clock::now_monotone_unix`] does not.
     ///
     /// # Errors
-    /// As [`Clock::now`].
+    /// Those of [`Clock::now`].
     pub fn now_monotone(&self) -> Result<Reading, ReadError> {
         let mut reading = self.now()?;
         let nanos = i64::try_from(reading.best.as_nanos()).unwrap_or(i64::MAX);
@@ -215,7 +215,7 @@ impl Clock {
     /// leap second, in which Unix time shows 23:59:59 once more.
     ///
     /// # Errors
-    /// As [`Clock::now`].
+    /// Those of [`Clock::now`].
     pub fn now_monotone_unix(&self) -> Result<(Reading, UnixReading), ReadError> {
         let reading = self.now()?;
         let mut unix = reading.unix();
@@ -293,7 +293,7 @@ impl Clock {
     /// Status of the clock now.
     ///
     /// # Errors
-    /// As [`Clock::now`].
+    /// Those of [`Clock::now`].
     pub fn status(&self) -> Result<Status, ReadError> {
         self.now().map(|reading| reading.status)
     }
@@ -302,7 +302,7 @@ impl Clock {
     /// several where the counter is a device.
     ///
     /// # Errors
-    /// As [`Clock::now`].
+    /// Those of [`Clock::now`].
     #[cold]
     pub fn view(&self) -> Result<View, ReadError> {
         for _ in 0..TRIES {

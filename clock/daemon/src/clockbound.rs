@@ -122,7 +122,7 @@ impl From<Word> for PageState {
 pub struct PageReport {
     /// Name of its file, which says the layout.
     pub name: String,
-    /// Its state.
+    /// State that it shows.
     pub state: PageState,
 }
 

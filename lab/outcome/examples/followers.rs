@@ -1,4 +1,4 @@
-//! What `tests/vm/followers` makes of its consoles: the errors of programs that follow a master, and of ours beside each of them.
+//! Report of `tests/vm/followers`, made of its consoles: the errors of programs that follow a master, and of ours beside each of them.
 
 #![allow(clippy::indexing_slicing)] // Of arrays of two and three clocks.
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("chronyd", "chronyd"),
     ("ntpd", "ntpd"),
 ];
-/// What happens in each row.
+/// Events of each row.
 const ROWS: [(&str, &str); 6] = [
     ("quiet", "nothing"),
     ("queues", "queues on the wire, to 200 µs each way, mean 40 µs"),

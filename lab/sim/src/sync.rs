@@ -21,7 +21,7 @@ pub const STAMPS_NS: [f64; 3] = [8.0, 100.0, 5000.0];
 const QUESTIONS: f64 = 1.0;
 /// Hours, and of those what is left out at the beginning.
 const HOURS: (f64, f64) = (1.25, 0.25);
-/// What each way takes, ms.
+/// Delay of each way, ms.
 const PATH_MS: f64 = 0.1;
 
 /// Errors of a clock in one run, and the limits, s.

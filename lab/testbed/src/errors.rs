@@ -44,7 +44,7 @@ fn open(page: &str) -> Result<Clock, String> {
     }
 }
 
-/// What a clock is off by and its bound when the raw clock shows `raw`.
+/// Error of a clock and its bound when the raw clock shows `raw`.
 fn error(clock: &Clock, [unix, raw]: [i64; 2]) -> String {
     let read = || {
         let mut moment = clock.moment().ok()?;

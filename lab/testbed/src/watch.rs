@@ -100,7 +100,7 @@ pub struct Watch {
     clock: Clock,
     truth: Truth,
     start: Instant,
-    /// How far outside the bound the truth may be, ns: 0 but where a lie cannot be told from the truth.
+    /// Distance by which the truth may be outside the bound, ns: 0 but where a lie cannot be told from the truth.
     pub beyond_ns: i64,
     /// All that was seen so far.
     pub samples: Vec<Sample>,

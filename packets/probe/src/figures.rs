@@ -211,8 +211,8 @@ impl Report {
         note(
             self.by_call > 0,
             &format!(
-                "of {} packets the kernel did not say when they left: their way there begins at the call that sent them, and \
-                 has what they waited for in this host's queues",
+                "packets of which the kernel did not say when they left: {}; their way there begins at the call that sent them, \
+                 and has what they waited for in this host's queues",
                 self.by_call
             ),
         );
@@ -233,16 +233,16 @@ impl Report {
         for (why, what) in [
             (
                 Refused::Unauthentic,
-                "datagrams came without a code by this key: another key there, or forged",
+                "datagrams without a code by this key, so of another key or forged",
             ),
-            (Refused::Foreign, "datagrams came that answer no packet of this session"),
-            (Refused::Short, "datagrams came that are too short for a reply"),
+            (Refused::Foreign, "datagrams that answer no packet of this session"),
+            (Refused::Short, "datagrams that are too short for a reply"),
             (
                 Refused::Repeated,
-                "copies came of replies that had come eight times: no count of copies has them",
+                "copies of replies that had come eight times, which no count of copies has",
             ),
         ] {
-            note(refused(why) > 0, &format!("{} {what}", refused(why)));
+            note(refused(why) > 0, &format!("{what}: {}", refused(why)));
         }
         note(
             self.undetermined > 0 && any,

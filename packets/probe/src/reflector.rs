@@ -165,7 +165,7 @@ impl Reflector {
     }
 }
 
-/// Whether a request says of itself that it was sent long ago, or will be: both clocks would have to be wrong.
+/// True of a request that says it was sent long ago, or will be: both clocks would have to be wrong.
 fn is_stale(request: &Request, arrived: &Timed) -> bool {
     let Estimate { synchronised, format, .. } = request.estimate;
     if !synchronised || format != Format::Ntp || arrived.bound.is_none() {

@@ -366,9 +366,9 @@ fn what_the_kernel_does_not_tell_and_what_was_refused_is_noted() {
     let report = Report::of(&session, 0, Codec::ALL[0]);
     assert_eq!((report.sent, report.by_call), (3, 2));
     for part in [
-        "of 2 packets the kernel did not say",
-        "1 datagrams came that answer no packet",
-        "1 datagrams came that are too short",
+        "packets of which the kernel did not say when they left: 2;",
+        "datagrams that answer no packet of this session: 1",
+        "datagrams that are too short for a reply: 1",
     ] {
         assert!(report.notes.iter().any(|note| note.contains(part)), "{part}: {:?}", report.notes);
     }

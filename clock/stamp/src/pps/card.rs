@@ -14,9 +14,9 @@ use truechimer_time::{Count, CountSpan, Period, Span, Stamp};
 use crate::phc::DeviceClock;
 use crate::{CardLog, NoStamp, Window, ptp, readable};
 
-/// How long a card's driver may take to show an edge: some look at the card from time to time only.
+/// Time that a card's driver may take to show an edge: some look at the card from time to time only.
 const SHOWN: Span = Span::from_millis(250);
-/// How long pairs of the two clocks are kept for edges that are still to be shown.
+/// Time that pairs of the two clocks are kept, for edges that are still to be shown.
 const KEPT: Span = Span::from_secs(2);
 /// Reads of the device in one go: the kernel keeps 128 edges, and gives at least one at a time.
 const READS: u32 = 128;
@@ -33,7 +33,7 @@ pub struct Input {
 }
 
 impl Input {
-    /// Whether a pulse's path is that of a card's device.
+    /// True where a pulse's path is that of a card's device.
     #[must_use]
     pub fn is_meant(path: &str) -> bool {
         path.starts_with("/dev/ptp")

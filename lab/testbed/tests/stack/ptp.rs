@@ -336,7 +336,7 @@ struct Attack {
     status: Option<Status>,
     /// A word of it in the log or under `refused`; empty: nothing is noticed, and the bound is wide enough.
     shows: &'static str,
-    /// How far outside the bound the truth may be, ns.
+    /// Distance by which the truth may be outside the bound, ns.
     beyond_ns: i64,
 }
 

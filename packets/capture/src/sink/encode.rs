@@ -146,7 +146,7 @@ pub fn ends(blocks: &[u8]) -> impl Iterator<Item = usize> + '_ {
     blocks_of(blocks).map(|(.., end)| end)
 }
 
-/// How many of these blocks are packets of the interface of this number.
+/// Number of these blocks that are packets of the interface of this number.
 pub fn packets(blocks: &[u8], interface: u32) -> u64 {
     let wanted = (kind::PACKET, Some(interface));
     blocks_of(blocks).filter(|(block, of, _)| (*block, *of) == wanted).count() as u64

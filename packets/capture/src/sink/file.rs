@@ -79,7 +79,7 @@ struct Interface {
     state: Option<Attached>,
     /// The hand in it.
     hand: Option<Used>,
-    /// Its status and epoch: people are told when they change.
+    /// Status and epoch of the clock: people are told when they change.
     told: Option<(Option<Status>, u32)>,
     waiting: VecDeque<Attached>,
     /// Bytes until the state is repeated.
@@ -140,7 +140,7 @@ impl Interface {
         self.waiting.push_back(attached);
     }
 
-    /// So many bytes of the buffer are written, perhaps with the mark.
+    /// Notes that so many bytes of the buffer are written, perhaps with the mark.
     fn written(&mut self, bytes: usize) {
         self.announced = self.announced.and_then(|(lost, at)| Some((lost, at.checked_sub(bytes)?)));
     }
@@ -198,7 +198,7 @@ impl Interface {
         self.told_missing = (self.missing(), Some(Instant::now()));
     }
 
-    /// Whether more is missing than the statistics said, of a second ago: who reads a stream, or a
+    /// True where more is missing than the statistics said, of a second ago: who reads a stream, or a
     /// file whose writer was killed, is not to take it for a loss on the way.
     fn has_news(&self) -> bool {
         let (told, when) = self.told_missing;
@@ -303,7 +303,7 @@ impl CaptureFile {
     /// Opens the (first) file of a capture of several interfaces, with these numbers.
     ///
     /// # Errors
-    /// As [`CaptureFile::create`].
+    /// Those of [`CaptureFile::create`].
     pub(super) fn of(facts: &[Facts], options: FileOptions) -> Result<CaptureFile, SinkError> {
         let now = SystemTime::now();
         let rotates = options.rotates();

@@ -50,6 +50,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_that_somebody_has_is_passed_over() {
+        let folder = std::env::temp_dir().join(format!("truechimer-names-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (path, begun) = (folder.join("row.pcapng"), UNIX_EPOCH + Duration::from_secs(9));
+        std::fs::write(numbered(&path, 1, begun), "").unwrap();
+        // A link that leads nowhere is somebody's, too.
+        std::os::unix::fs::symlink("nowhere", numbered(&path, 2, begun)).unwrap();
+        assert_eq!(free(&path, 1, begun), (3, numbered(&path, 3, begun)));
+        assert_eq!(free(&path, 1, begun + Duration::from_secs(1)).0, 1);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn names_say_number_and_time() {
         let begun = UNIX_EPOCH + Duration::from_secs(1_795_343_400);
         let named = |path: &str, number| numbered(Path::new(path), number, begun);

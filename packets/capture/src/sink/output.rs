@@ -114,12 +114,12 @@ impl Output {
         Ok(Output { file, name, regular: false, position: 0, compressor })
     }
 
-    /// Whether all is to be written at once: somebody reads along.
+    /// True where all is to be written at once: somebody reads along.
     pub fn is_read_along(&self) -> bool {
         !self.regular && self.compressor.is_none()
     }
 
-    /// Whether it is compressed.
+    /// True of a compressed one.
     pub fn is_compressed(&self) -> bool {
         self.compressor.is_some()
     }

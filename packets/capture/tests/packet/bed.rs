@@ -149,7 +149,7 @@ impl Sender {
         while !self.sends(frame) {}
     }
 
-    /// Whether one is taken: not by a full queue, nor by an end that is dropping it.
+    /// True where one is taken: not by a full queue, nor by an end that is dropping it.
     pub fn sends(&self, frame: &[u8]) -> bool {
         // SAFETY: as many bytes as are said.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };

@@ -286,7 +286,7 @@ impl Most {
             "no silent loss: what ours say that they lost is what was lost, in every trial",
             "0 trials that differ",
             format!("{differ} of {}", trials.len()),
-            differ == 0,
+            differ == 0 && !trials.is_empty(),
         );
         let rings = ["tcpdump", peers::TCPDUMP_RING];
         let ratios = self.sizes().into_iter().map(|size| {
@@ -390,5 +390,6 @@ mod tests {
         assert_eq!(judged(&[(0, Some(0)), (7, Some(6))]), Some(false));
         assert_eq!(judged(&[(0, Some(0)), (7, Some(8))]), Some(false));
         assert_eq!(judged(&[(7, None)]), Some(false));
+        assert_eq!(judged(&[]), Some(false));
     }
 }
