@@ -27,8 +27,8 @@ started with --without-utc.
 
 With --thread NAME the replicas' scripts share a thread: the first reading of that name on each
 node gives one and the same value, so does the second, and so on. A node that is behind gets what
-the others have read already. Without, each reading is a new one, and nobody else's: no other node
-keeps its value.
+the others have read already. Without, it is the time at present: the value is kept for no other
+node, and is later than what any such reading gave that had ended before, at whichever member.
 
 With --json, error_bound_ns is X. utc_earliest_unix_ns and utc_latest_unix_ns say where UTC was at
 the synchronizer's reading: not an interval around time_unix_ns, which may lie outside, as the
@@ -134,7 +134,7 @@ fn thread(name: Option<&str>, member: Member, members: &[u32]) -> Result<Thread,
     let place = members.iter().position(|one| *one == member.0);
     match (name, place.and_then(|index| u8::try_from(index).ok())) {
         (Some(name), _) => Ok(ask::thread(&format!("shared {name}"))),
-        (None, Some(index)) => Ok(Thread::alone(index)),
+        (None, Some(index)) => Ok(Thread::now(index, 0)),
         (None, None) => Err(Failure::Said(format!(
             "node {member} is an observer: it takes no part in the rounds that readings are"
         ))),

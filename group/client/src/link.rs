@@ -482,6 +482,13 @@ impl Link {
         Thread::of_member(self.memory.place.load(Relaxed) as u8, hash)
     }
 
+    /// The thread of readings of the time at present: of any number at a time, each in a round that
+    /// was begun after it, and done when a majority has the value.
+    #[must_use]
+    pub fn now_thread(&self) -> Thread {
+        Thread::now(self.memory.place.load(Relaxed) as u8, 0)
+    }
+
     /// How the program began; from its first read on [`Began::Late`] at the attachment only that
     /// made it.
     #[must_use]

@@ -140,6 +140,10 @@ impl Engine {
             self.stagger.needed();
         }
         self.round(from, thread, call, time);
+        if thread.is_now() {
+            // It waits for a majority: that need not ask.
+            self.asked(from, self.point());
+        }
     }
 
     /// The first proposal for a thread's next round decides it.

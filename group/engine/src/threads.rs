@@ -92,7 +92,7 @@ pub(crate) struct Threads {
 impl Threads {
     /// Whether values that the thread should read next had to be forgotten.
     pub(crate) fn is_behind(&self, thread: Thread) -> bool {
-        self.all.get(&thread).map_or(self.lost, |local| local.behind)
+        !thread.is_now() && self.all.get(&thread).map_or(self.lost, |local| local.behind)
     }
 
     /// Those of which values had to be forgotten, of all that the group knows.
@@ -132,7 +132,8 @@ impl Threads {
         } else if local.kept.is_empty() && !local.behind && local.waits() {
             done = local.pending.take();
             self.waiting.remove(&thread);
-        } else {
+        } else if !thread.is_now() {
+            // One of the time at present is of no use later.
             self.keep(thread, (Round(round), call, value), buffer);
         }
         self.tidy(thread);

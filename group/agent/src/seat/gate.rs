@@ -120,6 +120,9 @@ impl Seat {
             self.gate.waiting.push_back(asked);
         } else {
             match asked {
+                Asked::Read { thread, .. } if self.is_now(thread) => {
+                    self.reject_now(Rejection::TooManyThreads);
+                }
                 Asked::Read { thread, .. } => {
                     if let Some(waiting) = self.reads.remove(&thread) {
                         self.door.complete(waiting.ticket, Err(Rejection::TooManyThreads));

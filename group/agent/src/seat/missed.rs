@@ -52,6 +52,9 @@ impl Seat {
     }
 
     fn miss(&mut self, turn: &mut Turn<'_>) {
+        if self.reads_apart() {
+            return;
+        }
         let checkpoints = self.membership.checkpoints;
         let resumes = self.reads.values().any(|read| read.outside == Outside::Resume);
         let differs = self.engine.fence().is_some();
@@ -90,6 +93,7 @@ impl Seat {
 
     fn reject_all(&mut self) {
         self.gate.forget_reads();
+        self.reject_now(Rejection::Missed);
         for (_, waiting) in self.reads.drain() {
             self.door.complete(waiting.ticket, Err(Rejection::Missed));
         }

@@ -132,7 +132,9 @@ impl Seat {
             self.settle_gap(gap);
             self.restart(turn);
         }
-        if self.reads.contains_key(&thread) && !again {
+        if self.is_now(thread) && !(outside == Outside::Fail && self.phase == Phase::Outside) {
+            self.read_now(ticket, outside);
+        } else if self.reads.contains_key(&thread) && !again {
             self.second.push((ticket, thread, call, outside));
         } else if self.reads.contains_key(&thread) {
             self.door.complete(ticket, Err(Rejection::Busy));
@@ -151,6 +153,7 @@ impl Seat {
         for request in requests {
             let Request::Abandon { ticket, thread } = request else { continue };
             self.second.retain(|(other, ..)| other != ticket);
+            self.abandon_now(*ticket);
             if self.reads.get(thread).is_some_and(|waiting| waiting.ticket == *ticket) {
                 self.abandon(*thread, turn);
             }
@@ -162,6 +165,7 @@ impl Seat {
     fn restart(&mut self, turn: &Turn<'_>) {
         self.gate.forget_reads();
         self.engine.handle(turn.clocks.read(), Event::Restarted);
+        self.now.begin_anew();
         let returned = |thread: &Thread| {
             self.held.iter().any(
                 |action| matches!(action, Action::Return { thread: other, .. } if other == thread),
@@ -189,6 +193,12 @@ impl Seat {
     /// Tells programs what came of what they asked.
     pub(super) fn tell(&mut self, action: Action, turn: &mut Turn<'_>) {
         match action {
+            Action::Return { thread, round, value } if thread.is_now() => {
+                self.end_round(thread, Ok((round, value)), turn);
+            }
+            Action::Reject { thread, why } if thread.is_now() && self.is_now(thread) => {
+                self.end_round(thread, Err(why), turn);
+            }
             Action::Return { thread, round, value } => {
                 if let Some(waiting) = self.reads.remove(&thread) {
                     self.door.complete(waiting.ticket, Ok(Answer { value, round }));
@@ -269,6 +279,7 @@ impl Seat {
 
     /// Those that shall not wait.
     fn fail_reads(&mut self, turn: &Turn<'_>) {
+        self.fail_now();
         let failing = self.reads.iter().filter(|(_, read)| read.outside == Outside::Fail);
         let failing: Vec<Thread> = failing.map(|(thread, _)| *thread).collect();
         for thread in failing {

@@ -22,6 +22,11 @@ impl Seat {
         !self.membership.checkpoints && !self.is_observer()
     }
 
+    /// Whether what reads here has read nothing that is a program's: it can have missed nothing.
+    pub(super) fn reads_apart(&self) -> bool {
+        self.together.is_some()
+    }
+
     /// There is no program yet.
     pub(super) fn no_program(&mut self, now: i64) {
         if self.tells() {
@@ -86,6 +91,7 @@ impl Seat {
                 self.ended_beside = self.running_elsewhere();
             }
             self.gate.forget_program();
+            self.now.begin_anew();
             self.engine.handle(clocks.read(), Event::End);
         }
     }
