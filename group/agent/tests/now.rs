@@ -5,8 +5,8 @@
 mod bed;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::thread;
 
 use bed::{Bed, PATIENCE, Running, until};
@@ -46,12 +46,16 @@ fn readings_that_follow_each_other_do_not_go_back_wherever_they_are_made() {
         let bed = Bed::new();
         let agents = three(&bed, mode);
         let readers: Vec<Replica> = (1..=3).map(|member| reader(&bed, member)).collect();
-        let ended = AtomicI64::new(0);
+        let (ended, over) = (AtomicI64::new(0), AtomicBool::new(false));
         thread::scope(|scope| {
             for (reader, member) in readers.iter().zip(1..) {
                 for _ in 0..4 {
-                    let ended = &ended;
-                    scope.spawn(move || (0..200).for_each(|_| read_after(reader, member, ended)));
+                    let (ended, over) = (&ended, &over);
+                    scope.spawn(move || {
+                        while !over.load(SeqCst) {
+                            read_after(reader, member, ended);
+                        }
+                    });
                 }
             }
             for away in [1, 2, 3, 1] {
@@ -59,7 +63,10 @@ fn readings_that_follow_each_other_do_not_go_back_wherever_they_are_made() {
                 until("it is out", || bed.report(away).phase == "outside");
                 bed.hub.heal();
                 until("it is back", || bed.report(away).phase == "live");
+                let reads = bed.report(away).programs.answers + 100;
+                until("it reads again", || bed.report(away).programs.answers > reads);
             }
+            over.store(true, SeqCst);
         });
         for member in 1..=3 {
             let report = bed.report(member);

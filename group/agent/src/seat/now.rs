@@ -46,15 +46,17 @@ impl Now {
 
     /// Takes out those that are meant.
     fn take(&mut self, meant: impl Fn(&Reader) -> bool) -> Vec<Reader> {
-        let lists = self.rounds.iter_mut().map(|(_, some)| some);
-        lists.chain([&mut self.open]).flat_map(|some| some.extract_if(.., |it| meant(it))).collect()
+        let lists = self.rounds.iter_mut().map(|(_, some)| some).chain([&mut self.open]);
+        let mut taken = Vec::new();
+        lists.for_each(|some| taken.extend(some.extract_if(.., |reader| meant(reader))));
+        taken
     }
 
     /// Nothing comes of the rounds that are under way: others are to be begun. What was proposed
     /// may come all the same, so that their numbers are not used again.
     pub(super) fn begin_anew(&mut self) {
         let former = std::mem::take(&mut self.rounds).into_iter().flat_map(|(_, some)| some);
-        self.open.splice(..0, former);
+        drop(self.open.splice(..0, former));
         self.first += MOST_ROUNDS;
     }
 }

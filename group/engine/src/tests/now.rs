@@ -19,12 +19,14 @@ struct Readers {
     early: usize,
     /// Who is cut off, or dead.
     away: Option<u32>,
+    /// Whether that one does not know it yet: what it says comes to itself alone.
+    unaware: bool,
 }
 
 impl Readers {
     fn new(seed: u64, thread: fn(u8) -> Thread) -> Readers {
         let mut net = Net::new(&ALL);
-        // Clocks that are apart by more than it takes to be told that somebody is gone.
+        // Clocks that are apart.
         for (id, off) in [(1, 2 * MS), (2, 0), (3, -2 * MS)] {
             net.start(id);
             net.nodes.get_mut(&id).unwrap().utc = Some((off, 5 * MS));
@@ -33,10 +35,8 @@ impl Readers {
         net.settle();
         let random = Random(seed);
         let (open, seen) = (BTreeMap::new(), BTreeMap::new());
-        let mut readers =
-            Readers { net, random, thread, open, seen, newest: 0, ended: 0, early: 0, away: None };
-        readers.look();
-        readers
+        let (newest, ended, early, away, unaware) = (0, 0, 0, None, false);
+        Readers { net, random, thread, open, seen, newest, ended, early, away, unaware }
     }
 
     /// Takes up what has come of the readings.
@@ -65,8 +65,10 @@ impl Readers {
                 self.open.insert(id, self.newest);
                 self.net.read(id, (self.thread)(id as u8 - 1).0);
             }
-            30..55 => self.net.flush(id),
-            55..85 => drop(self.net.step(id)),
+            30..55 => self.flush(id),
+            55..85 => {
+                self.net.step(id);
+            }
             85..98 => self.net.now += self.random.below(200_000) as i64,
             98 => self.fault(id),
             _ => self.heal(),
@@ -89,24 +91,30 @@ impl Readers {
                 self.net.kill(id);
                 self.open.remove(&id);
             }
-            1 => self.net.split(&[&[id], &others]),
+            1 => self.net.split(&[&[id][..], &others[..]]),
             _ => {
-                // What it says last comes to nobody else, and to it before it knows that it is alone.
-                let had = others.iter().map(|other| self.net.nodes[other].inbox.len());
-                let had: Vec<usize> = had.collect();
-                self.net.flush(id);
-                for (other, had) in others.iter().zip(had) {
-                    self.net.nodes.get_mut(other).unwrap().inbox.truncate(had);
-                }
-                while self.net.step(id) {}
-                self.look();
-                self.net.split(&[&[id], &others]);
+                self.net.configure(&others, &[]);
+                self.unaware = true;
+            }
+        }
+    }
+
+    fn flush(&mut self, id: u32) {
+        let others = Readers::others(id);
+        let had: Vec<usize> = others.iter().map(|it| self.net.nodes[it].inbox.len()).collect();
+        self.net.flush(id);
+        if self.unaware && self.away == Some(id) {
+            for (other, had) in others.iter().zip(had) {
+                self.net.nodes.get_mut(other).unwrap().inbox.truncate(had);
             }
         }
     }
 
     fn heal(&mut self) {
         let Some(id) = self.away.take() else { return };
+        if std::mem::take(&mut self.unaware) {
+            self.net.configure(&[id], &[]);
+        }
         if !self.is_up(id) {
             self.net.start(id);
             self.seen.insert(id, 0);
@@ -115,7 +123,7 @@ impl Readers {
     }
 
     fn run(mut self) -> Readers {
-        for _ in 0..4_000 {
+        for _ in 0..3_000 {
             self.act();
         }
         self.heal();
@@ -129,7 +137,7 @@ impl Readers {
 
 /// Readings that have ended, and those that were early, over many runs.
 fn totals(thread: fn(u8) -> Thread) -> (usize, usize) {
-    let runs = (0..60).map(|seed| Readers::new(seed, thread).run());
+    let runs = (0..30).map(|seed| Readers::new(seed, thread).run());
     runs.fold((0, 0), |(ended, early), run| (ended + run.ended, early + run.early))
 }
 
@@ -139,9 +147,9 @@ fn totals(thread: fn(u8) -> Thread) -> (usize, usize) {
 #[test]
 fn the_time_at_present_is_later_than_what_was_read_before_it() {
     let (ended, early) = totals(|index| Thread::now(index, 0));
-    assert!(ended > 10_000 && early == 0, "{early} of {ended}");
+    assert!(ended > 2_000 && early == 0, "{early} of {ended}");
     let (ended, early) = totals(|index| Thread::of_member(index, 0));
-    assert!(ended > 10_000 && early > 0, "{early} of {ended}");
+    assert!(ended > 2_000 && early > 0, "{early} of {ended}");
 }
 
 #[test]
@@ -157,7 +165,7 @@ fn what_one_that_is_cut_off_has_alone_is_read_anew() {
     net.split(&[&[1, 2], &[3]]);
     net.settle();
     net.pass(2 * S);
-    assert_eq!(net.values(3), [], "no majority has it");
+    assert!(net.values(3).is_empty(), "no majority has it");
     let there = net.all_read(&[1, 2], 16);
     net.join(&ALL);
     net.settle();
