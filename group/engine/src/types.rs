@@ -45,7 +45,7 @@ impl Thread {
         Thread(APART | (index as u64) << 40 | (number & (HASHED - 1)))
     }
 
-    /// Whether its readings are of the time [at present](Thread::now).
+    /// True for a thread whose readings are of the time [at present](Thread::now).
     #[must_use]
     pub const fn is_now(self) -> bool {
         self.0 & (APART | HASHED) == APART

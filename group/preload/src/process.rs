@@ -44,7 +44,7 @@ pub struct Process {
     pub page: Option<Page>,
     /// How rounds are read.
     pub how: How,
-    /// Whether they are of the time at present.
+    /// True where they are of the time at present.
     pub now: bool,
     /// Whether nothing is said of waiting, nor of how the program began.
     pub quiet: bool,

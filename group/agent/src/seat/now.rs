@@ -62,13 +62,13 @@ impl Now {
 }
 
 impl Seat {
-    /// Which of the group's members this is, from 0; none for an observer.
+    /// Place of this member in the group, from 0; none for an observer.
     fn place(&self) -> Option<u8> {
         let mut universe = self.membership.group.universe.iter();
         universe.position(|member| *member == self.member)?.try_into().ok()
     }
 
-    /// Whether readings of that thread are of the time at present.
+    /// True for a thread whose readings are of the time at present.
     pub(super) fn is_now(&self, thread: Thread) -> bool {
         let member = |thread: Thread| thread.0 >> 40;
         let own = |place: u8| member(thread) == member(Thread::now(place, 0));

@@ -22,7 +22,7 @@ impl Seat {
         !self.membership.checkpoints && !self.is_observer()
     }
 
-    /// Whether what reads here has read nothing that is a program's: it can have missed nothing.
+    /// True while what reads here has read nothing that is a program's: it can have missed nothing.
     pub(super) fn reads_apart(&self) -> bool {
         self.together.is_some()
     }

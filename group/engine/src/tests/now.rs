@@ -17,9 +17,9 @@ struct Readers {
     /// Readings that have ended, and those that were not later than one that had ended before.
     ended: usize,
     early: usize,
-    /// Who is cut off, or dead.
+    /// Member that is cut off, or dead.
     away: Option<u32>,
-    /// Whether that one does not know it yet: what it says comes to itself alone.
+    /// True while that one does not know it yet: what it says comes to itself alone.
     unaware: bool,
 }
 

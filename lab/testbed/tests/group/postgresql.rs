@@ -243,7 +243,7 @@ fn postgresqls_sessions_that_wait_for_locks_are_noticed_and_answered_to_nobody()
     }
 }
 
-/// How far the standby's host's clock is behind.
+/// Lag of the clock of the standby's host.
 const BEHIND_S: i64 = 3600;
 
 /// A primary at member 1 and a hot standby at member 2.
@@ -348,7 +348,7 @@ fn ask_time(session: &mut Session, time: &str, told: &AtomicI64) {
     told.fetch_max(value, SeqCst);
 }
 
-/// Whoever was told a time by one of them is told none before it by the other, also while four
+/// A client that was told a time by one of them is told none before it by the other, also while four
 /// sessions write, and when the primary is gone; though the standby's own clock is an hour behind.
 #[test]
 fn postgresqls_primary_and_standby_have_one_time_across_a_fail_over() {
