@@ -75,7 +75,7 @@ pub enum Together {
     /// members, which the agent warns of): with 1 at once, with more however long it takes. 0 is as
     /// 1.
     Count(u8),
-    /// No program: has only [`alone`](Thread::alone) and [`shared`](Thread::shared) threads. One
+    /// No program: has only [`alone`](Thread::of_member) and [`shared`](Thread::shared) threads. One
     /// that reads by another all the same starts with that, as with [`All`](Together::All).
     Apart,
 }
