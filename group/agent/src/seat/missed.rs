@@ -21,17 +21,24 @@ pub(super) struct Missed {
     seen: bool,
     /// Whether messages are withheld from it.
     stream: bool,
+    /// True if something else than the time at present has been read since.
+    shares: bool,
 }
 
 impl Missed {
     /// There is a new program, or none; or it has started anew.
     pub(super) fn anew(&mut self) {
-        (self.seen, self.stream) = (false, false);
+        *self = Missed { gaps: self.gaps, ..Missed::default() };
     }
 
     /// The engine is a new one.
     pub(super) fn forget(&mut self) {
         *self = Missed::default();
+    }
+
+    /// Something is read that has a place in the stream.
+    pub(super) fn shares(&mut self) {
+        self.shares = true;
     }
 
     /// Whether messages are withheld from the program.
@@ -51,8 +58,14 @@ impl Seat {
         self.missed.seen |= is_there && self.engine.phase() == Phase::Live;
     }
 
+    /// True while all that is done here is to read the time at present, of which nothing is missed.
+    fn reads_only_now(&self) -> bool {
+        let shares = self.missed.shares || !self.reads.is_empty();
+        self.has_not_started() && self.door.program().is_none() && !shares
+    }
+
     fn miss(&mut self, turn: &mut Turn<'_>) {
-        if self.reads_apart() {
+        if self.reads_only_now() {
             return;
         }
         let checkpoints = self.membership.checkpoints;

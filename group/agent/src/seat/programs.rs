@@ -141,6 +141,7 @@ impl Seat {
         } else if outside == Outside::Fail && self.phase == Phase::Outside {
             self.door.complete(ticket, Err(Rejection::Outside));
         } else {
+            self.missed.shares();
             self.start_by_reading(thread, turn);
             let since = crate::sys::raw_ns();
             self.reads.insert(thread, Waiting { ticket, call, outside, since });

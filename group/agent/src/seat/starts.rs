@@ -22,8 +22,8 @@ impl Seat {
         !self.membership.checkpoints && !self.is_observer()
     }
 
-    /// True while what reads here has read nothing that is a program's: it can have missed nothing.
-    pub(super) fn reads_apart(&self) -> bool {
+    /// True while what is here has read nothing that is a program's.
+    pub(super) fn has_not_started(&self) -> bool {
         self.together.is_some()
     }
 
