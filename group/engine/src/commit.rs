@@ -34,6 +34,8 @@ pub(crate) struct Commits {
     pub(crate) entered: Point,
     /// Replies, and readings of the time at present, that wait.
     waiting: BTreeMap<(Point, u64), Waiting>,
+    /// How many of these are readings.
+    readings: usize,
     serial: u64,
     /// The greatest place that somebody has asked us to acknowledge.
     pub(crate) asked: Option<Point>,
@@ -59,6 +61,12 @@ enum Word {
     Reply(u64),
     /// The value of a reading of the time at present.
     Reading(Thread, Round, Agreed),
+}
+
+impl Word {
+    fn is_reading(&self) -> bool {
+        matches!(self, Word::Reading(..))
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -149,11 +157,13 @@ impl Commits {
 
     /// Nothing that waits can be known any more: that.
     fn fail(&mut self) -> Vec<Word> {
+        self.readings = 0;
         std::mem::take(&mut self.waiting).into_values().map(|waiting| waiting.word).collect()
     }
 
     fn wait(&mut self, word: Word, point: Point, since: i64) {
         self.serial += 1;
+        self.readings += usize::from(word.is_reading());
         self.waiting.insert((point, self.serial), Waiting { word, since, asked: None });
     }
 
@@ -167,27 +177,36 @@ impl Commits {
         let before = self.waiting.len();
         self.waiting
             .retain(|_, waiting| !matches!(waiting.word, Word::Reading(it, ..) if it == thread));
-        self.waiting.len() != before
+        let gone = before - self.waiting.len();
+        self.readings -= gone;
+        gone > 0
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+    /// How many replies wait.
+    pub(crate) fn replies(&self) -> usize {
+        self.waiting.len() - self.readings
+    }
+
+    /// How many readings of the time at present have a value, and wait.
+    pub(crate) fn readings(&self) -> usize {
+        self.readings
     }
 
     /// Words that a majority has, which wait no longer: replies up to the one place, readings up to
     /// the other.
     fn ready(&mut self, replies: Option<Point>, readings: Option<Point>) -> Vec<Word> {
-        let mut ready = Vec::new();
-        self.waiting.retain(|(point, _), waiting| {
-            let upto = match waiting.word {
-                Word::Reply(_) => replies,
-                Word::Reading(..) => readings,
-            };
-            let is_ready = Some(*point) <= upto;
-            ready.extend(is_ready.then_some(waiting.word));
-            !is_ready
-        });
-        ready
+        let Some(upto) = replies.max(readings) else { return Vec::new() };
+        let has = |point: Point, word: &Word| {
+            Some(point) <= if word.is_reading() { readings } else { replies }
+        };
+        let some =
+            self.waiting.range(..=(upto, u64::MAX)).map(|(key, waiting)| (*key, waiting.word));
+        let ready: Vec<_> = some.filter(|((point, _), word)| has(*point, word)).collect();
+        for (key, word) in &ready {
+            self.waiting.remove(key);
+            self.readings -= usize::from(word.is_reading());
+        }
+        ready.into_iter().map(|(_, word)| word).collect()
     }
 
     /// When a question is due for one that waits.
@@ -219,7 +238,7 @@ impl Engine {
         let known = self.live().is_some_and(|state| point <= state.point)
             && point >= self.commits.entered
             && !self.start.is_fenced()
-            && self.commits.waiting.len() < self.own.buffer.max(1);
+            && self.commits.replies() < self.own.buffer.max(1);
         if !known {
             return self.act(Action::Uncommitted { token });
         }

@@ -329,7 +329,7 @@ impl Engine {
     }
 
     fn abandon(&mut self, thread: Thread) {
-        if !self.commits.forget(thread) {
+        if !thread.is_now() || !self.commits.forget(thread) {
             self.threads.abandon(thread);
         }
     }

@@ -65,6 +65,7 @@ impl Readers {
                 self.open.insert(id, self.newest);
                 self.net.read(id, (self.thread)(id as u8 - 1).0);
             }
+            0..30 => {}
             30..55 => self.flush(id),
             55..85 => {
                 self.net.step(id);
@@ -147,9 +148,9 @@ fn totals(thread: fn(u8) -> Thread) -> (usize, usize) {
 #[test]
 fn the_time_at_present_is_later_than_what_was_read_before_it() {
     let (ended, early) = totals(|index| Thread::now(index, 0));
-    assert!(ended > 2_000 && early == 0, "{early} of {ended}");
+    assert!(ended > 500 && early == 0, "{early} of {ended}");
     let (ended, early) = totals(|index| Thread::of_member(index, 0));
-    assert!(ended > 2_000 && early > 0, "{early} of {ended}");
+    assert!(ended > 500 && early > 0, "{early} of {ended}");
 }
 
 #[test]
@@ -215,9 +216,10 @@ fn one_that_is_given_up_does_not_come() {
     net.read(1, own.0);
     net.flush(1);
     net.step(1);
-    assert_eq!((net.values(1), net.engine(1).status().commits), (Vec::new(), 1));
+    let waits = |net: &Net| (net.engine(1).status().pending, net.engine(1).status().commits);
+    assert_eq!((net.values(1), waits(&net)), (Vec::new(), (1, 0)));
     net.event(1, Event::Abandon { thread: own });
     net.settle();
     net.pass(2 * S);
-    assert_eq!((net.values(1), net.engine(1).status().commits), (Vec::new(), 0));
+    assert_eq!((net.values(1), waits(&net)), (Vec::new(), (0, 0)));
 }
