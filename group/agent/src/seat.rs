@@ -230,7 +230,7 @@ impl Seat {
         }
         self.held.clear();
         self.gate = gate::Gate::default();
-        self.now.begin_anew();
+        drop(self.now.begin_anew());
         self.install = None;
         self.commits.clear();
     }
@@ -269,7 +269,7 @@ impl Seat {
 
     /// Whether there is more to do without anything happening.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.second.is_empty()
+        !self.second.is_empty() || self.now.is_due()
     }
 
     /// Whether something waits for the transport to take more.
@@ -434,6 +434,7 @@ impl Seat {
         }
         // Without the disk no value may be used, and what waits must not grow without end.
         self.held.clear();
+        self.begin_rounds_anew(turn.clocks);
         if let Some(program) = self.door.program() {
             self.door.cut_off(program, "the disk does not take the clock's floor");
         }

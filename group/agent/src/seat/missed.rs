@@ -10,6 +10,7 @@ use truechimer_group_client::agent::News;
 use truechimer_group_client::link::Outside;
 
 use super::{Seat, Turn};
+use crate::clocks::Clocks;
 use crate::notices::Level;
 
 /// Program and its gaps as known; that the last one is unsettled, the door knows.
@@ -83,7 +84,7 @@ impl Seat {
             )
         });
         let gap = self.door.miss();
-        self.reject_all();
+        self.reject_all(turn.clocks);
         // With a checkpoint the stream goes on from there, and the threads are where that has them.
         if !checkpoints {
             self.missed.stream = true;
@@ -99,14 +100,15 @@ impl Seat {
 
     /// A checkpoint is on its way to the program: until it has that, its reads are of no use. The
     /// gap's number.
-    pub(super) fn replace(&mut self) -> u64 {
-        self.reject_all();
+    pub(super) fn replace(&mut self, clocks: &Clocks) -> u64 {
+        self.reject_all(clocks);
         self.door.missed().unwrap_or_else(|| self.door.miss())
     }
 
-    fn reject_all(&mut self) {
+    /// Rejects all reads but those of the time at present, of which nothing is missed.
+    fn reject_all(&mut self, clocks: &Clocks) {
         self.gate.forget_reads();
-        self.reject_now(Rejection::Missed);
+        self.begin_rounds_anew(clocks);
         for (_, waiting) in self.reads.drain() {
             self.door.complete(waiting.ticket, Err(Rejection::Missed));
         }

@@ -3,7 +3,7 @@
 //! Whoever has come before a round is proposed gets its value. The engine hands that out when a
 //! majority has it.
 
-use truechimer_group::{Agreed, Call, Rejection, Round, Thread};
+use truechimer_group::{Agreed, Call, Event, Phase, Rejection, Round, Thread};
 use truechimer_group_client::agent::Ticket;
 use truechimer_group_client::link::{Answer, Outside};
 
@@ -52,12 +52,21 @@ impl Now {
         taken
     }
 
-    /// Nothing comes of the rounds that are under way: others are to be begun. What was proposed
-    /// may come all the same, so that their numbers are not used again.
-    pub(super) fn begin_anew(&mut self) {
-        let former = std::mem::take(&mut self.rounds).into_iter().flat_map(|(_, some)| some);
-        drop(self.open.splice(..0, former));
-        self.first += MOST_ROUNDS;
+    /// Nothing comes of the rounds that are under way, which are returned: others are to be begun.
+    /// What was proposed may come all the same, so that their numbers are not used again.
+    pub(super) fn begin_anew(&mut self) -> Vec<Thread> {
+        let former = std::mem::take(&mut self.rounds);
+        if !former.is_empty() {
+            self.first += MOST_ROUNDS;
+        }
+        let (threads, readers): (Vec<Thread>, Vec<_>) = former.into_iter().unzip();
+        drop(self.open.splice(..0, readers.into_iter().flatten()));
+        threads
+    }
+
+    /// True while some wait for a round that may be begun.
+    pub(super) fn is_due(&self) -> bool {
+        !self.open.is_empty() && (self.rounds.len() as u64) < MOST_ROUNDS
     }
 }
 
@@ -77,12 +86,15 @@ impl Seat {
 
     /// Somebody reads the time at present.
     pub(super) fn read_now(&mut self, ticket: Ticket, outside: Outside) {
+        if outside == Outside::Fail && self.phase == Phase::Outside {
+            return self.door.complete(ticket, Err(Rejection::Outside));
+        }
         self.now.open.push(Reader { ticket, outside, since: crate::sys::raw_ns() });
     }
 
     /// Begins a round for those that wait for none, if there may be one more.
     pub(super) fn begin_round(&mut self, clocks: &Clocks) {
-        let (Some(place), false) = (self.place(), self.now.open.is_empty()) else { return };
+        let (Some(place), true) = (self.place(), self.now.is_due()) else { return };
         let numbers = self.now.first..self.now.first + MOST_ROUNDS;
         let mut threads = numbers.map(|number| Thread::now(place, number));
         let is_free = |thread: &Thread| self.now.rounds.iter().all(|(other, _)| other != thread);
@@ -115,7 +127,7 @@ impl Seat {
                 self.reject(readers, why);
             }
             // It was the rounds of programs that are beside it that nothing comes of.
-            Err(_) => self.now.begin_anew(),
+            Err(_) => self.begin_rounds_anew(turn.clocks),
         }
         self.begin_round(turn.clocks);
     }
@@ -126,11 +138,26 @@ impl Seat {
         }
     }
 
+    /// Gives up the rounds that are under way. Whoever waits for one gets a later one's value.
+    pub(super) fn begin_rounds_anew(&mut self, clocks: &Clocks) {
+        let threads = self.now.begin_anew();
+        self.gate.forget(&threads);
+        for thread in threads {
+            self.engine.handle(clocks.read(), Event::Abandon { thread });
+        }
+    }
+
     /// None of them gets a value.
-    pub(super) fn reject_now(&mut self, why: Rejection) {
+    pub(super) fn reject_now(&mut self, why: Rejection, clocks: &Clocks) {
         let readers = self.now.take(|_| true);
         self.reject(readers, why);
-        self.now.begin_anew();
+        self.begin_rounds_anew(clocks);
+    }
+
+    /// Nobody is there any more that has asked.
+    pub(super) fn end_now(&mut self, clocks: &Clocks) {
+        drop(self.now.take(|_| true));
+        self.begin_rounds_anew(clocks);
     }
 
     /// Those that shall not wait outside the primary component.

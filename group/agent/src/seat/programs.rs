@@ -23,7 +23,7 @@ impl Seat {
                 if role == Role::Program {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
                     if let Some(Install { data, position }) = self.install.take() {
-                        let gap = self.replace();
+                        let gap = self.replace(turn.clocks);
                         self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                     }
                 }
@@ -122,6 +122,9 @@ impl Seat {
         again: bool,
         turn: &Turn<'_>,
     ) {
+        if self.is_now(thread) {
+            return self.read_now(ticket, outside);
+        }
         if let Some(gap) = self.door.missed() {
             // One that differs may not go on by itself, whatever it says of its state.
             let differs = self.engine.fence().is_some();
@@ -132,9 +135,7 @@ impl Seat {
             self.settle_gap(gap);
             self.restart(turn);
         }
-        if self.is_now(thread) && !(outside == Outside::Fail && self.phase == Phase::Outside) {
-            self.read_now(ticket, outside);
-        } else if self.reads.contains_key(&thread) && !again {
+        if self.reads.contains_key(&thread) && !again {
             self.second.push((ticket, thread, call, outside));
         } else if self.reads.contains_key(&thread) {
             self.door.complete(ticket, Err(Rejection::Busy));
@@ -166,7 +167,7 @@ impl Seat {
     fn restart(&mut self, turn: &Turn<'_>) {
         self.gate.forget_reads();
         self.engine.handle(turn.clocks.read(), Event::Restarted);
-        self.now.begin_anew();
+        self.begin_rounds_anew(turn.clocks);
         let returned = |thread: &Thread| {
             self.held.iter().any(
                 |action| matches!(action, Action::Return { thread: other, .. } if other == thread),
@@ -241,7 +242,7 @@ impl Seat {
             }
             Action::InstallCheckpoint { data, position } => match self.door.program() {
                 Some(link) => {
-                    let gap = self.replace();
+                    let gap = self.replace(turn.clocks);
                     self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                 }
                 None => self.install = Some(Install { data, position }),

@@ -86,12 +86,12 @@ impl Seat {
     pub(super) fn end(&mut self, clocks: &Clocks) {
         let ran = matches!(self.began, Began::Together | Began::Late);
         (self.together, self.began) = (None, Began::Unknown);
+        self.end_now(clocks);
         if self.tells() {
             if ran {
                 self.ended_beside = self.running_elsewhere();
             }
             self.gate.forget_program();
-            self.now.begin_anew();
             self.engine.handle(clocks.read(), Event::End);
         }
     }
