@@ -228,7 +228,12 @@ fn set_up(settings: &Settings<'_>) -> u32 {
         Reads::Round | Reads::Now => {
             let link = attach(settings);
             process.family = link.welcome().family;
-            register(settings, &mut process);
+            if process.now {
+                // Its threads and processes need no numbers.
+                thread::begin(lineage::FIRST);
+            } else {
+                register(settings, &mut process);
+            }
             keep_over_exec(link.socket());
             protect(link.socket());
             process.link = Some(link);
@@ -383,18 +388,24 @@ fn set_environment(inherited: Option<i32>) {
     if let Some(process) = process() {
         if !process.inherit {
             forget_us();
-        } else if process.kin_fd >= 0 {
+        } else if process.kin_fd >= 0 || process.now {
             let socket = process.link.as_ref().map_or(-1, Link::socket);
             let family = Text::of(format_args!("{:016x}", process.family));
             let (kin, before) =
                 (Text::of(format_args!("{}", process.kin_fd)), Text::of(format_args!("{socket}")));
             let variables = [
                 (c"TRUECHIMER_GROUP_FAMILY", family.as_c_str()),
-                (c"TRUECHIMER_GROUP_KIN", kin.as_c_str()),
                 (c"TRUECHIMER_GROUP_BEFORE", before.as_c_str()),
+                (c"TRUECHIMER_GROUP_KIN", kin.as_c_str()),
             ];
+            let [family, before, _] = variables;
             // SAFETY: called by the constructor only.
-            unsafe { surroundings::set(&variables) };
+            unsafe {
+                match process.now {
+                    true => surroundings::set(&[family, before]),
+                    false => surroundings::set(&variables),
+                }
+            }
         }
     }
     // The attachment of the program that this one was executed in place of.

@@ -248,11 +248,12 @@ const BEHIND_S: i64 = 3600;
 
 /// A primary at member 1 and a hot standby at member 2.
 struct Pair {
-    dir: temp::Dir,
-    runner: Runner,
-    _agent: Process,
     servers: Vec<Process>,
+    _agent: Process,
+    runner: Runner,
     ports: Vec<u16>,
+    /// Kept until the processes have ended.
+    dir: temp::Dir,
 }
 
 impl Pair {
