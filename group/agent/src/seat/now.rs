@@ -87,7 +87,8 @@ impl Seat {
     /// Somebody reads the time at present.
     pub(super) fn read_now(&mut self, ticket: Ticket, outside: Outside) {
         if outside == Outside::Fail && self.phase == Phase::Outside {
-            return self.door.complete(ticket, Err(Rejection::Outside));
+            self.door.complete(ticket, Err(Rejection::Outside));
+            return;
         }
         self.now.open.push(Reader { ticket, outside, since: crate::sys::raw_ns() });
     }
