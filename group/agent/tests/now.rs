@@ -146,7 +146,7 @@ fn those_that_wait_together_share_rounds() {
     assert_eq!(numbers(&bed, 1), values.len().min(4));
 }
 
-/// ... one after the other, and beside those that are broken off.
+/// Numbers that a group knows are kept by all its members.
 #[test]
 fn many_attachments_take_few_numbers() {
     let bed = Bed::new();

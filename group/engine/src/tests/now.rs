@@ -223,3 +223,37 @@ fn one_that_is_given_up_does_not_come() {
     net.pass(2 * S);
     assert_eq!((net.values(1), waits(&net)), (Vec::new(), (0, 0)));
 }
+
+/// Numbers that are not used again are not the group's to know.
+#[test]
+fn those_that_are_given_up_outside_leave_nothing() {
+    let mut net = Net::formed(&ALL);
+    net.split(&[&[1, 2], &[3]]);
+    net.settle();
+    for number in 0..10 {
+        let own = Thread::now(2, number);
+        net.read(3, own.0);
+        net.event(3, Event::Abandon { thread: own });
+    }
+    net.join(&ALL);
+    net.settle();
+    net.pass(2 * S);
+    let status = net.engine(3).status();
+    let left = status.threads.keys().filter(|thread| thread.is_now()).count();
+    assert_eq!((left, status.pending, net.values(3)), (0, 0, Vec::new()));
+}
+
+/// A member proposes for its own at once, which says nothing of those before it.
+#[test]
+fn they_do_not_shorten_the_wait_for_others() {
+    let mut net = Net::formed(&ALL);
+    let engine = net.nodes.get_mut(&3).unwrap().engine.as_mut().unwrap();
+    engine.stagger.wasted(400_000, Point { generation: 1, index: 1 });
+    let before = engine.stagger.ns(0);
+    for _ in 0..5 {
+        net.read(3, Thread::now(2, 0).0);
+        net.settle();
+    }
+    assert_eq!(net.values(3).len(), 5);
+    assert_eq!((net.engine(3).stagger.ns(0), before > 0), (before, true));
+}
