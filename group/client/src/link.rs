@@ -580,7 +580,7 @@ fn left(until: Option<u64>) -> Option<u64> {
 fn first_slot(thread: Thread, owner: u32) -> usize {
     let frame = 0_u8;
     let stack = (&raw const frame).addr() as u64 >> 12;
-    let mixed = (stack ^ u64::from(owner) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let mixed = (stack ^ u64::from(owner) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
     let spread = if thread.is_now() { mixed } else { 0 };
     (thread.0.wrapping_add(spread) % SLOTS as u64) as usize
 }
