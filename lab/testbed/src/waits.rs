@@ -212,7 +212,9 @@ pub fn waits_by(
             parts.push((name, scope.spawn(timer)));
         }
         let done = parts.into_iter().map(|(name, part)| match part.join() {
-            Ok(ends) => Ok((name.to_owned(), ends.map_err(|why| format!("{name}: {why}"))?.result())),
+            Ok(ends) => {
+                Ok((name.to_owned(), ends.map_err(|why| format!("{name}: {why}"))?.result()))
+            }
             Err(_) => Err(format!("{name}: it panicked")),
         });
         done.collect::<Result<_, String>>().map(Value::Object)
@@ -253,8 +255,8 @@ impl Asked {
     /// Asks it, and returns the numbers of its answer; what else than `ok` is none is an error of its.
     fn ask(&mut self, question: &str) -> Result<Vec<i64>, String> {
         let mut line = String::new();
-        let asked = writeln!(self.questions, "{question}")
-            .and_then(|()| self.answers.read_line(&mut line));
+        let asked =
+            writeln!(self.questions, "{question}").and_then(|()| self.answers.read_line(&mut line));
         asked.map_err(|error| format!("{question}: {error}"))?;
         if line == "ok\n" {
             return Ok(Vec::new());

@@ -122,9 +122,8 @@ impl Watch {
     pub fn run_until(&mut self, time: Duration, wanted: impl Fn(&Sample) -> bool) -> bool {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            let tries = (0..TRIES).filter_map(|_| {
-                Sample::take(&self.clock, &self.truth, self.start, self.beyond_ns)
-            });
+            let tries = (0..TRIES)
+                .filter_map(|_| Sample::take(&self.clock, &self.truth, self.start, self.beyond_ns));
             if let Some(sample) = tries.min_by_key(Sample::width_ns) {
                 self.samples.push(sample);
                 if wanted(&sample) {
