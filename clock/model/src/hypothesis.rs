@@ -38,6 +38,9 @@ pub struct Hypothesis {
     pub age: usize,
     /// Variance of the server's time while that wanders, s².
     pub wander: f64,
+    /// Logarithm of how much likelier each direction by itself is if the server has moved than if the
+    /// other direction alone has changed.
+    pub witness: [f64; 2],
     /// Sum of the floors before the event, s.
     pub before: f64,
     /// Lateness of the newest exchanges in either direction, s.
@@ -62,8 +65,8 @@ impl Hypothesis {
     #[must_use]
     pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
         let (filter, event, late) = (Oscillator::new(law, c), Event::None, [[0.0; 2]; WINDOW]);
-        let mut new =
-            Hypothesis { filter, laws, log: 0.0, event, age: 0, wander: 0.0, before: 0.0, late };
+        let (log, age, wander, witness, before) = (0.0, 0, 0.0, [0.0; 2], 0.0);
+        let mut new = Hypothesis { filter, laws, log, event, age, wander, witness, before, late };
         new.before = new.floors();
         new
     }
@@ -78,6 +81,20 @@ impl Hypothesis {
     #[must_use]
     pub fn is_servers(&self) -> bool {
         matches!(self.event, Event::Server | Event::Wander)
+    }
+
+    /// True if the server's time has moved and both directions say so by themselves.
+    #[must_use]
+    pub fn is_witnessed(&self, c: &Constants) -> bool {
+        self.event == Event::Server && self.witness[0].min(self.witness[1]) > c.hold / 2.0
+    }
+
+    /// Takes what the server has moved by for a change of the one direction that says so.
+    pub fn blame_path(&mut self) {
+        let d = usize::from(self.witness[1] >= self.witness[0]);
+        let sign = sums(0.0)[d][SERVER];
+        self.filter.each(|law| law.become_part(SERVER, FLOORS[d], sign));
+        self.event = Event::None;
     }
 
     /// Typical delay of the idle path, s.
@@ -110,6 +127,16 @@ impl Hypothesis {
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let law = &self.laws[d];
             let expected = law.expected(c);
+            if self.event == Event::Server {
+                let log = |sum: &Vector| {
+                    let known = self.filter.now().project(sum);
+                    let above = sample.above[d] - known.mean;
+                    law.read(&expected, above, known.variance, 0.0).log_density
+                };
+                let mut unmoved = *sum;
+                unmoved[SERVER] = 0.0;
+                self.witness[d] += log(sum) - log(&unmoved);
+            }
             let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
             let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&MODE);
             for (((state, w), mode), log) in modes.zip(&mut logs) {
