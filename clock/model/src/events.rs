@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 
 use crate::Sample;
 use crate::constants::Constants;
+use crate::further::Reply;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
 use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
@@ -342,6 +343,13 @@ impl Events {
         new.drain(..).for_each(|one| insert(&mut self.all, one));
         self.prune(c);
         self.path_changed()
+    }
+
+    /// Takes in replies between exchanges, each as the part `worth` of one. A server that has moved teaches
+    /// nothing by them.
+    pub fn between(&mut self, replies: &[Reply], worth: f64, c: &Constants) {
+        let all = self.all.iter_mut().filter(|h| h.event != Event::Server);
+        all.for_each(|h| h.between(replies, worth, c));
     }
 
     fn path_changed(&mut self) -> Option<f64> {

@@ -3,8 +3,9 @@
 use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, PARTS};
+use crate::further::Reply;
 use crate::gaussian::{FLOORS, Gaussian, OFFSET, SERVER, Vector, unit};
-use crate::oscillator::{MODE, MODES, Oscillator};
+use crate::oscillator::{MODE, MODES, Oscillator, walk};
 
 /// Event by which a hypothesis differs from the one that it came of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,6 +116,28 @@ impl Hypothesis {
                 law.inflate(&unit(SERVER), gained);
             });
         }
+    }
+
+    /// Takes in replies between exchanges, each as the part `worth` of one. They are no events, and teach no
+    /// law: both go at the pace of exchanges.
+    pub fn between(&mut self, replies: &[Reply], worth: f64, c: &Constants) {
+        let mut logs = [0.0; MODES];
+        let (law, blur) = (&self.laws[1], c.blur * self.idle(c));
+        let expected = law.expected(c);
+        for ((state, mode), log) in self.filter.modes.iter_mut().zip(&MODE).zip(&mut logs) {
+            let blur = if mode.blurred { blur * blur } else { 0.0 };
+            let walk = walk(mode, c);
+            for reply in replies {
+                let known = state.project(&reply.sum());
+                let walked = walk * walk * reply.ago * reply.ago * reply.ago / 3.0;
+                let above = reply.above - known.mean;
+                let reading = law.read(&expected, above, known.variance, libm::sqrt(blur + walked));
+                let (shift, variance) = reading.as_part(worth, known.variance);
+                state.absorb(&known, shift, variance, OFFSET);
+                *log += worth * reading.log_density;
+            }
+        }
+        self.filter.weigh(&logs);
     }
 
     /// Takes in an exchange, and becomes as much likelier as it had foretold that.
