@@ -255,8 +255,8 @@ pub trait Estimator: Any + fmt::Debug + Send {
     /// have widened.
     fn exchange(&mut self, exchange: &Exchange) -> Result<Accepted, Refusal>;
 
-    /// A further reply to the request of the last exchange that was taken in, or to one before; it came since.
-    /// It tells of its own direction alone, and is used with the next exchange.
+    /// A further reply to the request of the last exchange that was taken in, or to one before; it came since,
+    /// tells of its own direction alone, and is used with the next exchange.
     fn further(&mut self, exchange: &Exchange) {
         let _ = exchange;
     }

@@ -1,7 +1,7 @@
 //! Law of one direction's delays above their floor, learnt as packets come.
 //!
-//! A mixture of exponential laws of fixed means, four times apart, and of packets below the floor
-//! that was thought to be there. The law in force is a hidden Markov state: mostly that of the
+//! A mixture of exponential laws of means four times apart, finer ones where a path is as quiet as
+//! good stamps, and of packets below the floor that was thought to be there. The law in force is a hidden Markov state: mostly that of the
 //! packet before, else drawn from the long run. The floor under them is sharp, or blurred where
 //! several queues in a row let hardly any packet find all of them empty; which of the two is a
 //! property of the path.
@@ -109,7 +109,8 @@ impl Law {
     pub fn expected(&self, c: &Constants) -> Expected {
         let probability =
             core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]));
-        let undercut = c.undercut_scale * self.idle(c);
+        // Finer laws of waits make no packet that comes too early less likely.
+        let undercut = c.undercut_scale * self.idle(c) / self.unit;
         let rate = core::array::from_fn(|k| 1.0 / SCALE.get(k).map_or(undercut, |s| s * self.unit));
         Expected { probability, rate }
     }
@@ -348,6 +349,8 @@ mod tests {
             law.learn(&weights(&[(0, 1.0)]), 64e-18, &c);
         }
         assert!(law.idle(&c) < first / 50.0 && law.noise < 1.1e-16, "{law:?}");
+        let undercut = 1.0 / law.expected(&c).rate[UNDERCUT] / c.undercut_scale;
+        assert!(undercut > first / 4.0 && undercut < first * 4.0, "{undercut} {first}");
         let all = |law: &Law| law.expected(&c).probability.iter().sum::<f64>();
         assert!((all(&law) - 1.0).abs() < 0.01, "{law:?}");
         for _ in 0..9000 {

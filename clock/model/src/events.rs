@@ -346,9 +346,10 @@ impl Events {
     }
 
     /// Takes in replies between exchanges, each as the part `worth` of one. A server that has moved teaches
-    /// nothing by them.
+    /// nothing by them; nor do they belong to what has begun since.
     pub fn between(&mut self, replies: &[Reply], worth: f64, c: &Constants) {
-        let all = self.all.iter_mut().filter(|h| h.event != Event::Server);
+        let is_old = |h: &&mut Hypothesis| h.event == Event::None || h.age > 1;
+        let all = self.all.iter_mut().filter(|h| h.event != Event::Server).filter(is_old);
         all.for_each(|h| h.between(replies, worth, c));
     }
 

@@ -17,7 +17,7 @@ const LEAST: f64 = 1.0 / 64.0;
 pub struct Reply {
     /// Time from its arrival to that of the newest exchange, s.
     pub ago: f64,
-    /// Its delay − θ at its arrival, s.
+    /// Delay − θ at the arrival, s.
     pub above: f64,
 }
 
@@ -52,8 +52,9 @@ impl Likeness {
         let step = (law.idle(c) + libm::sqrt(law.noise)) / c.law_memory;
         for reply in replies {
             let late = reply.above - by.filter.now().project(&reply.sum()).mean - self.median;
-            let side = if late > 0.0 { 1.0 } else { -1.0 };
-            self.median += side * step;
+            // On the median itself, as where all take as long: like the one before.
+            let side = if late.abs() > step { late.signum() } else { self.side };
+            self.median += if late.abs() > step { side * step } else { 0.0 };
             if self.side != 0.0 {
                 self.count += 1.0;
                 let gain = (1.0 / self.count).max(1.0 / c.law_memory);
@@ -98,7 +99,8 @@ mod tests {
 
     #[test]
     fn replies_are_worth_as_much_as_they_differ() {
-        let [alone, some, alike] = [1, 3, 32].map(worth);
+        let [alone, some, alike, same] = [1, 3, 32, u64::MAX].map(worth);
         assert!(alone > 0.7 && some < 0.5 && alike < some.max(0.05), "{alone} {some} {alike}");
+        assert_eq!(same, 0.0, "all take as long");
     }
 }

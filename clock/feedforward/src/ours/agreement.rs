@@ -120,7 +120,8 @@ impl Ours {
         let holds_out = self.settings.accept_step_after > Span::ZERO && *since < SILENCE;
         let strays = if holds_out { strays.min(rate.error) } else { rate.error };
         let changed = state.model.take(m.sample(), strays, holds_out);
-        if state.quarantine.is_none() && changed.is_none() {
+        let is_calm = !was_ahead && state.model.ahead().is_none() && changed.is_none();
+        if is_calm && state.quarantine.is_none() {
             let of = state.further.replies(m.received, both, *rate, self.settings.nominal);
             state.model.between(of);
         }

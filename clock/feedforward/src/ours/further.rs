@@ -19,11 +19,14 @@ const MOST: usize = 16;
 /// that is not known.
 const APART: f64 = 1.0 / 32.0;
 
+/// Time after which a reply is of no use, s: the rate may have changed since.
+const LONGEST: f64 = 16.0;
+
 /// A reply as it came.
 #[derive(Clone, Copy, Debug)]
 struct Came {
     at: Count,
-    /// Its delay − θ, s.
+    /// Delay − θ, s.
     above: f64,
     /// Least θ that it allows, s.
     low: f64,
@@ -33,7 +36,7 @@ struct Came {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Further {
     came: Vec<Came>,
-    /// The same as the model sees them.
+    /// Those that may be true, as the model sees them.
     replies: Vec<Reply>,
 }
 
@@ -69,7 +72,9 @@ impl Further {
         self.replies.clear();
         for one in &self.came {
             let ago = between(nominal, one.at, at);
-            if one.low + (rate.rate - rate.error) * ago <= open.high && ago >= 0.0 {
+            // One that came at that moment is the exchange's own.
+            let is_recent = ago > 0.0 && ago < LONGEST;
+            if is_recent && one.low + (rate.rate - rate.error) * ago <= open.high {
                 self.replies.push(Reply { ago, above: one.above });
             }
         }
