@@ -168,7 +168,7 @@ impl Ends {
     }
 }
 
-/// As [`waits`], by a client in another language: a program that answers questions, one a line, as
+/// Like [`waits`], by a client in another language: a program that answers questions, one a line, as
 /// those of `clock/client/tests/languages.rs` do. Its ticks are `shift` ms after those.
 pub fn waits_by(
     program: &str,

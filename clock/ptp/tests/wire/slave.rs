@@ -31,7 +31,7 @@ fn a_master_is_followed_after_two_announcements_and_asked() {
     }
 }
 
-/// What comes between questions goes with the one before, each `Sync` once and in its order.
+/// Messages between questions go with the one before, each `Sync` once and in its order.
 #[test]
 fn every_sync_behind_an_exchange_is_a_further_one() {
     for bad in
