@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{fs, process};
 
-use truechimer::{Hand, Instant, Leaps, Made, Rate, Span, Status};
+use truechimer::{Hand, Instant, Leaps, Made, Rate, Span};
 use truechimer_counter::{Choice, Counter, boot_id, host_reading, nominal};
 use truechimer_time::{BootId, CounterId, Epoch, Leap, Period};
 use truechimer_timehands::PageWriter;

@@ -234,7 +234,7 @@ fn disputed(sources: &[SourceReport]) -> Vec<&str> {
     held.into_iter().map(|s| s.name.as_str()).collect()
 }
 
-/// How the bound is made up.
+/// Parts of the bound.
 fn bound(parts: &Parts, view: &View, held_off: &[&str]) -> Vec<(&'static str, String)> {
     let since = view.hand.period.span(view.count - view.hand.base).abs();
     let statistical = parts.plain_statistical();
@@ -303,7 +303,7 @@ fn stamps(card: &CardReport) -> String {
     )
 }
 
-/// What the pages for clients of ClockBound say, if there are any.
+/// States of the pages for clients of ClockBound, if there are any.
 fn pages(all: &[ClockBoundPage]) -> Option<String> {
     let one = |page: &ClockBoundPage| format!("{} {}", page.name, page.state.name());
     (!all.is_empty()).then(|| all.iter().map(one).collect::<Vec<_>>().join(", "))

@@ -52,7 +52,7 @@ pub struct Waitsync {
     pub page: Page,
 }
 
-/// How the wait ended.
+/// End of the wait, as JSON has it.
 #[derive(Serialize)]
 struct Answer {
     synchronised: bool,
@@ -64,14 +64,14 @@ struct Answer {
     why: Option<String>,
 }
 
-/// How often the system clock is looked at.
+/// Time between two looks at the system clock.
 const LOOKS: Duration = Duration::from_millis(20);
 
-/// How it is after a wait.
+/// State after a wait.
 #[derive(Default)]
 struct Seen {
     reading: Option<Reading>,
-    /// How far the system clock is ahead of this one, if that matters.
+    /// Lead of the system clock over this one, if that matters; negative: it is behind.
     ahead: Option<Span>,
     /// Fault that is left.
     why: Option<String>,
@@ -107,7 +107,7 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
     Ok(Outcome::of(why.is_none()))
 }
 
-/// What there is when all is good, or at the timeout.
+/// Waits until all is good, or for the timeout, and says which.
 fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Failure> {
     let short = |reading, why: String| {
         Ok(Seen { reading, why: Some(why + &by_daemon(args)), ..Seen::default() })

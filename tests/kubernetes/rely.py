@@ -106,7 +106,7 @@ mount = {mount["name"]: mount for mount in daemon["volumeMounts"]}["configuratio
 ((name, text),) = node["ConfigMap"]["data"].items()
 check("the configuration's place", daemon["args"][-1] == f"{mount['mountPath']}/{name}")
 check("read-only", mount["readOnly"] is True)
-# Who is root in another pod with the page's directory would command the daemon by a socket in it.
+# Root in another pod with the page's directory would command the daemon by a socket in it.
 socket = daemon["args"][daemon["args"].index("--control") + 1]
 check("no socket beside the page", str(pathlib.PurePath(socket).parent) == CONTROL)
 (own,) = (volume for volume in pod["volumes"] if volume["name"] == "control")

@@ -90,7 +90,7 @@ pub(crate) fn text(code: c_int) -> &'static CStr {
     }
 }
 
-/// The same text for what is not C.
+/// Text of an error for what is not C.
 pub(crate) fn words(code: c_int) -> &'static str {
     text(code).to_str().unwrap_or_default()
 }

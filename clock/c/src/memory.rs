@@ -27,7 +27,7 @@ pub(crate) fn put(text: impl Display, buffer: *mut c_char, size: usize) {
     let _ = rest.write_str("").and_then(|()| write!(rest, "{text}"));
 }
 
-/// What is left of a buffer of the caller's: not null, and one byte at least.
+/// Rest of a buffer of the caller's: not null, and one byte at least.
 struct Rest {
     at: *mut c_char,
     size: usize,
@@ -49,7 +49,7 @@ impl Write for Rest {
     }
 }
 
-/// How much of a text goes before a zero byte.
+/// Length of the part of a text that goes before a zero byte.
 trait Boundary {
     fn floor_char_boundary_before(&self, size: usize) -> usize;
 }

@@ -180,7 +180,7 @@ impl fmt::Display for OpenError {
                 }
                 f.write_str(
                     ": start a daemon (truechimer run --server HOST), or name the page of one that \
-                     runs (--page, $TRUECHIMER_PAGE)",
+                     runs ($TRUECHIMER_PAGE)",
                 )
             }
             OpenError::Page(error) => error.fmt(f),

@@ -53,7 +53,7 @@ pub struct Wanted {
     pub pages: Vec<Layout>,
     /// Their directory.
     pub directory: PathBuf,
-    /// Whether clients are to look at `/dev/vmclock0` themselves: all must be able to read it.
+    /// Clients are to look at `/dev/vmclock0` themselves: all must be able to read it.
     pub vmclock: bool,
 }
 
@@ -122,7 +122,7 @@ impl From<Word> for PageState {
 pub struct PageReport {
     /// Name of its file, which says the layout.
     pub name: String,
-    /// State that it shows.
+    /// State of it.
     pub state: PageState,
 }
 
@@ -489,7 +489,7 @@ fn word(status: Status) -> Word {
     }
 }
 
-/// How long the hand promises something, ns: not beyond the next leap second, of which a page has
+/// Time for which the hand promises something, ns: not beyond the next leap second, of which a page has
 /// no word.
 fn lasts(hand: &Hand, count: Count, now: Instant) -> i64 {
     let void = hand.period.span(hand.void_after - count).as_nanos_i64();
@@ -508,7 +508,7 @@ fn near_leap(hand: &Hand, now: Instant) -> bool {
         .any(|since| (-AROUND_LEAP - NANOS..AROUND_LEAP).contains(&since))
 }
 
-/// How fast the bound grows, ppb, rounded up.
+/// Growth of the bound, ppb, rounded up.
 fn growth(hand: &Hand) -> i64 {
     ppb(hand.growth).saturating_add(1)
 }
@@ -530,7 +530,7 @@ fn monotonic() -> i64 {
     now.tv_sec.saturating_mul(NANOS).saturating_add(now.tv_nsec)
 }
 
-/// How often that moves, ns.
+/// Time from one move of it to the next, ns.
 fn tick() -> i64 {
     clock_getres(ClockId::MonotonicCoarse).tv_nsec
 }
@@ -560,7 +560,7 @@ impl Reading {
     }
 }
 
-/// How the system clock runs.
+/// Rate of the system clock.
 #[derive(Debug)]
 struct System {
     nominal: Period,
@@ -569,7 +569,7 @@ struct System {
     rate: Option<Running>,
 }
 
-/// How much faster the system clock runs than a counter of the nominal period would say.
+/// Rate of the system clock beside a counter of the nominal period; positive: it is faster.
 #[derive(Clone, Copy, Debug)]
 struct Running {
     ppb: i64,

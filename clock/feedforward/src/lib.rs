@@ -255,6 +255,12 @@ pub trait Estimator: Any + fmt::Debug + Send {
     /// have widened.
     fn exchange(&mut self, exchange: &Exchange) -> Result<Accepted, Refusal>;
 
+    /// A further reply to the request of the last exchange that was taken in, or to one before; it came since,
+    /// tells of its own direction alone, and is used with the next exchange.
+    fn further(&mut self, exchange: &Exchange) {
+        let _ = exchange;
+    }
+
     /// Estimate at `at`, which may lie before or after the last exchange. `None` before the first.
     fn estimate(&self, at: Count) -> Option<Estimate>;
 

@@ -429,3 +429,44 @@ fn what_was_known_for_minutes_does_not_outvote_hours() {
     let believed = (1..100).find(|n| clock.exchange(&exact(k + n, 150_000)).is_ok());
     assert!((8..16).contains(&believed.unwrap()), "{believed:?}");
 }
+
+/// A clock of five minutes of exchanges a second apart, with twelve further replies behind each, of which so many are so
+/// far ahead, µs; and how far it is off.
+fn with_further(further: i64, lies: i64, ahead_us: i64) -> (Estimate, Span) {
+    let mut clock = estimator();
+    for k in 1..=300 {
+        let sent = Count(k * HZ);
+        let t = instant(k as f64);
+        let reply = |after_us: i64, ahead_us: i64| Exchange {
+            sent: stamp(sent),
+            server_received: t + Span::from_micros(100),
+            server_sent: t + Span::from_micros(after_us + ahead_us - 100),
+            received: stamp(sent + CountSpan(HZ as i64 / 1_000_000 * after_us)),
+            root_distance: Span::from_micros(1),
+        };
+        assert_eq!(clock.exchange(&reply(220, 0)), Ok(Accepted::Refined));
+        for n in 1..=further {
+            let ahead_us = if n <= lies { ahead_us } else { 0 };
+            clock.further(&reply(70_000 * n, ahead_us));
+        }
+    }
+    let at = Count(300 * HZ + HZ / 2);
+    let e = clock.estimate(at).unwrap();
+    (e, e.time - instant(300.5))
+}
+
+/// Replies behind an exchange are one-sided: none moves the bound, and those that causality contradicts move nothing
+/// at all. One lie among true ones that causality allows moves next to nothing.
+#[test]
+fn lies_between_exchanges_are_not_believed() {
+    let (without, error) = with_further(0, 0, 0);
+    assert!(error.abs() < Span::from_micros(1), "{error}");
+    assert_eq!(with_further(12, 12, 5_000).0, without, "they cannot be true");
+    for ahead_us in [0, 20, -20] {
+        let (with, error) = with_further(12, 1, ahead_us);
+        println!("{ahead_us}: {error}, bound {}", with.bound);
+        assert!(error.abs() < Span::from_micros(1), "{ahead_us}: {error}");
+        assert!(error.abs() <= with.bound, "{ahead_us}");
+        assert!((with.bound - without.bound).abs() < Span::from_micros(1), "{ahead_us}");
+    }
+}

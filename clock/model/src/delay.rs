@@ -1,7 +1,7 @@
 //! Law of one direction's delays above their floor, learnt as packets come.
 //!
-//! A mixture of exponential laws of fixed means, four times apart, and of packets below the floor
-//! that was thought to be there. The law in force is a hidden Markov state: mostly that of the
+//! A mixture of exponential laws of means four times apart, finer ones where a path is as quiet as
+//! good stamps, and of packets below the floor that was thought to be there. The law in force is a hidden Markov state: mostly that of the
 //! packet before, else drawn from the long run. The floor under them is sharp, or blurred where
 //! several queues in a row let hardly any packet find all of them empty; which of the two is a
 //! property of the path.
@@ -11,16 +11,18 @@ use crate::tail::{LEAST_LEFT, Tail};
 
 /// Number of exponential laws.
 pub const SCALES: usize = 11;
-/// Means of the laws, s: 0.25 µs, which is below what stamps resolve, to 0.26 s.
+/// Means of the laws at first, s: 0.25 µs, which is below what most stamps resolve, to 0.26 s.
 const SCALE: [f64; SCALES] = {
     let mut scale = [0.25e-6; SCALES];
     let mut k = 1;
     while k < SCALES {
-        scale[k] = scale[k - 1] * 4.0;
+        scale[k] = scale[k - 1] * STEP;
         k += 1;
     }
     scale
 };
+/// Ratio of the means of neighbouring laws.
+const STEP: f64 = 4.0;
 /// ln 4.
 const LN_STEP: f64 = 2.0 * core::f64::consts::LN_2;
 /// A component whose density is less than this of another's is left out.
@@ -55,6 +57,8 @@ pub struct Expected {
 pub struct Law {
     now: Weights,
     long_run: Weights,
+    /// Means of the laws by those at first.
+    unit: f64,
     /// Number of exchanges that it rests on.
     pub count: f64,
     /// Variance of what is not queueing and has either sign: stamps, s².
@@ -76,12 +80,28 @@ pub struct Reading {
     pub weights: Weights,
 }
 
+impl Reading {
+    /// Shift and variance of y, whose prior has this `variance`, if the word counts as the part `worth` of one.
+    #[must_use]
+    pub fn as_part(&self, worth: f64, variance: f64) -> (f64, f64) {
+        let more = 1.0 / self.variance.min(variance) - 1.0 / variance;
+        let after = 1.0 / (1.0 / variance + worth * more);
+        (worth * self.shift * after / self.variance, after)
+    }
+}
+
 impl Law {
     /// A law with these weights, which rest on `count` exchanges, and noise of this standard
     /// deviation, s.
     #[must_use]
     pub fn new(weights: Weights, count: usize, noise: f64) -> Law {
-        Law { now: weights, long_run: weights, count: count as f64, noise: noise * noise }
+        Law {
+            now: weights,
+            long_run: weights,
+            unit: 1.0,
+            count: count as f64,
+            noise: noise * noise,
+        }
     }
 
     /// Components for the next packet.
@@ -89,8 +109,9 @@ impl Law {
     pub fn expected(&self, c: &Constants) -> Expected {
         let probability =
             core::array::from_fn(|k| self.now[k] + c.law_change * (self.long_run[k] - self.now[k]));
-        let undercut = c.undercut_scale * self.idle(c);
-        let rate = core::array::from_fn(|k| 1.0 / SCALE.get(k).copied().unwrap_or(undercut));
+        // Finer laws of waits make no packet that comes too early less likely.
+        let undercut = c.undercut_scale * self.idle(c) / self.unit;
+        let rate = core::array::from_fn(|k| 1.0 / SCALE.get(k).map_or(undercut, |s| s * self.unit));
         Expected { probability, rate }
     }
 
@@ -114,11 +135,11 @@ impl Law {
         let mut below = 0.0;
         for (weight, scale) in self.long_run.iter().zip(SCALE) {
             if below + weight >= wanted {
-                return scale * libm::exp(((wanted - below) / weight - 1.0) * LN_STEP);
+                return scale * self.unit * libm::exp(((wanted - below) / weight - 1.0) * LN_STEP);
             }
             below += weight;
         }
-        SCALE[SCALES - 1]
+        SCALE[SCALES - 1] * self.unit
     }
 
     /// Reads a measurement `above` the mean of y; y has this `variance`, and the floor is blurred
@@ -179,6 +200,30 @@ impl Law {
         self.now[UNDERCUT] = rare;
         let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
         self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
+        self.fit_scales(c);
+    }
+
+    /// Makes all laws a step finer where most packets follow the finest, and that is wider than the stamps'
+    /// noise: as a law of waits it would take noise for waits. A step coarser again where the finest has
+    /// nothing left.
+    fn fit_scales(&mut self, c: &Constants) {
+        let finest = SCALE[0] * self.unit;
+        if self.long_run[0] > 0.5 && finest * finest > self.noise {
+            self.unit /= STEP;
+            for weights in [&mut self.now, &mut self.long_run] {
+                weights[SCALES - 2] += weights[SCALES - 1];
+                weights.copy_within(..SCALES - 1, 1);
+                weights[1] /= 2.0;
+                weights[0] = weights[1];
+            }
+        } else if self.unit < 1.0 && self.long_run[0] <= c.law_least {
+            self.unit *= STEP;
+            for weights in [&mut self.now, &mut self.long_run] {
+                weights[1] += weights[0];
+                weights.copy_within(1..SCALES, 0);
+                weights[SCALES - 1] = c.law_least;
+            }
+        }
     }
 }
 
@@ -293,6 +338,43 @@ mod tests {
                 assert!((read.variance / variance - 1.0).abs() < 0.03, "{above} {blur} {variance}");
             }
         }
+    }
+
+    #[test]
+    fn a_path_as_quiet_as_good_stamps_has_finer_laws_until_it_is_not() {
+        let c = Constants::DEFAULT;
+        let mut law = Law::new(weights(&[(0, 1.0)]), 32, 0.3e-6);
+        let first = law.idle(&c);
+        for _ in 0..3000 {
+            law.learn(&weights(&[(0, 1.0)]), 64e-18, &c);
+        }
+        assert!(law.idle(&c) < first / 50.0 && law.noise < 1.1e-16, "{law:?}");
+        let undercut = 1.0 / law.expected(&c).rate[UNDERCUT] / c.undercut_scale;
+        assert!(undercut > first / 4.0 && undercut < first * 4.0, "{undercut} {first}");
+        let all = |law: &Law| law.expected(&c).probability.iter().sum::<f64>();
+        assert!((all(&law) - 1.0).abs() < 0.01, "{law:?}");
+        for _ in 0..9000 {
+            law.learn(&weights(&[(6, 1.0)]), 64e-18, &c);
+        }
+        assert_eq!(law.unit, 1.0);
+        assert!((all(&law) - 1.0).abs() < 0.01, "{law:?}");
+        // Where stamps are worse than that, finer laws would take noise for waits.
+        for _ in 0..3000 {
+            law.learn(&weights(&[(0, 1.0)]), 1e-12, &c);
+        }
+        assert_eq!(law.unit, 1.0);
+    }
+
+    #[test]
+    fn a_part_of_a_reading_says_as_much_less() {
+        let law = Law::new(weights(&[(3, 1.0)]), 1, 2e-6);
+        let expected = law.expected(&Constants::DEFAULT);
+        let reading = law.read(&expected, -3e-6, 36e-12, 0.0);
+        let (shift, left) = reading.as_part(1.0, 36e-12);
+        assert!((shift / reading.shift - 1.0).abs() < 1e-9 && left == reading.variance);
+        let (less, more) = reading.as_part(0.25, 36e-12);
+        assert!(less / shift > 0.0 && less / shift < 1.0 && more > left && more < 36e-12);
+        assert_eq!(reading.as_part(0.0, 36e-12), (0.0, 36e-12));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use arrayvec::ArrayVec;
 
 use crate::Sample;
 use crate::constants::Constants;
+use crate::further::Reply;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
 use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, WINDOW, sums};
 
@@ -115,6 +116,9 @@ impl Proposal<'_> {
         // Whatever else happens, a server that has moved is where it should not be.
         let told = event == Event::None;
         if !self.parent.is_servers() || told {
+            if self.parent.event != event {
+                child.witness = [0.0; 2];
+            }
             child.event = event;
             child.before = self.parent.floors();
         }
@@ -297,10 +301,11 @@ impl Events {
         (share > 0.5).then(|| sum / share)
     }
 
-    /// True if it is beyond doubt that the server has moved.
+    /// True if it is beyond doubt that the server has moved: a change of one direction's path looks
+    /// like that, but for the other direction.
     pub fn has_moved(&self, c: &Constants) -> bool {
         // Those that are out of the question may have had as much as that takes.
-        libm::exp(-c.sure) + self.share(|h| h.event != Event::Server) < libm::exp(-c.hold)
+        libm::exp(-c.sure) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
     }
 
     /// Probability of all hypotheses that are `such`, together.
@@ -340,6 +345,14 @@ impl Events {
         self.path_changed()
     }
 
+    /// Takes in replies between exchanges, each as the part `worth` of one. A server that has moved teaches
+    /// nothing by them; nor do they belong to what has begun since.
+    pub fn between(&mut self, replies: &[Reply], worth: f64, c: &Constants) {
+        let is_old = |h: &&mut Hypothesis| h.event == Event::None || h.age > 1;
+        let all = self.all.iter_mut().filter(|h| h.event != Event::Server).filter(is_old);
+        all.for_each(|h| h.between(replies, worth, c));
+    }
+
     fn path_changed(&mut self) -> Option<f64> {
         let is_pending = |h: &Hypothesis| h.event == Event::Path;
         let share = self.share(is_pending);
@@ -376,6 +389,10 @@ impl Events {
                 self.all.retain(|h| is_simple(h) || h.age < PATIENCE);
             }
         }
+        let unproven = |h: &&mut Hypothesis| {
+            h.event == Event::Server && h.age >= PATIENCE && !h.is_witnessed(c)
+        };
+        self.all.iter_mut().filter(unproven).for_each(Hypothesis::blame_path);
         self.merge();
         if let [one] = self.all.as_mut_slice()
             && matches!(one.event, Event::Floor | Event::Oscillator)
@@ -428,6 +445,56 @@ fn are_alike(a: &Gaussian, b: &Gaussian) -> bool {
 mod tests {
     use super::*;
     use crate::delay::{Law, fitted};
+    use crate::{Known, Model, States};
+
+    /// Change of the model's states when what requests and replies take changes by `by`, s, after 300
+    /// exchanges, by a quarter of that at first; and whether the server is held off in any of the 60
+    /// that come then. Requests wait for `queue` s on the average, replies for 3 µs.
+    fn changed(by: [f64; 2], queue: f64) -> (f64, [f64; 2], bool) {
+        let c = Constants::DEFAULT;
+        let known = |mean, deviation| Known { mean, deviation };
+        let (offset, rate) = (known(0.0, 1e-3), known(0.0, 1e-6));
+        let mut model = Model::new(offset, rate, known(10e-3, 5e-3), [0.3e-6; 2], c);
+        let (mut held, mut before) = (false, States::default());
+        for k in 0..360 {
+            if k == 300 {
+                before = *model.now();
+            }
+            let share = [0.0, 0.25, 1.0][usize::from(k >= 300) + usize::from(k > 300)];
+            let now = by.map(|by| share * by);
+            // Exponential delays by two sequences that fill an interval evenly.
+            let wait = |step: f64| -libm::log(1.0 - libm::fmod(step * f64::from(k + 1), 1.0));
+            let request = 10e-3 + now[0] + queue * wait(0.618_033_988_75);
+            let reply = 10e-3 + now[1] + 3e-6 * wait(0.414_213_562_37);
+            if k > 0 {
+                model.predict(16.0);
+            }
+            let sample = Sample { above: [request, reply], duration: request + reply };
+            let _ = model.take(sample, 0.6e-6, true);
+            held |= model.has_moved();
+        }
+        let now = model.now();
+        let floors = [0, 1].map(|d| now.floors[d] - before.floors[d]);
+        (now.offset - before.offset, floors, held)
+    }
+
+    #[test]
+    fn a_server_has_moved_where_both_directions_say_so() {
+        let (offset, floors, held) = changed([600e-6, -600e-6], 30e-6);
+        assert!(held);
+        assert!(offset.abs() < 20e-6, "{offset} {floors:?}");
+    }
+
+    #[test]
+    fn one_direction_by_itself_is_the_path_that_has_changed() {
+        for by in [-600e-6, 600e-6] {
+            let (offset, floors, held) = changed([0.0, by], 3e-3);
+            assert!(!held, "{by}");
+            // Half of a shorter way may have been an offset from the start.
+            assert!(offset.abs() < 310e-6, "{by}: {offset} {floors:?}");
+            assert!((floors[1] - offset - by).abs() < 50e-6, "{by}: {offset} {floors:?}");
+        }
+    }
 
     #[test]
     fn whoever_is_believed_is_ahead_by_what_the_hypotheses_of_that_say() {

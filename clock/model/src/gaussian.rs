@@ -145,6 +145,18 @@ impl Gaussian {
         self.p[i][i] = deviation * deviation;
     }
 
+    /// Adds state `i` (times `sign`, which is 1 or −1) to state `j`, and leaves none of it.
+    pub fn become_part(&mut self, i: usize, j: usize, sign: f64) {
+        self.x[j] += sign * self.x[i];
+        for k in 0..STATES {
+            self.p[j][k] += sign * self.p[i][k];
+        }
+        for row in &mut self.p {
+            row[j] += sign * row[i];
+        }
+        self.replace(i, 0.0, 0.0);
+    }
+
     /// Multiplies the deviation of state `i` by `factor`, and its covariances with it.
     pub fn scale(&mut self, i: usize, factor: f64) {
         for j in 0..STATES {
@@ -243,6 +255,20 @@ mod tests {
         assert_eq!((law.x[OFFSET], law.x[RATE]), (before.x[OFFSET], before.x[RATE]));
         assert_eq!(law.p[OFFSET][OFFSET], before.p[OFFSET][OFFSET]);
         assert!(law.x[SERVER] > 0.1 && law.p[SERVER][SERVER] < before.p[SERVER][SERVER]);
+    }
+
+    #[test]
+    fn what_a_state_becomes_part_of_is_their_sum() {
+        let mut law = vague();
+        law.inflate(&[0.3, 0.0, 0.0, 0.2, 1.0], 4.0);
+        law.x[SERVER] = 0.5;
+        let reply = [-1.0, 0.0, 0.0, 1.0, -1.0];
+        let before = law.project(&reply);
+        law.become_part(SERVER, FLOORS[1], -1.0);
+        let after = law.project(&reply);
+        assert!((after.mean - before.mean).abs() < 1e-12, "{after:?}");
+        assert!((after.variance / before.variance - 1.0).abs() < 1e-12, "{after:?}");
+        assert_eq!((law.x[SERVER], law.p[SERVER]), (0.0, [0.0; STATES]));
     }
 
     #[test]

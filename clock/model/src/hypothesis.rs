@@ -3,8 +3,9 @@
 use crate::Sample;
 use crate::constants::Constants;
 use crate::delay::{Law, PARTS};
+use crate::further::Reply;
 use crate::gaussian::{FLOORS, Gaussian, OFFSET, SERVER, Vector, unit};
-use crate::oscillator::{MODE, MODES, Oscillator};
+use crate::oscillator::{MODE, MODES, Oscillator, walk};
 
 /// Event by which a hypothesis differs from the one that it came of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,9 @@ pub struct Hypothesis {
     pub age: usize,
     /// Variance of the server's time while that wanders, s².
     pub wander: f64,
+    /// Logarithm of how much likelier each direction by itself is if the server has moved than if the
+    /// other direction alone has changed.
+    pub witness: [f64; 2],
     /// Sum of the floors before the event, s.
     pub before: f64,
     /// Lateness of the newest exchanges in either direction, s.
@@ -62,8 +66,8 @@ impl Hypothesis {
     #[must_use]
     pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
         let (filter, event, late) = (Oscillator::new(law, c), Event::None, [[0.0; 2]; WINDOW]);
-        let mut new =
-            Hypothesis { filter, laws, log: 0.0, event, age: 0, wander: 0.0, before: 0.0, late };
+        let (log, age, wander, witness, before) = (0.0, 0, 0.0, [0.0; 2], 0.0);
+        let mut new = Hypothesis { filter, laws, log, event, age, wander, witness, before, late };
         new.before = new.floors();
         new
     }
@@ -78,6 +82,20 @@ impl Hypothesis {
     #[must_use]
     pub fn is_servers(&self) -> bool {
         matches!(self.event, Event::Server | Event::Wander)
+    }
+
+    /// True if the server's time has moved and both directions say so by themselves.
+    #[must_use]
+    pub fn is_witnessed(&self, c: &Constants) -> bool {
+        self.event == Event::Server && self.witness[0].min(self.witness[1]) > c.hold / 2.0
+    }
+
+    /// Takes what the server has moved by for a change of the one direction that says so.
+    pub fn blame_path(&mut self) {
+        let d = usize::from(self.witness[1] >= self.witness[0]);
+        let sign = sums(0.0)[d][SERVER];
+        self.filter.each(|law| law.become_part(SERVER, FLOORS[d], sign));
+        self.event = Event::None;
     }
 
     /// Typical delay of the idle path, s.
@@ -100,6 +118,28 @@ impl Hypothesis {
         }
     }
 
+    /// Takes in replies between exchanges, each as the part `worth` of one. They are no events, and teach no
+    /// law: both go at the pace of exchanges.
+    pub fn between(&mut self, replies: &[Reply], worth: f64, c: &Constants) {
+        let mut logs = [0.0; MODES];
+        let (law, blur) = (&self.laws[1], c.blur * self.idle(c));
+        let expected = law.expected(c);
+        for ((state, mode), log) in self.filter.modes.iter_mut().zip(&MODE).zip(&mut logs) {
+            let blur = if mode.blurred { blur * blur } else { 0.0 };
+            let walk = walk(mode, c);
+            for reply in replies {
+                let known = state.project(&reply.sum());
+                let walked = walk * walk * reply.ago * reply.ago * reply.ago / 3.0;
+                let above = reply.above - known.mean;
+                let reading = law.read(&expected, above, known.variance, libm::sqrt(blur + walked));
+                let (shift, variance) = reading.as_part(worth, known.variance);
+                state.absorb(&known, shift, variance, OFFSET);
+                *log += worth * reading.log_density;
+            }
+        }
+        self.filter.weigh(&logs);
+    }
+
     /// Takes in an exchange, and becomes as much likelier as it had foretold that.
     pub fn update(&mut self, sample: &Sample, c: &Constants) {
         let mut logs = [0.0; MODES];
@@ -110,6 +150,16 @@ impl Hypothesis {
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let law = &self.laws[d];
             let expected = law.expected(c);
+            if self.event == Event::Server {
+                let log = |sum: &Vector| {
+                    let known = self.filter.now().project(sum);
+                    let above = sample.above[d] - known.mean;
+                    law.read(&expected, above, known.variance, 0.0).log_density
+                };
+                let mut unmoved = *sum;
+                unmoved[SERVER] = 0.0;
+                self.witness[d] += log(sum) - log(&unmoved);
+            }
             let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
             let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&MODE);
             for (((state, w), mode), log) in modes.zip(&mut logs) {

@@ -4,7 +4,7 @@
 //! and how far ahead the server is. Delays follow a learnt law; paths, servers and oscillators
 //! change by events, which are hypotheses weighed by their posterior odds.
 //! `docs/explanation/algorithm.md` has the equations, in the order of the files: `tail`, `delay`,
-//! `gaussian`, `oscillator`, `hypothesis`, `events`, `start`, `difference`. What is *not* here: any
+//! `gaussian`, `oscillator`, `hypothesis`, `events`, `start`, `difference`, `further`. What is *not* here: any
 //! bound (that rests on causality alone), packets, clocks, I/O.
 //!
 //! ```
@@ -35,6 +35,7 @@ mod constants;
 mod delay;
 mod difference;
 mod events;
+mod further;
 mod gaussian;
 mod hypothesis;
 mod oscillator;
@@ -45,6 +46,8 @@ pub use crate::constants::{Constant, Constants};
 pub use crate::difference::INTERVAL;
 use crate::difference::Smoother;
 use crate::events::Events;
+use crate::further::Likeness;
+pub use crate::further::Reply;
 use crate::gaussian::{ALIKE, APART, FLOORS, Gaussian, OFFSET, RATE, SERVER, unit};
 use crate::hypothesis::Hypothesis;
 use crate::start::Start;
@@ -98,6 +101,7 @@ pub struct Model {
     start: Option<Start>,
     events: Events,
     smoother: Smoother,
+    likeness: Likeness,
     noise: [f64; 2],
     gap: f64,
     /// Moves of the server are told.
@@ -156,8 +160,9 @@ impl Model {
         let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let (now, events, smoother) = (States::default(), Events::default(), Smoother::default());
+        let (start, likeness) = (None, Likeness::default());
         let mut model =
-            Model { now, start: None, events, smoother, noise, gap: 0.0, server: false, c };
+            Model { now, start, events, smoother, likeness, noise, gap: 0.0, server: false, c };
         model.begin(law, rate.mean, 2.0 * floor.mean);
         model
     }
@@ -166,7 +171,7 @@ impl Model {
     fn begin(&mut self, law: Gaussian, rate: f64, rtt: f64) {
         let start = Start::new(law, self.noise, rtt);
         self.events.begin(Hypothesis::new(law, start.laws(rate, &self.c), &self.c));
-        self.start = Some(start);
+        (self.start, self.likeness) = (Some(start), Likeness::default());
         self.sum_up();
     }
 
@@ -198,6 +203,20 @@ impl Model {
         }
         self.sum_up();
         changed
+    }
+
+    /// Takes in replies that came between the exchange before and the newest, which was taken in, the oldest
+    /// first.
+    pub fn between(&mut self, replies: &[Reply]) {
+        if self.start.is_some() || replies.is_empty() {
+            return;
+        }
+        let worth = self.likeness.take(replies, self.events.best(), &self.c);
+        let Some(worth) = worth else { return };
+        let before = self.events.now();
+        self.events.between(replies, worth, &self.c);
+        self.smoother.learn(&before, &self.events.now());
+        self.sum_up();
     }
 
     /// States now.

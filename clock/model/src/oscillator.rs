@@ -73,7 +73,8 @@ const PRIOR: [f64; MODES] = {
 };
 
 /// Random walk of the rate in a mode, 1/√s.
-fn walk(mode: &Mode, c: &Constants) -> f64 {
+#[must_use]
+pub fn walk(mode: &Mode, c: &Constants) -> f64 {
     let step = if mode.steps < 0 { 1.0 / c.walk_step } else { c.walk_step };
     (0..mode.steps.abs()).fold(c.walk, |walk, _| walk * step)
 }

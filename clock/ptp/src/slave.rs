@@ -4,7 +4,8 @@
 //! and a later answer, both stamped here: that is what bounds the time without trusting the path to
 //! be symmetric. So each `Delay_Req` that was answered is paired with the next `Sync` that left the
 //! master after the question had arrived there; as all stamps are raw counts, nothing was steered
-//! between the two. The master keeps the question meanwhile, as a slow NTP server would.
+//! between the two. The master keeps the question meanwhile, as a slow NTP server would. What comes
+//! until the next answer are further replies to the same question.
 
 mod arrivals;
 mod peer;
@@ -117,6 +118,8 @@ impl core::ops::Deref for Packet {
 pub struct Heard {
     /// An exchange is complete.
     pub exchange: Option<Exchange>,
+    /// A further `Sync` after the question of the last exchange: only its own times are new.
+    pub further: Option<Exchange>,
     /// The master changed.
     pub change: Option<Change>,
     /// An answer to the neighbour, to send to the event port; then tell [`answered`](Slave::answered).
@@ -152,6 +155,8 @@ pub struct Slave {
     /// The newest question, and the newest that was answered and has yet to be paired.
     waiting: Option<Request>,
     answered: Option<Request>,
+    /// The newest that was paired, and when the newest `Sync` arrived that was used with it.
+    paired: Option<(Request, Count)>,
     /// The newest question to the neighbour.
     peer: Option<peer::Question>,
     /// Answers to the neighbour's own questions.
@@ -189,6 +194,7 @@ impl Slave {
             sequence,
             waiting: None,
             answered: None,
+            paired: None,
             peer: None,
             answers: peer::Answers::NONE,
             idle: None,
@@ -420,7 +426,7 @@ impl Slave {
     /// Forgets all that was stamped.
     fn forget(&mut self) {
         (self.arrivals, self.waiting, self.answered) = (Arrivals::NONE, None, None);
-        self.peer = None;
+        (self.paired, self.peer) = (None, None);
     }
 
     /// A datagram came from that address, stamped if it came to the event port. `at` is when it was
@@ -523,7 +529,8 @@ impl Slave {
             _ => return Err(Refusal::Unused(message.body.kind())),
         };
         let exchange = if exchange { self.pair() } else { None };
-        Ok(Heard { exchange, ..Heard::default() })
+        let further = if exchange.is_none() { self.further() } else { None };
+        Ok(Heard { exchange, further, ..Heard::default() })
     }
 
     /// A neighbour asks. Its master announces itself only once it is answered, so strangers are answered too.
@@ -682,10 +689,11 @@ impl Slave {
     /// question had arrived.
     fn pair(&mut self) -> Option<Exchange> {
         let request = self.answered?;
-        let (sent, (master_received, correction)) = (request.sent?, request.arrived?);
-        let Arrival { received, left, corrected } =
-            self.arrivals.first_after(sent.count, master_received)?;
+        let (sent, (master_received, _)) = (request.sent?, request.arrived?);
+        let sync = self.arrivals.first_after(sent.count, master_received)?;
+        let received = sync.received;
         self.answered = None;
+        self.paired = Some((request, received.count));
         self.idle = Some(received.count);
         match (&mut self.unicast, &self.parent) {
             (Some(unicast), Some(parent)) => unicast.serves(parent.from),
@@ -693,13 +701,28 @@ impl Slave {
             (_, None) => {}
         }
         self.due = self.due.map(|due| due.latest(received.count + self.apart));
-        Some(Exchange {
-            sent,
-            master_received,
-            master_sent: left,
-            received,
-            corrected: correction + corrected,
-        })
+        request.with(sync)
+    }
+
+    /// The newest `Sync` with the question that was paired last, if it came later than those before.
+    fn further(&mut self) -> Option<Exchange> {
+        let sync = self.arrivals.newest()?;
+        let (request, last) = self.paired.as_mut()?;
+        let later = (sync.received.count - *last).0 > 0;
+        let exchange =
+            request.with(sync).filter(|x| later && x.master_sent >= x.master_received)?;
+        *last = sync.received.count;
+        Some(exchange)
+    }
+}
+
+impl Request {
+    /// The exchange with a `Sync` that left after this had arrived.
+    fn with(&self, sync: Arrival) -> Option<Exchange> {
+        let (sent, (master_received, correction)) = (self.sent?, self.arrived?);
+        let Arrival { received, left, corrected } = sync;
+        let corrected = correction + corrected;
+        Some(Exchange { sent, master_received, master_sent: left, received, corrected })
     }
 }
 

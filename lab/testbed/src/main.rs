@@ -35,7 +35,7 @@ use look::look;
 use member::{member, stranger};
 use pick::pick;
 use stamps::stamps;
-use waits::waits;
+use waits::{waits, waits_by};
 
 const USAGE: &str = "\
 usage: truechimer-testbed query SERVER:PORT
@@ -65,9 +65,11 @@ usage: truechimer-testbed query SERVER:PORT
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
            read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
            error, whether its bound held, and each change of status and epoch, as JSON
-       truechimer-testbed waits PAGE REFERENCE SECONDS EVERY_MS
+       truechimer-testbed waits PAGE REFERENCE SECONDS EVERY_MS [SHIFT_MS PROGRAM]
            wait by a clock for a time in UTC, and meanwhile, on each side, for a timer's ticks (0:
-           none); print how long after its time by the REFERENCE each kind of wait ended, as JSON
+           none); print how long after its time by the REFERENCE each kind of wait ended, as JSON.
+           Or let a PROGRAM wait that answers questions by its lines, as a client in another
+           language, with ticks that much later
        truechimer-testbed timex [REFERENCE SECONDS EVERY_MS]
            print what node_exporter makes of adjtimex(2); or read it again and again, as ScyllaDB
            does, and print whether its bound held, and each change of whether it is trusted, as JSON
@@ -113,6 +115,9 @@ fn main() -> ExitCode {
         ["watch", page, reference, seconds] => look(page, reference, seconds, "50"),
         ["watch", page, reference, seconds, every] => look(page, reference, seconds, every),
         ["waits", page, reference, seconds, every] => waits(page, reference, seconds, every),
+        ["waits", page, reference, seconds, every, shift, program] => {
+            waits_by(program, shift, [page, reference, seconds, every])
+        }
         ["timex"] => timex::print(),
         ["timex", reference, seconds, every] => timex::watch(reference, seconds, every),
         ["inject", interface] => inject(interface),

@@ -1,7 +1,9 @@
 //! Waiting for times by a clock, for machines where no Rust test can run: when each wait ended, by
 //! true time.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -19,6 +21,11 @@ const OVERTIME: Duration = Duration::from_secs(60);
 const LEAD_NS: i64 = 1_000;
 /// Looks at the clock that are measured.
 const LOOKS: usize = 101;
+const NANOS: i64 = 1_000_000_000;
+
+/// Sides, their names, and their numbers in other languages.
+const SIDES: [(&str, Side, u8); 3] =
+    [("before", Side::Before, 0), ("best", Side::Best, 1), ("after", Side::After, 2)];
 
 /// Waits for a time in UTC, whole seconds from now; meanwhile, on each side, for every tick of a timer
 /// unless `every` is 0. Prints when they ended.
@@ -38,11 +45,10 @@ pub fn waits(page: &str, reference: &str, seconds: &str, every: &str) -> Result<
         timeout: Duration::from_secs(seconds.into()) + OVERTIME,
         look_ns: look_ns(&clock, reference).map_err(|error| error.to_string())?,
     };
-    let sides = [("before", Side::Before), ("best", Side::Best), ("after", Side::After)];
     let result = thread::scope(|scope| {
         let bed = &bed;
         let mut parts = vec![("utc", scope.spawn(move || bed.utc(seconds)))];
-        for ((name, side), place) in sides.into_iter().zip(1..).filter(|_| every > 0) {
+        for ((name, side, _), place) in SIDES.into_iter().zip(1..).filter(|_| every > 0) {
             // Beside each other: there may be one CPU for all of them.
             let first = Span::from_micros(i64::from(every) * 1000 * place / 4);
             parts.push((name, scope.spawn(move || bed.timer(side, first, every))));
@@ -90,7 +96,7 @@ impl Bed<'_> {
         let unix = begin.unix + i64::from(seconds);
         let reading = self.clock.wait_for_utc((unix, 0), Side::After, Some(self.timeout))?;
         let mut ends = Ends::default();
-        ends.add(unix * 1_000_000_000, self.reference.now_ns(), &reading, self.look_ns);
+        ends.add_reading(unix * 1_000_000_000, self.reference.now_ns(), &reading, self.look_ns);
         Ok(ends)
     }
 
@@ -102,7 +108,7 @@ impl Bed<'_> {
         loop {
             let tick = timer.tick(Some(self.timeout))?;
             let now = self.reference.now_ns();
-            ends.add(unix_ns(&tick.reading, tick.time), now, &tick.reading, self.look_ns);
+            ends.add_reading(unix_ns(&tick.reading, tick.time), now, &tick.reading, self.look_ns);
             ends.missed += tick.missed;
             if tick.time + every > self.last {
                 return Ok(ends);
@@ -132,17 +138,22 @@ struct Ends {
 
 impl Ends {
     /// A wait for `time_ns` is over, at `truth_ns`, by this reading.
-    fn add(&mut self, time_ns: i64, truth_ns: i64, reading: &Reading, look_ns: i64) {
-        let after = truth_ns - time_ns;
-        let (least, most) = self.after.unwrap_or((after, after));
-        self.after = Some((least.min(after), most.max(after)));
-        self.waits += 1;
+    fn add_reading(&mut self, time_ns: i64, truth_ns: i64, reading: &Reading, look_ns: i64) {
         let over = unix_ns(reading, reading.latest) - time_ns;
         self.late += u64::from(over >= (look_ns - LEAD_NS).max(0));
         let bound = reading
             .bound()
             .map_or(u64::MAX, |bound| u64::try_from(bound.as_nanos_up()).unwrap_or(u64::MAX));
-        self.bound_ns = self.bound_ns.max(bound);
+        self.add(time_ns, truth_ns, bound);
+    }
+
+    /// A wait for `time_ns` is over, at `truth_ns`, by a reading of that bound.
+    fn add(&mut self, time_ns: i64, truth_ns: i64, bound_ns: u64) {
+        let after = truth_ns - time_ns;
+        let (least, most) = self.after.unwrap_or((after, after));
+        self.after = Some((least.min(after), most.max(after)));
+        self.waits += 1;
+        self.bound_ns = self.bound_ns.max(bound_ns);
     }
 
     fn result(&self) -> Value {
@@ -154,5 +165,114 @@ impl Ends {
             "last_ns": self.after.map(|(_, most)| most),
             "bound_ns": self.bound_ns,
         })
+    }
+}
+
+/// Like [`waits`], by a client in another language: a program that answers questions, one a line, as
+/// those of `clock/client/tests/languages.rs` do. Its ticks are `shift` ms after those.
+pub fn waits_by(
+    program: &str,
+    shift: &str,
+    [page, reference, seconds, every]: [&str; 4],
+) -> Result<(), String> {
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is no number"));
+    let reference: Reference = reference.parse()?;
+    let (seconds, every, shift) = (number(seconds)?, number(every)?, number(shift)?);
+    let timeout_ms = (u64::from(seconds) + OVERTIME.as_secs()) * 1000;
+    let mut asked = Asked::start(program, page)?;
+    let begin_ns = asked.ask("now")?.get(2).copied().ok_or("no time")?;
+    let end_ns = begin_ns - begin_ns.rem_euclid(NANOS) + i64::from(seconds) * NANOS;
+    let result = thread::scope(|scope| {
+        let utc = move || -> Result<Ends, String> {
+            let answer = asked.ask(&format!("for {end_ns} 2 {timeout_ms}"))?;
+            let truth_ns = reference.now_ns();
+            let mut ends = Ends::default();
+            ends.add(end_ns, truth_ns, bound_of(&answer, 0)?);
+            Ok(ends)
+        };
+        let mut parts = vec![("utc", scope.spawn(utc))];
+        for ((name, _, side), place) in SIDES.into_iter().zip(1..) {
+            let first_ns = begin_ns + (i64::from(every) * place / 4 + i64::from(shift)) * 1_000_000;
+            let mut asked = Asked::start(program, page)?;
+            let timer = move || -> Result<Ends, String> {
+                let every_ns = i64::from(every) * 1_000_000;
+                asked.ask(&format!("timer {first_ns} {every_ns} {side}"))?;
+                let mut ends = Ends::default();
+                loop {
+                    let answer = asked.ask(&format!("tick {timeout_ms}"))?;
+                    let truth_ns = reference.now_ns();
+                    let [time_ns, missed, ..] = *answer else { return Err(format!("{answer:?}")) };
+                    ends.add(time_ns, truth_ns, bound_of(&answer, 2)?);
+                    ends.missed += u64::try_from(missed).unwrap_or(u64::MAX);
+                    if time_ns + every_ns > end_ns {
+                        return Ok(ends);
+                    }
+                }
+            };
+            parts.push((name, scope.spawn(timer)));
+        }
+        let done = parts.into_iter().map(|(name, part)| match part.join() {
+            Ok(ends) => {
+                Ok((name.to_owned(), ends.map_err(|why| format!("{name}: {why}"))?.result()))
+            }
+            Err(_) => Err(format!("{name}: it panicked")),
+        });
+        done.collect::<Result<_, String>>().map(Value::Object)
+    })?;
+    println!("{result:#}");
+    Ok(())
+}
+
+/// Bound of a reading that begins at that number of an answer: its count, earliest, best, latest, bound.
+fn bound_of(answer: &[i64], at: usize) -> Result<u64, String> {
+    let bound = answer.get(at + 4).copied().unwrap_or(-1);
+    u64::try_from(bound).map_err(|_| format!("a reading without a bound: {answer:?}"))
+}
+
+/// A program that is asked.
+struct Asked {
+    child: Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Asked {
+    /// Starts it with the clock of that page.
+    fn start(program: &str, page: &str) -> Result<Asked, String> {
+        let mut child = Command::new(program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("{program}: {error}"))?;
+        let (Some(questions), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(format!("{program}: no pipes"));
+        };
+        let mut asked = Asked { child, questions, answers: BufReader::new(answers) };
+        asked.ask(&format!("open {page}"))?;
+        Ok(asked)
+    }
+
+    /// Asks it, and returns the numbers of its answer; what else than `ok` is none is an error of its.
+    fn ask(&mut self, question: &str) -> Result<Vec<i64>, String> {
+        let mut line = String::new();
+        let asked =
+            writeln!(self.questions, "{question}").and_then(|()| self.answers.read_line(&mut line));
+        asked.map_err(|error| format!("{question}: {error}"))?;
+        if line == "ok\n" {
+            return Ok(Vec::new());
+        }
+        // A count has all 64 bits.
+        let number = |word: &str| word.parse::<i64>().or_else(|_| word.parse::<u64>().map(|_| 0));
+        line.split_whitespace()
+            .map(number)
+            .collect::<Result<_, _>>()
+            .map_err(|_| format!("{question}: {}", line.trim_end()))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -135,7 +135,7 @@ again TERM
 await
 sound "silent, restarted"
 for client in 1 2 3; do is "silent, restarted: client $client hears nothing" "$(changes $client)" FreeRunning; done
-# What somebody does to the system clock is seen as well as by a daemon that has servers.
+# A step by somebody else is seen as well as by a daemon that has servers.
 all_read 20 20000
 sleep 5
 date -s "@$(($(date +%s) + 10))" >/dev/null

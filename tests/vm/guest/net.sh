@@ -155,6 +155,13 @@ waits() {
     eval "waits_$1=$!"
 }
 
+# waits_in LANGUAGE SHIFT_MS PAGE REFERENCE SECONDS EVERY_MS: likewise by answer-LANGUAGE, with ticks that much later: it is
+# not to want the one CPU at the same time. `waited` judges them as those of the page LANGUAGE.
+waits_in() {
+    (exec chrt -f 1 truechimer-testbed waits "/run/$3" "$4" "$5" "$6" "$2" "answer-$1") >"/tmp/$1.waits" 2>&1 &
+    eval "waits_$1=$!"
+}
+
 # How late who is before all others is woken in a machine of one CPU that counts its instructions: as long as the kernel
 # works at a stretch for another program, half a millisecond, and a margin.
 turn_ns=5000000

@@ -1,9 +1,10 @@
 # The system clock is stepped, slewed and given a leap second while the daemon runs: its page does
 # not move. Both follow a server whose time is a straight line over the raw clock: chronyd, which
 # steers the system clock as it likes, and the daemon, which leaves it alone. Who waits by the page for a
-# time is woken in time throughout.
+# time is woken in time throughout, in Rust, C and Go.
 # needs: modules veth sch_netem
 # needs: programs ip tc chronyd chrt
+# needs: readers c go
 # shellcheck shell=dash
 . /guest/lib.sh
 . /guest/net.sh
@@ -47,6 +48,8 @@ watched "left alone" 20
 
 # Who waits by the page meanwhile does not notice either.
 waits page "line:$line" 75 1000
+waits_in c 80 page "line:$line" 75 1000
+waits_in go 160 page "line:$line" 75 1000
 
 # By a tenth slower and faster, as much as the kernel lets anybody. So is then what a sleep lasts.
 for tick in 9000 11000 10000; do
@@ -72,8 +75,11 @@ for by in -1 1; do
     wait $chronyd
 done
 waited "over steps and slews" page "before best after utc" $turn_ns
-for kind in before best after; do
-    is "over steps and slews: no tick is missed ($kind)" "$(json $kind/missed </tmp/page.waits)" 0
+for who in c go; do waited "over steps and slews" $who "before best after utc" $turn_ns; done
+for who in page c go; do
+    for kind in before best after; do
+        is "over steps and slews: $who: no tick is missed ($kind)" "$(json $kind/missed </tmp/$who.waits)" 0
+    done
 done
 # Where nothing comes in between, the last look but one was before the time. An interrupt may, once: by true time the
 # kernel's ticks, 4 ms apart, shift by 30 us from one wait to the next.

@@ -3,6 +3,7 @@
 # machine is suspended, so this one runs in real time.
 # needs: modules veth sch_netem
 # needs: programs ip tc chronyd chrt
+# needs: readers c go
 # needs: time real
 # shellcheck shell=dash
 . /guest/lib.sh
@@ -25,6 +26,8 @@ ok "tsc synchronises" synchronised tsc 60s
 sleep 10
 # Waits that are begun before it, for times while the machine is suspended and after.
 for page in raw tsc; do waits $page system 25 1000; done
+waits_in c 80 raw system 25 1000
+waits_in go 160 tsc system 25 1000
 watch_during "suspend to memory" "raw tsc" 20 5 suspend
 for counter in raw tsc; do
     is_disrupted "suspend to memory" $counter
@@ -38,11 +41,11 @@ done
 # A second until the clock is looked at again, a second for the host. One of the ticks may have been due as the machine
 # went to sleep, and ends when it wakes, 6 s later. The wait for a time after that was begun before: who slept through
 # the suspend instead, as nanosleep(2) does, would be late by all of it.
-for page in raw tsc; do
-    waited "suspend to memory" $page "before best after" 8000000000
-    waited "suspend to memory" $page "utc" 2000000000
-    holds "suspend to memory: $page: ticks of that time are given out as missed" \
-        "$(json after/missed </tmp/$page.waits) >= 3"
+for who in raw tsc c go; do
+    waited "suspend to memory" $who "before best after" 8000000000
+    waited "suspend to memory" $who "utc" 2000000000
+    holds "suspend to memory: $who: ticks of that time are given out as missed" \
+        "$(json after/missed </tmp/$who.waits) >= 3"
 done
 [ "$tap_failed" = 0 ] || logs
 stop_all

@@ -161,7 +161,8 @@ impl Daemon<'_> {
         }
         let text = change.told(&names);
         self.record(Kind::Configuration, |_| text.clone());
-        self.note(Level::Info, &text);
+        // Once in the record.
+        (self.notes)(Level::Info, &text);
         (self.changes, self.settings) = (changes, settings);
         self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
         Ok(names)

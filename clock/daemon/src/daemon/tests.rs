@@ -263,6 +263,7 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     let reason = "the counter went back".into();
     daemon.handle(daemon.counter.read(), Event::Disruption { reason });
     daemon.turn().unwrap();
+    daemon.make_change(Change::Add, Some("[[source]]\nhost = '192.0.2.7'")).unwrap();
     daemon.finish();
 
     let of = |kind| recorded(&record, kind);
@@ -281,8 +282,11 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     assert_eq!(released.text, format!("{name} is not held off any more"));
     let [broken] = &of(Kind::Disruption)[..] else { panic!("{:?}", of(Kind::Disruption)) };
     assert!(broken.text.contains("the counter went back"), "{broken:?}");
-    let [changed] = &of(Kind::Configuration)[..] else { panic!("{:?}", of(Kind::Configuration)) };
-    assert_eq!(changed.text, "read again: discipline: false → true");
+    let changes: Vec<String> =
+        of(Kind::Configuration).into_iter().map(|event| event.text).collect();
+    let added = "192.0.2.7:123: added by the control socket, until the daemon ends";
+    assert_eq!(changes, ["read again: discipline: false → true", added]);
+    assert!(of(Kind::Log).iter().all(|event| event.text != added), "it is said once");
     let leaps: Vec<String> = of(Kind::Leap).into_iter().map(|event| event.text).collect();
     let offset = "TAI − UTC = 37 s";
     let next = "a leap second is to be inserted before 2100-01-01T00:00:00";

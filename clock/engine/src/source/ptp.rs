@@ -188,6 +188,9 @@ impl Source {
                 if let Some(change) = &heard.change {
                     self.master_changed(change);
                 }
+                if let Some(further) = &heard.further {
+                    self.told_further(further, clock);
+                }
                 Some(self.exchanged(&heard.exchange?, clock))
             }
             Err(refusal) => {
@@ -265,6 +268,19 @@ impl Source {
                 Heard::Rejected(self.peer.note_trouble(refusal.to_string()))
             }
         }
+    }
+
+    /// A further `Sync` came behind an exchange. If its time cannot be used, the next exchange says so.
+    fn told_further(&mut self, exchange: &PtpExchange, clock: &Clock) {
+        let master = self.ptp.as_ref().and_then(|port| port.master());
+        let (Some(master), Some(config)) = (master, &self.config.ptp) else { return };
+        let scale = |time| on_our_scale(time, master, config, clock);
+        let times = (scale(exchange.master_received), scale(exchange.master_sent));
+        let (Ok(server_received), Ok(server_sent)) = times else { return };
+        let Ok(root_distance) = error_of(master, config, exchange.corrected) else { return };
+        let PtpExchange { sent, received, .. } = *exchange;
+        let exchange = Exchange { sent, server_received, server_sent, received, root_distance };
+        self.peer.filter.estimator.further(&self.path.symmetric(&exchange));
     }
 
     /// The master says something by which its time cannot be used.

@@ -119,7 +119,13 @@ impl Ours {
         let strays = self.likely_slack(now) + self.wander(*stale) - self.wander(0.0);
         let holds_out = self.settings.accept_step_after > Span::ZERO && *since < SILENCE;
         let strays = if holds_out { strays.min(rate.error) } else { rate.error };
-        (was_ahead, state.model.take(m.sample(), strays, holds_out))
+        let changed = state.model.take(m.sample(), strays, holds_out);
+        let is_calm = !was_ahead && state.model.ahead().is_none() && changed.is_none();
+        if is_calm && state.quarantine.is_none() {
+            let of = state.further.replies(m.received, both, *rate, self.settings.nominal);
+            state.model.between(of);
+        }
+        (was_ahead, changed)
     }
 
     /// Keeps the model's rate where causality allows it, and starts again if it is lost.

@@ -68,6 +68,7 @@ impl Ours {
     /// Begins again with the time that is believed now, as with another server.
     fn begin_again(&mut self, state: &mut State) {
         state.begun = state.at;
+        state.further.clear();
         state.forget_time();
         self.causal = CausalRate::new(self.causal.rate());
     }

@@ -22,6 +22,9 @@ impl Ours {
     /// See [`Estimator::change_server`](crate::Estimator::change_server).
     pub(super) fn leave_server(&mut self, others: bool) {
         self.elsewhere = self.state.is_some() && !others;
+        if let Some(state) = &mut self.state {
+            state.further.clear();
+        }
         let Some(state) = self.state.take_if(|_| others) else { return };
         let now = state.model.now();
         let known = BoundedRate { rate: now.rate, error: self.likely_slack(now) };

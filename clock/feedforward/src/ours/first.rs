@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use truechimer_model::Known;
 
+use super::further::Further;
 use super::likely::Waits;
 use super::measured::Measured;
 use super::past::Past;
@@ -60,6 +61,7 @@ impl Ours {
             at: m.received,
             corridor,
             promise: Promise::new(m.received, corridor),
+            further: Further::default(),
             quarantine: None,
             unproven: contradicted.is_some(),
             before,

@@ -58,10 +58,15 @@ impl Measured {
         self.round_trip(state.model.now().rate) - 2.0 * state.one_way()
     }
 
+    /// Delay of the reply − θ at its arrival, s.
+    pub(super) fn reply(&self) -> f64 {
+        -self.backward
+    }
+
     /// The exchange as the model sees it.
     pub(super) fn sample(&self) -> Sample {
         let request = if self.pulse { f64::INFINITY } else { self.forward };
-        Sample { above: [request, -self.backward], duration: self.duration }
+        Sample { above: [request, self.reply()], duration: self.duration }
     }
 
     /// A model that knows so much and has yet to see this exchange.

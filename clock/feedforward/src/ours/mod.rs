@@ -10,7 +10,7 @@
 //!
 //! The files in the order of `docs/explanation/algorithm.md`: `rates` (how far the rate may be off),
 //! `promise`, `estimate` (what is published); `contradiction` and `agreement` (hold-off), `past`;
-//! `likely`. `first` and `elsewhere` begin with a clock, and with another server. One exchange is in
+//! `likely`, `further`. `first` and `elsewhere` begin with a clock, and with another server. One exchange is in
 //! `measured`, all that is known in `state`.
 //!
 //! Notation: θ = true time − (anchor + nominal period · counts since the anchor), in seconds. At
@@ -21,6 +21,7 @@ mod contradiction;
 mod elsewhere;
 mod estimate;
 mod first;
+mod further;
 mod likely;
 mod measured;
 mod past;
@@ -204,8 +205,13 @@ impl Estimator for Ours {
             return result;
         };
         let result = self.next(&mut state, x);
+        state.further.clear();
         self.state = Some(state);
         result
+    }
+
+    fn further(&mut self, x: &Exchange) {
+        self.keep(x);
     }
 
     fn estimate(&self, at: Count) -> Option<Estimate> {
@@ -258,6 +264,7 @@ impl Estimator for Ours {
             state.past.shift(by);
             self.causal.shift(by);
             state.declared = declared;
+            state.further.clear();
             if let Some(q) = &mut state.quarantine {
                 q.shift(by);
                 q.newest.beyond = beyond;

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use truechimer_model::Model;
 use truechimer_time::{Count, Instant};
 
+use super::further::Further;
 use super::likely::Waits;
 use super::past::Past;
 use super::promise::Promise;
@@ -21,6 +22,8 @@ pub(super) struct State {
     pub(super) at: Count,
     pub(super) corridor: Corridor,
     pub(super) promise: Promise,
+    /// Replies since the last exchange.
+    pub(super) further: Further,
     pub(super) quarantine: Option<Quarantine>,
     /// No exchange has been used yet: what is known is from before.
     pub(super) unproven: bool,

@@ -155,6 +155,10 @@ pub struct Bed {
     flying: BTreeMap<(u64, u64), (IpAddr, Vec<u8>, bool)>,
     number: u64,
     pub exchanges: Vec<Exchange>,
+    /// Further `Sync`, each with the number of exchanges before it.
+    pub further: Vec<(usize, Exchange)>,
+    /// `Sync` a second.
+    pub syncs: u64,
     pub changes: Vec<(u64, Change)>,
     pub refusals: Vec<Refusal>,
     /// Clock that answers `Pdelay_Req`, if not the master, and by how much the clock for that is off, ns.
@@ -176,6 +180,8 @@ impl Bed {
             flying: BTreeMap::new(),
             number: 0,
             exchanges: Vec::new(),
+            further: Vec::new(),
+            syncs: 1,
             changes: Vec::new(),
             refusals: Vec::new(),
             neighbour: (None, 0),
@@ -216,12 +222,14 @@ impl Bed {
     /// due in between.
     pub fn run(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            for place in 0..self.masters.len() {
-                self.speak(place);
-            }
-            let end = self.now + SECOND;
-            while self.now < end {
-                self.step(end);
+            for _ in 0..self.syncs {
+                for place in 0..self.masters.len() {
+                    self.speak(place);
+                }
+                let end = self.now + SECOND / self.syncs;
+                while self.now < end {
+                    self.step(end);
+                }
             }
         }
     }
@@ -272,6 +280,8 @@ impl Bed {
             match self.slave.heard(from, &bytes, received, Count(next)) {
                 Ok(heard) => {
                     self.exchanges.extend(heard.exchange);
+                    let before = self.exchanges.len();
+                    self.further.extend(heard.further.map(|further| (before, further)));
                     self.changes.extend(heard.change.map(|change| (next, change)));
                 }
                 Err(refusal) => self.refusals.push(refusal),

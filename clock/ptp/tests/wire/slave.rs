@@ -31,6 +31,30 @@ fn a_master_is_followed_after_two_announcements_and_asked() {
     }
 }
 
+/// Messages between questions go with the one before, each `Sync` once and in its order.
+#[test]
+fn every_sync_behind_an_exchange_is_a_further_one() {
+    for bad in
+        [Bad::default(), Bad { queues: [200_000_000, 1_000_000], copies: 20, ..Bad::default() }]
+    {
+        let mut bed = Bed::new(vec![Master::new(1, 128)], bad, 3);
+        bed.syncs = 8;
+        bed.run(60);
+        let used = bed.further.len() + bed.exchanges.len();
+        assert!(bed.asked.len() < 70 && used > 240, "{} {used}", bed.asked.len());
+        let mut last = Count(0);
+        for (before, further) in &bed.further {
+            let of = bed.exchanges[before - 1];
+            assert_eq!((further.sent, further.master_received), (of.sent, of.master_received));
+            assert!(further.master_sent >= further.master_received);
+            let newest = last.latest(of.received.count);
+            assert!((further.received.count - newest).0 > 0, "{further:?}");
+            last = further.received.count;
+        }
+        bed.hold();
+    }
+}
+
 #[test]
 fn the_better_master_is_taken_and_the_other_kept_for_when_it_is_lost() {
     let (first, second) = (Master::new(1, 100), Master::new(2, 128));

@@ -52,6 +52,20 @@ fn masters_are_followed_within_the_bound_and_no_worse_than_servers() {
     }
 }
 
+/// Rows of `simulate sync-limit`, with room for other seeds: `Sync` every so many seconds, stamps of so many ns, and
+/// the error beside the limit of all.
+#[test]
+fn sync_between_questions_makes_stamps_matter_less() {
+    for (sync, stamp, most) in
+        [(0.0078125, 100.0, 3.6), (0.0625, 100.0, 1.6), (0.25, 100.0, 1.3), (0.0625, 5000.0, 1.5)]
+    {
+        let error = truechimer_sim::sync::error(OURS, sync, stamp, 1).unwrap();
+        println!("{stamp} ns, {sync} s: {error:?}");
+        assert_eq!(error.outside, 0);
+        assert!(error.clock < most * error.all && error.clock < 0.9 * error.pairs, "{error:?}");
+    }
+}
+
 /// A master that is wrong for a minute is held off; one that falls silent leaves a holdover.
 #[test]
 fn a_master_that_lies_or_falls_silent_breaks_no_bound() {
