@@ -113,12 +113,15 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
 /// The thread that is this member's alone.
 fn own(report: &Report) -> Result<Thread, Failure> {
     let place = report.group.members.iter().position(|one| *one == report.member);
-    place.and_then(|index| u8::try_from(index).ok()).map(Thread::alone).ok_or_else(|| {
-        Failure::Said(format!(
-            "node {} is an observer: it takes no part in the rounds that readings are",
-            report.member
-        ))
-    })
+    place
+        .and_then(|index| u8::try_from(index).ok())
+        .map(|index| Thread::of_member(index, 0))
+        .ok_or_else(|| {
+            Failure::Said(format!(
+                "node {} is an observer: it takes no part in the rounds that readings are",
+                report.member
+            ))
+        })
 }
 
 fn no_value(report: &Report) -> Outcome {

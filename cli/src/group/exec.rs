@@ -33,8 +33,11 @@ gettimeofday, time, ftime, timespec_get, syscall) is the group's, and what it wa
 clock comes when it should. Monotonic clocks, CPU clocks, and the stamps of files and packets stay
 the host's. Each read is a round, in the reading thread's own count of them: the replicas' threads
 are the same where each has created its threads and child processes in the same order. With --reads
-delivery the program takes its input from 'truechimer group front', and its clock shows the agreed
-time of the request that it is processing: reads are free then, and may be in any order.
+now the program is no replica, and may read when it pleases, in any number of threads and processes:
+each read gives the group's time at present, later than what any such read gave that had ended
+before this one began, at whichever member (of a database's primary and its standby, say). With
+--reads delivery the program takes its input from 'truechimer group front', and its clock shows the
+agreed time of the request that it is processing: reads are free then, and may be in any order.
 
 Nothing that this program can do reaches static programs (most of Go's, and Rust's for musl), system
 calls that a program makes by itself, and setuid programs. It says so if PROGRAM is one of them.
@@ -50,7 +53,7 @@ however old they are. Nor may it go on as if nothing had been, once the others m
 without it: then its next read ends it with status 75, to be started anew as any replica that has
 failed. With --outside resume it goes on all the same, at the group's present rounds: for programs
 whose state does not depend on the times that they have read, as it may differ from the other
-replicas' from then on.
+replicas' from then on. With --reads now there is nothing to miss: it goes on.
 
 In the environment of a program that PROGRAM executes, TRUECHIMER_GROUP_OFF=1 leaves it out.
 
@@ -58,6 +61,7 @@ Examples:
   truechimer group exec --group ledger -- python3 service.py
   truechimer group exec --group ledger --outside exit --patience 10s -- ./server --port 8000
   truechimer group exec --group cache --reads delivery -- redis-server --save ''
+  truechimer group exec --group db --reads now -- postgres -D /var/lib/postgresql/15/main
 
 Exit status: PROGRAM's; 2 if it could not be started; 75 without an agreed time; 78 if the settings
 in the environment were changed to something else.")]
@@ -122,8 +126,10 @@ pub struct Options {
 /// What a read gives.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Reads {
-    /// A round of the group for each read
+    /// A round of the group for each read: the k-th of each thread is the same at all replicas
     Round,
+    /// The group's time at present: for programs that are no replicas
+    Now,
     /// The agreed time of the request that the program is processing
     Delivery,
 }
@@ -163,6 +169,9 @@ pub fn run(options: &Options, _out: &mut dyn Write) -> Ended {
     }
     let mut command = Command::new(&path);
     command.arg0(name).args(words);
+    if options.reads == Reads::Now && options.together.is_some() {
+        return Err(Failure::new("--together", "programs with --reads now start with nobody"));
+    }
     set_environment(options, &library, &mut command)?;
     let error = command.exec();
     Err(Failure::new(path.display(), error))
@@ -206,7 +215,7 @@ fn set_environment(
         member: options.place.member,
     };
     match options.reads {
-        Reads::Round => {
+        Reads::Round | Reads::Now => {
             let place = ask::one_awaited(&options.place, Some(&options.group), options.wait.end())?;
             if let Some(together) = options.together {
                 are_so_many(together, &options.place, &options.group)?;
@@ -215,7 +224,8 @@ fn set_environment(
                 .socket()
                 .map_err(|why| Failure::new(format!("group '{}'", options.group), why))?;
             command.env("TRUECHIMER_GROUP_SOCKET", absolute(&socket)?);
-            command.env("TRUECHIMER_GROUP_READS", "round");
+            let reads = if options.reads == Reads::Now { "now" } else { "round" };
+            command.env("TRUECHIMER_GROUP_READS", reads);
         }
         Reads::Delivery => {
             let front = match &options.front {

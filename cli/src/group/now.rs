@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use truechimer_group::{Agreed, Call, Member, Rejection, Thread};
-use truechimer_group_agent::config;
-use truechimer_group_client::link::{ReadError, Role, Together};
-use truechimer_group_client::{Options as Attachment, Replica, Where};
+use truechimer_group_agent::{Report, config};
+use truechimer_group_client::link::{ReadError, Refused, Role, Together, WhyRefused};
+use truechimer_group_client::{AttachError, Options as Attachment, Replica, Where};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask, screen};
@@ -27,8 +27,9 @@ started with --without-utc.
 
 With --thread NAME the replicas' scripts share a thread: the first reading of that name on each
 node gives one and the same value, so does the second, and so on. A node that is behind gets what
-the others have read already. Without, each reading is a new one, and nobody else's: no other node
-keeps its value.
+the others have read already. Without, it is the time at present: the value is kept for no other
+node, and is later than what any such reading gave that had ended before, at whichever member (not
+in a group with the order published, where a member's times do not follow another's).
 
 With --json, error_bound_ns is X. utc_earliest_unix_ns and utc_latest_unix_ns say where UTC was at
 the synchronizer's reading: not an interval around time_unix_ns, which may lie outside, as the
@@ -60,22 +61,11 @@ pub struct Options {
 /// Runs the command.
 pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let place = &ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
-    // Beside the program of the member, if there is one: no other's are let in.
-    let report = ask::report(place)?;
-    let family = report.programs.family.clone();
-    let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
-    let attachment = Attachment {
-        role: Role::Reader,
-        family,
-        together: Together::Apart,
-        ..Attachment::default()
-    };
-    let reader =
-        Replica::attach_with(place, &attachment).map_err(|why| Failure::Said(why.to_string()))?;
+    let end = Instant::now() + Duration::from_nanos(options.timeout.as_nanos_i64().max(0) as u64);
+    let (report, reader) = attach(place, end)?;
     let member = place.member.unwrap_or(Member(0));
     let thread = thread(options.thread.as_deref(), member, &report.group.members)?;
     let clock = reader.thread(thread);
-    let end = Instant::now() + Duration::from_nanos(options.timeout.as_nanos_i64().max(0) as u64);
     let value = loop {
         let patience = end.saturating_duration_since(Instant::now());
         match clock.now(Call::Group, Some(patience)) {
@@ -114,6 +104,30 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
+/// Attaches beside the program of the member, if there is one: no other's are let in. That may come
+/// or go meanwhile, as another reading like this one does.
+fn attach(place: &Where, end: Instant) -> Result<(Report, Replica), Failure> {
+    loop {
+        let report = ask::report(place)?;
+        let family = report.programs.family.clone();
+        let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
+        let attachment = Attachment {
+            role: Role::Reader,
+            family,
+            together: Together::Apart,
+            ..Attachment::default()
+        };
+        match Replica::attach_with(place, &attachment) {
+            Ok(reader) => return Ok((report, reader)),
+            Err(AttachError::Refused {
+                why: Refused::ByAgent { why: WhyRefused::Taken, .. },
+                ..
+            }) if Instant::now() < end => std::thread::sleep(Duration::from_millis(1)),
+            Err(why) => return Err(Failure::Said(why.to_string())),
+        }
+    }
+}
+
 fn no_value(options: &Options, place: &Where) -> Ended {
     let group = &place.group;
     let why = match ask::report(place) {
@@ -134,7 +148,7 @@ fn thread(name: Option<&str>, member: Member, members: &[u32]) -> Result<Thread,
     let place = members.iter().position(|one| *one == member.0);
     match (name, place.and_then(|index| u8::try_from(index).ok())) {
         (Some(name), _) => Ok(ask::thread(&format!("shared {name}"))),
-        (None, Some(index)) => Ok(Thread::alone(index)),
+        (None, Some(index)) => Ok(Thread::now(index, 0)),
         (None, None) => Err(Failure::Said(format!(
             "node {member} is an observer: it takes no part in the rounds that readings are"
         ))),

@@ -224,7 +224,7 @@ pub struct Counts {
 /// Things that wait at this member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Waiting {
-    /// Operations for a value.
+    /// Operations for a value, or for a majority to have it.
     pub operations: usize,
     /// For how long the program's oldest operation has waited, ns.
     pub longest_ns: Option<i64>,

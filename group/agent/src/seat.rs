@@ -4,6 +4,7 @@ mod account;
 mod flow;
 mod gate;
 mod missed;
+mod now;
 mod posts;
 mod programs;
 mod starts;
@@ -63,6 +64,8 @@ pub(crate) struct Seat {
     held: VecDeque<Action>,
     /// Reads under way.
     reads: HashMap<Thread, Waiting>,
+    /// Reads of the time at present.
+    now: now::Now,
     /// Reads of threads that have one under way, which may turn out to be given up.
     second: Vec<(Ticket, Thread, Call, Outside)>,
     /// Link and place of each question, by the engine's number for it.
@@ -163,6 +166,7 @@ impl Seat {
             outbox: VecDeque::new(),
             held: VecDeque::new(),
             reads: HashMap::new(),
+            now: now::Now::default(),
             second: Vec::new(),
             commits: HashMap::new(),
             next_commit: 0,
@@ -226,6 +230,7 @@ impl Seat {
         }
         self.held.clear();
         self.gate = gate::Gate::default();
+        drop(self.now.begin_anew());
         self.install = None;
         self.commits.clear();
     }
@@ -264,7 +269,7 @@ impl Seat {
 
     /// Whether there is more to do without anything happening.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.second.is_empty()
+        !self.second.is_empty() || self.now.is_due()
     }
 
     /// Whether something waits for the transport to take more.
@@ -296,6 +301,7 @@ impl Seat {
             self.request(request, turn);
         }
         self.requests = requests;
+        self.begin_round(turn.clocks);
         let mut end = Ok(());
         let mut incoming = std::mem::take(&mut self.incoming);
         if let Some(transport) = &mut self.transport {
@@ -428,6 +434,7 @@ impl Seat {
         }
         // Without the disk no value may be used, and what waits must not grow without end.
         self.held.clear();
+        self.begin_rounds_anew(turn.clocks);
         if let Some(program) = self.door.program() {
             self.door.cut_off(program, "the disk does not take the clock's floor");
         }

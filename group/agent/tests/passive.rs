@@ -6,9 +6,13 @@ mod bed;
 #[path = "bed/service.rs"]
 mod service;
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
 use bed::{Bed, PATIENCE, Running};
 use service::{Done, Service, serve};
-use truechimer_group::{Member, Mode};
+use truechimer_group::{Call, Member, Mode, Thread};
+use truechimer_group_client::link::Role;
+use truechimer_group_client::{Options, Replica};
 
 fn agent(bed: &Bed, member: u32) -> Running {
     bed.agent_with(member, |membership| {
@@ -142,5 +146,59 @@ fn only_the_primarys_checkpoints_are_heard_and_one_too_long_is_refused() {
         [before[0], before[1] + 1, before[2] + 1]
     );
     assert_eq!((&two.done, &three.done), (&vec![(7, time.0)], &vec![(7, time.0)]));
+    drop(agents);
+}
+
+/// Reads the time at present until it is over: how often.
+fn read_on(reader: &Replica, member: u8, over: &AtomicBool) -> usize {
+    let clock = reader.thread(Thread::now(member - 1, 0));
+    let (mut last, mut count) = (0, 0);
+    while !over.load(SeqCst) {
+        let value = clock.now(Call::Group, Some(PATIENCE)).unwrap().time.0;
+        assert!(value > last, "{value} after {last}");
+        (last, count) = (value, count + 1);
+    }
+    count
+}
+
+/// Ends the other thread, also where this one ends in a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// One checkpoint after the other takes its program's place in the stream from it, and nothing else.
+#[test]
+fn beside_a_backup_the_time_at_present_goes_on() {
+    let bed = Bed::new();
+    let (agents, [mut one, mut two, mut three]) = three(&bed);
+    let family = two.replica.family();
+    let options = Options { role: Role::Reader, family, ..Options::default() };
+    let reader = Replica::attach_with(&bed.place("test", 2), &options).unwrap();
+    let over = AtomicBool::new(false);
+    let reads = std::thread::scope(|scope| {
+        let reads = scope.spawn(|| read_on(&reader, 2, &over));
+        let _over = Over(&over);
+        for request in 0..5_u8 {
+            one.replica.multicast(&[request]).unwrap();
+            let seen = usize::from(request) + 1;
+            serve(&mut [&mut one, &mut two, &mut three], PATIENCE, "all have it", |all| {
+                all.iter().all(|service| service.seen() == seen)
+            });
+            one.work(PATIENCE);
+            let installs = two.installs;
+            one.checkpoint();
+            serve(&mut [&mut two, &mut three], PATIENCE, "backups have its state", |all| {
+                all[0].installs > installs
+            });
+        }
+        over.store(true, SeqCst);
+        reads.join().unwrap()
+    });
+    assert!(reads > 5, "{reads}");
+    assert_eq!(bed.report(2).waiting.operations, 0);
     drop(agents);
 }

@@ -75,7 +75,7 @@ pub enum Together {
     /// members, which the agent warns of): with 1 at once, with more however long it takes. 0 is as
     /// 1.
     Count(u8),
-    /// No program: has only [`alone`](Thread::alone) and [`shared`](Thread::shared) threads. One
+    /// No program: has only [`alone`](Thread::of_member) and [`shared`](Thread::shared) threads. One
     /// that reads by another all the same starts with that, as with [`All`](Together::All).
     Apart,
 }
@@ -388,7 +388,7 @@ impl Link {
         until: Option<u64>,
     ) -> Result<(&Slot<std::sync::atomic::AtomicU64>, usize, Control), ReadError> {
         let owner = sys::process();
-        let first = (thread.0 as usize) % SLOTS;
+        let first = first_slot(thread, owner);
         loop {
             if self.memory.why_closed().is_some() {
                 return Err(ReadError::Gone);
@@ -482,6 +482,13 @@ impl Link {
         Thread::of_member(self.memory.place.load(Relaxed) as u8, hash)
     }
 
+    /// The thread of readings of the time at present: of any number at a time, each in a round that
+    /// was begun after it, and done when a majority has the value.
+    #[must_use]
+    pub fn now_thread(&self) -> Thread {
+        Thread::now(self.memory.place.load(Relaxed) as u8, 0)
+    }
+
     /// How the program began; from its first read on [`Began::Late`] at the attachment only that
     /// made it.
     #[must_use]
@@ -566,4 +573,45 @@ impl Drop for Link {
 
 fn left(until: Option<u64>) -> Option<u64> {
     until.map(|until| until.saturating_sub(sys::monotonic()))
+}
+
+/// Slot that a thread looks at first. Readings of the time at present are of one number, whichever
+/// thread and process reads: these begin by where its stack is.
+fn first_slot(thread: Thread, owner: u32) -> usize {
+    let frame = 0_u8;
+    let stack = (&raw const frame).addr() as u64 >> 12;
+    let mixed = (stack ^ u64::from(owner) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    let spread = if thread.is_now() { mixed } else { 0 };
+    (thread.0.wrapping_add(spread) % SLOTS as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_read_by_one_number_begin_in_different_places() {
+        let all = Barrier::new(32);
+        let firsts = |thread: Thread, owner: u32| -> BTreeSet<usize> {
+            std::thread::scope(|scope| {
+                let first = || {
+                    all.wait();
+                    let first = first_slot(thread, owner);
+                    all.wait();
+                    first
+                };
+                let threads: Vec<_> = (0..32).map(|_| scope.spawn(first)).collect();
+                threads.into_iter().map(|one| one.join().expect("no panic")).collect()
+            })
+        };
+        let now = firsts(Thread::now(0, 0), 7);
+        assert!(now.len() > 16 && now.iter().all(|first| *first < SLOTS), "{now:?}");
+        assert_eq!(firsts(Thread(1234), 7), BTreeSet::from([1234 % SLOTS]));
+        let of_forks: BTreeSet<usize> =
+            (0..32).map(|owner| first_slot(Thread::now(0, 0), owner)).collect();
+        assert!(of_forks.len() > 16, "{of_forks:?}");
+    }
 }

@@ -1,13 +1,14 @@
 //! Output commit: who has delivered how much, by the headers of their messages.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::course::{Course, Way};
 use crate::engine::Engine;
-use crate::event::{Action, Notice};
+use crate::event::{Action, Notice, Rejection};
 use crate::message::{Message, Run};
 use crate::state::State;
-use crate::types::{Member, Mode, Phase, Point};
+use crate::threads::Pending;
+use crate::types::{Agreed, Call, Member, Mode, Phase, Point, Round, Thread};
 
 /// Words heard of the others, and those who wait for them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -31,8 +32,10 @@ pub(crate) struct Commits {
     pub(crate) confirmed: u64,
     /// Place where we were let in; nothing before it is known here.
     pub(crate) entered: Point,
-    /// Replies that wait.
+    /// Replies, and readings of the time at present, that wait.
     waiting: BTreeMap<(Point, u64), Waiting>,
+    /// How many of these are readings.
+    readings: usize,
     serial: u64,
     /// The greatest place that somebody has asked us to acknowledge.
     pub(crate) asked: Option<Point>,
@@ -51,9 +54,24 @@ pub(crate) struct Heard {
     differs: bool,
 }
 
+/// Word that waits for a majority.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Word {
+    /// A reply, by the asker's number for it.
+    Reply(u64),
+    /// The value of a reading of the time at present.
+    Reading(Thread, Round, Agreed),
+}
+
+impl Word {
+    fn is_reading(&self) -> bool {
+        matches!(self, Word::Reading(..))
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Waiting {
-    token: u64,
+    word: Word,
     since: i64,
     asked: Option<i64>,
 }
@@ -137,24 +155,58 @@ impl Commits {
         }
     }
 
-    /// Nothing that waits can be known any more: the tokens.
-    pub(crate) fn fail(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.waiting).into_values().map(|waiting| waiting.token).collect()
+    /// Nothing that waits can be known any more: that.
+    fn fail(&mut self) -> Vec<Word> {
+        self.readings = 0;
+        std::mem::take(&mut self.waiting).into_values().map(|waiting| waiting.word).collect()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.waiting.len()
+    fn wait(&mut self, word: Word, point: Point, since: i64) {
+        self.serial += 1;
+        self.readings += usize::from(word.is_reading());
+        self.waiting.insert((point, self.serial), Waiting { word, since, asked: None });
     }
 
-    fn ready(&mut self, point: Point) -> VecDeque<u64> {
-        let mut ready = VecDeque::new();
-        while let Some(first) = self.waiting.first_entry() {
-            if first.key().0 > point {
-                break;
-            }
-            ready.push_back(first.remove().token);
+    /// A reading of the time at present has its value, which is handed out when a majority has it.
+    pub(crate) fn hold(&mut self, thread: Thread, round: Round, value: Agreed, now: i64) {
+        self.wait(Word::Reading(thread, round, value), value.point, now);
+    }
+
+    /// Nobody waits for that thread's reading any more: whether it was held.
+    pub(crate) fn forget(&mut self, thread: Thread) -> bool {
+        let before = self.waiting.len();
+        self.waiting
+            .retain(|_, waiting| !matches!(waiting.word, Word::Reading(it, ..) if it == thread));
+        let gone = before - self.waiting.len();
+        self.readings -= gone;
+        gone > 0
+    }
+
+    /// How many replies wait.
+    pub(crate) fn replies(&self) -> usize {
+        self.waiting.len() - self.readings
+    }
+
+    /// How many readings of the time at present have a value, and wait.
+    pub(crate) fn readings(&self) -> usize {
+        self.readings
+    }
+
+    /// Words that a majority has, which wait no longer: replies up to the one place, readings up to
+    /// the other.
+    fn ready(&mut self, replies: Option<Point>, readings: Option<Point>) -> Vec<Word> {
+        let Some(upto) = replies.max(readings) else { return Vec::new() };
+        let has = |point: Point, word: &Word| {
+            Some(point) <= if word.is_reading() { readings } else { replies }
+        };
+        let some =
+            self.waiting.range(..=(upto, u64::MAX)).map(|(key, waiting)| (*key, waiting.word));
+        let ready: Vec<_> = some.filter(|((point, _), word)| has(*point, word)).collect();
+        for (key, word) in &ready {
+            self.waiting.remove(key);
+            self.readings -= usize::from(word.is_reading());
         }
-        ready
+        ready.into_iter().map(|(_, word)| word).collect()
     }
 
     /// When a question is due for one that waits.
@@ -186,14 +238,30 @@ impl Engine {
         let known = self.live().is_some_and(|state| point <= state.point)
             && point >= self.commits.entered
             && !self.start.is_fenced()
-            && self.commits.waiting.len() < self.own.buffer.max(1);
+            && self.commits.replies() < self.own.buffer.max(1);
         if !known {
             return self.act(Action::Uncommitted { token });
         }
-        let waiting = Waiting { token, since: self.now.physical, asked: None };
-        self.commits.serial += 1;
-        self.commits.waiting.insert((point, self.commits.serial), waiting);
+        self.commits.wait(Word::Reply(token), point, self.now.physical);
         self.check_commits();
+    }
+
+    /// Nothing that waits for a majority can be known any more. Readings of the time at present
+    /// begin anew.
+    pub(crate) fn fail_commits(&mut self) {
+        for word in self.commits.fail() {
+            match word {
+                Word::Reply(token) => self.act(Action::Uncommitted { token }),
+                Word::Reading(thread, ..) => {
+                    let (call, physical) = (Call::Group, self.now.physical);
+                    let pending =
+                        Pending { call, began: physical, physical, proposed: None, waits: true };
+                    if !self.threads.wait(thread, pending) {
+                        self.act(Action::Reject { thread, why: Rejection::TooManyThreads });
+                    }
+                }
+            }
+        }
     }
 
     /// The header of a live member's message, which comes next: whether it acknowledges what was
@@ -302,26 +370,34 @@ impl Engine {
             return;
         }
         // A program's reply is as good as the programs that have what it depends on: an agent
-        // without one keeps nothing of it.
+        // without one keeps nothing of it. A reading of the time at present depends on none.
+        let readings = self.acknowledged(state, |_| true);
         let programs = self.start.runs() && self.group.mode != Mode::Passive;
-        let has = |member: Member| {
-            let run = state.live.get(&member).map(|peer| peer.run);
-            !programs || (run.and_then(Run::running).is_some() && state.alike(own, member))
+        let replies = match programs {
+            false => readings,
+            true => self.acknowledged(state, |member| {
+                let run = state.live.get(&member).map(|peer| peer.run);
+                run.and_then(Run::running).is_some() && state.alike(own, member)
+            }),
         };
-        let mut points: Vec<Point> = self
-            .commits
-            .heard
-            .iter()
-            .filter(|&(&member, _)| member != own && has(member))
-            .map(|(_, heard)| heard.acknowledged)
-            .collect();
+        for word in self.commits.ready(replies, readings) {
+            self.act(match word {
+                Word::Reply(token) => Action::Committed { token },
+                Word::Reading(thread, round, value) => Action::Return { thread, round, value },
+            });
+        }
+    }
+
+    /// Place that more than half of the universe has, of the members that have what matters.
+    fn acknowledged(&self, state: &State, has: impl Fn(Member) -> bool) -> Option<Point> {
+        let own = self.own.member;
+        let others = self.commits.heard.iter();
+        let others = others.filter(|&(&member, _)| member != own && has(member));
+        let mut points: Vec<Point> = others.map(|(_, heard)| heard.acknowledged).collect();
         if self.is_established() && self.group.counts(own) && has(own) {
             points.push(state.point);
         }
         points.sort_unstable_by(|a, b| b.cmp(a));
-        let Some(&point) = points.get(self.group.universe.len() / 2) else { return };
-        for token in self.commits.ready(point) {
-            self.act(Action::Committed { token });
-        }
+        points.get(self.group.universe.len() / 2).copied()
     }
 }

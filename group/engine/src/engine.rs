@@ -329,7 +329,9 @@ impl Engine {
     }
 
     fn abandon(&mut self, thread: Thread) {
-        self.threads.abandon(thread);
+        if !thread.is_now() || !self.commits.forget(thread) {
+            self.threads.abandon(thread);
+        }
     }
 
     fn restarted(&mut self) {
@@ -347,10 +349,8 @@ impl Engine {
 
     /// Nothing is the program's here any more, and nothing that it says may go.
     pub(crate) fn withhold(&mut self) {
+        self.fail_commits();
         self.threads = Threads::default();
-        for token in self.commits.fail() {
-            self.act(Action::Uncommitted { token });
-        }
     }
 
     /// An operation has its value.
@@ -373,7 +373,11 @@ impl Engine {
             let view = self.view.get_or_insert(View::new(pending.physical, value.time.0));
             view.set(pending.physical, value.time.0);
         }
-        self.act(Action::Return { thread, round, value });
+        if thread.is_now() {
+            self.commits.hold(thread, round, value, self.now.physical);
+        } else {
+            self.act(Action::Return { thread, round, value });
+        }
     }
 
     /// The place of this member among the live replicas in the order of proposing, for this round.

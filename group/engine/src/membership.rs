@@ -124,9 +124,7 @@ impl Engine {
         self.enter(Phase::Outside);
         self.transfers.clear();
         self.threads.wait_anew(self.now.physical, false);
-        for token in self.commits.fail() {
-            self.act(Action::Uncommitted { token });
-        }
+        self.fail_commits();
         for (Shift { token, .. }, _) in std::mem::take(&mut self.outbox.shifts) {
             self.act(Action::Shifted { token, outcome: Err(Unshifted::Outside) });
         }

@@ -136,10 +136,16 @@ impl Engine {
             let what = "a proposal that no member makes";
             return self.notice(Notice::Malformed { from, what });
         }
-        if from == self.own.member && self.rank(round.0) > Some(0) {
+        // One that is this member's alone waits for nobody.
+        let waited = from == self.own.member && thread.owner().is_none();
+        if waited && self.rank(round.0) > Some(0) {
             self.stagger.needed();
         }
         self.round(from, thread, call, time);
+        if thread.is_now() {
+            // It waits for a majority: that need not ask.
+            self.asked(from, self.point());
+        }
     }
 
     /// The first proposal for a thread's next round decides it.

@@ -79,7 +79,7 @@ pub struct Status {
     pub kept: usize,
     /// Messages that wait to be sent.
     pub queued: usize,
-    /// Operations that wait for a value.
+    /// Operations that wait for a value, or for a majority to have it.
     pub pending: usize,
     /// Replies that wait for a majority.
     pub commits: usize,
@@ -222,8 +222,9 @@ impl Engine {
             held: state.map_or(0, |state| state.held.len()),
             kept: self.threads.kept,
             queued: self.outbox.len(),
-            pending: threads.values().filter(|thread| thread.waits).count(),
-            commits: self.commits.len(),
+            pending: threads.values().filter(|thread| thread.waits).count()
+                + self.commits.readings(),
+            commits: self.commits.replies(),
             threads,
         }
     }

@@ -6,6 +6,7 @@ mod hostile;
 mod joining;
 mod likeness;
 mod modes;
+mod now;
 mod paper;
 mod posts;
 mod rounds;

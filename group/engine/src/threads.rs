@@ -92,7 +92,7 @@ pub(crate) struct Threads {
 impl Threads {
     /// Whether values that the thread should read next had to be forgotten.
     pub(crate) fn is_behind(&self, thread: Thread) -> bool {
-        self.all.get(&thread).map_or(self.lost, |local| local.behind)
+        !thread.is_now() && self.all.get(&thread).map_or(self.lost, |local| local.behind)
     }
 
     /// Those of which values had to be forgotten, of all that the group knows.
@@ -129,10 +129,11 @@ impl Threads {
                 local.pending = None;
                 self.waiting.remove(&thread);
             }
-        } else if local.kept.is_empty() && !local.behind && local.waits() {
+        } else if local.kept.is_empty() && (thread.is_now() || !local.behind) && local.waits() {
             done = local.pending.take();
             self.waiting.remove(&thread);
-        } else {
+        } else if !thread.is_now() {
+            // One of the time at present is of no use later.
             self.keep(thread, (Round(round), call, value), buffer);
         }
         self.tidy(thread);
@@ -184,8 +185,12 @@ impl Threads {
         true
     }
 
-    /// The operation that waits fails; its round counts as read.
+    /// The operation that waits fails; its round counts as read. Of the time at present nothing is
+    /// left, as its number is not used again.
     pub(crate) fn abandon(&mut self, thread: Thread) {
+        if thread.is_now() {
+            return self.remove(thread);
+        }
         let Some(local) = self.all.get_mut(&thread).filter(|local| local.waits()) else { return };
         if local.kept.pop_front().is_some() {
             // It waited only for the program to take over a checkpoint.
@@ -199,6 +204,14 @@ impl Threads {
             self.waiting.remove(&thread);
         }
         self.tidy(thread);
+    }
+
+    fn remove(&mut self, thread: Thread) {
+        self.waiting.remove(&thread);
+        if let Some(local) = self.all.remove(&thread) {
+            self.kept -= local.kept.len();
+            self.behind -= usize::from(local.behind);
+        }
     }
 
     /// The operation that waits fails; nothing was read. Whether one did.
@@ -391,7 +404,7 @@ impl Threads {
             // Of each that the group knows, and nothing is said of, values may be missing.
             for (&thread, progress) in &state.threads {
                 let read = position.get(&thread).map_or(0, |read| read.0);
-                if thread >= Thread::FIRST && read < progress.next {
+                if thread >= Thread::FIRST && !thread.is_now() && read < progress.next {
                     self.all.entry(thread).or_insert_with(|| {
                         self.behind += 1;
                         Local { behind: true, ..Local::default() }

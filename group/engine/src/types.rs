@@ -16,6 +16,9 @@ pub struct Thread(pub u64);
 const APART: u64 = 0xffff << 48;
 /// ... and of one that members share though it is no program's.
 const SHARED: u64 = 0xfffe << 48;
+/// Bit of those that are one member's alone that tells hashed numbers from those of readings of the
+/// time at present.
+const HASHED: u64 = 1 << 39;
 
 impl Thread {
     /// The rounds that are taken immediately before a checkpoint, for a member that joins.
@@ -25,17 +28,27 @@ impl Thread {
     /// The first number for threads of programs.
     pub const FIRST: Thread = Thread(16);
 
-    /// The thread of one member alone, the `index`-th of the universe from 0: its rounds are the
-    /// group's, but no other member keeps their values.
-    #[must_use]
-    pub const fn alone(index: u8) -> Thread {
-        Thread::of_member(index, 0)
-    }
-
-    /// One more that is this member's alone; 40 bits of `hash` count.
+    /// A thread of one member alone, the `index`-th of the universe from 0: its rounds are the
+    /// group's, but no other member keeps their values. 39 bits of `hash` count.
     #[must_use]
     pub const fn of_member(index: u8, hash: u64) -> Thread {
-        Thread(APART | (index as u64) << 40 | (hash & ((1 << 40) - 1)))
+        let hash = hash & (HASHED - 1);
+        Thread(APART | (index as u64) << 40 | HASHED | hash)
+    }
+
+    /// A thread for readings of the time *at present*, this member's alone; 39 bits of `number`
+    /// count. Such a reading is done when a majority has its value, so it is never earlier than
+    /// one that was done at any member before it began. A number of which a reading was rejected or
+    /// given up is not to be used again: what was proposed for that one may still come.
+    #[must_use]
+    pub const fn now(index: u8, number: u64) -> Thread {
+        Thread(APART | (index as u64) << 40 | (number & (HASHED - 1)))
+    }
+
+    /// True for a thread whose readings are of the time [at present](Thread::now).
+    #[must_use]
+    pub const fn is_now(self) -> bool {
+        self.0 & (APART | HASHED) == APART
     }
 
     /// The thread of readings that are no program's: those that come to it at the members, at
@@ -46,7 +59,7 @@ impl Thread {
     }
 
     /// Whether it belongs to a program, whose start and end are its own: it is neither a member's
-    /// [alone](Thread::alone) nor [shared](Thread::shared).
+    /// [alone](Thread::of_member) nor [shared](Thread::shared).
     #[must_use]
     pub const fn is_programs(self) -> bool {
         self.0 & APART < SHARED
@@ -223,6 +236,16 @@ pub enum Order {
     Monotone = 0,
     /// Order as published: monotone for each thread only.
     Published = 1,
+}
+
+/// Name in the configuration.
+impl fmt::Display for Order {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Order::Monotone => "monotone",
+            Order::Published => "published",
+        })
+    }
 }
 
 /// Where an operator puts a member in the order of those that propose; the first is the primary

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use truechimer_group::Mode;
+use truechimer_group::{Mode, Order};
 use truechimer_group_client::Began;
 use truechimer_group_client::delivery::{Page, Unusable};
 use truechimer_group_client::lineage;
@@ -44,6 +44,8 @@ pub struct Process {
     pub page: Option<Page>,
     /// How rounds are read.
     pub how: How,
+    /// True where they are of the time at present.
+    pub now: bool,
     /// Whether nothing is said of waiting, nor of how the program began.
     pub quiet: bool,
     /// Whether the monotonic clocks are the group's.
@@ -212,6 +214,7 @@ fn set_up(settings: &Settings<'_>) -> u32 {
         link: None,
         page: None,
         how,
+        now: settings.reads == Reads::Now,
         quiet: settings.quiet,
         monotonic: settings.monotonic,
         tai_ns: settings.tai_ns,
@@ -222,10 +225,15 @@ fn set_up(settings: &Settings<'_>) -> u32 {
         kin_fd: -1,
     };
     let state = match settings.reads {
-        Reads::Round => {
+        Reads::Round | Reads::Now => {
             let link = attach(settings);
             process.family = link.welcome().family;
-            register(settings, &mut process);
+            if process.now {
+                // Its threads and processes need no numbers.
+                thread::begin(lineage::FIRST);
+            } else {
+                register(settings, &mut process);
+            }
             keep_over_exec(link.socket());
             protect(link.socket());
             process.link = Some(link);
@@ -298,6 +306,7 @@ fn attach(settings: &Settings<'_>) -> Link {
                     line(format_args!("the agent is there"));
                 }
                 check_mode(settings.mode, link.welcome().mode);
+                check_order(settings.reads, link.welcome().order);
                 return link;
             }
             Err(why) => why,
@@ -325,6 +334,18 @@ fn check_mode(wanted: Option<Mode>, is: Mode) {
         fail(
             WRONG_SETTINGS,
             format_args!("the group's mode is {is}, not the one asked for (--mode)"),
+        );
+    }
+}
+
+fn check_order(reads: Reads, is: Order) {
+    if reads == Reads::Now && is != Order::Monotone {
+        fail(
+            WRONG_SETTINGS,
+            format_args!(
+                "the group's order is {is}: its time may go back from one reading to another's, so \
+                 there is none at present (--reads now)"
+            ),
         );
     }
 }
@@ -367,18 +388,24 @@ fn set_environment(inherited: Option<i32>) {
     if let Some(process) = process() {
         if !process.inherit {
             forget_us();
-        } else if process.kin_fd >= 0 {
+        } else if process.kin_fd >= 0 || process.now {
             let socket = process.link.as_ref().map_or(-1, Link::socket);
             let family = Text::of(format_args!("{:016x}", process.family));
             let (kin, before) =
                 (Text::of(format_args!("{}", process.kin_fd)), Text::of(format_args!("{socket}")));
             let variables = [
                 (c"TRUECHIMER_GROUP_FAMILY", family.as_c_str()),
-                (c"TRUECHIMER_GROUP_KIN", kin.as_c_str()),
                 (c"TRUECHIMER_GROUP_BEFORE", before.as_c_str()),
+                (c"TRUECHIMER_GROUP_KIN", kin.as_c_str()),
             ];
+            let [family, before, _] = variables;
             // SAFETY: called by the constructor only.
-            unsafe { surroundings::set(&variables) };
+            unsafe {
+                match process.now {
+                    true => surroundings::set(&[family, before]),
+                    false => surroundings::set(&variables),
+                }
+            }
         }
     }
     // The attachment of the program that this one was executed in place of.

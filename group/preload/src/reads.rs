@@ -25,6 +25,7 @@ pub fn group_time(call: Call) -> Option<i64> {
     let time = match (part, &process.link, &process.page) {
         (Part::Delivery, _, Some(page)) if page.is_fenced() => fenced(),
         (Part::Delivery, _, Some(page)) => page.time().unwrap_or_else(|| first_time(process)),
+        (_, Some(link), _) if process.now => now(process, link, call),
         (_, Some(link), _) => here(|here| round(process, link, here, call)),
         _ => return None,
     };
@@ -84,6 +85,15 @@ fn first_time(process: &Process) -> i64 {
             }
             None => {}
         }
+    }
+}
+
+/// The time at present. A handler that has interrupted such a read makes one of its own.
+fn now(process: &Process, link: &Link, call: Call) -> i64 {
+    let thread = link.now_thread();
+    match link.read(thread, call, &process.how) {
+        Ok(answer) => answer.value.time.0,
+        Err(why) => no_time(thread, &why),
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `TRUECHIMER_GROUP_EXCEPT` | names of programs, with commas between, in which it does nothing |
 //! | `TRUECHIMER_GROUP_SOCKET` | the agent's socket |
 //! | `TRUECHIMER_GROUP_FRONT` | the front's page (for reads of the time of delivery) |
-//! | `TRUECHIMER_GROUP_READS` | `round` (default) or `delivery` |
+//! | `TRUECHIMER_GROUP_READS` | `round` (default), `now` or `delivery` |
 //! | `TRUECHIMER_GROUP_MONOTONIC` | `1`: the monotonic clocks show the group's time, too |
 //! | `TRUECHIMER_GROUP_OUTSIDE` | `block` (default), `exit` or `resume` |
 //! | `TRUECHIMER_GROUP_TOGETHER` | with how many members' programs this one starts, 1 to 254; none: all live ones' |
@@ -29,8 +29,10 @@ use truechimer_group_client::link::Together;
 /// Results of reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reads {
-    /// A round of the group for each.
+    /// A round of the group for each, by threads that are the same at all replicas.
     Round,
+    /// The group's time at present, which is no replica's.
+    Now,
     /// The agreed time of the message that the program is processing.
     Delivery,
 }
@@ -100,8 +102,9 @@ impl<'a> Settings<'a> {
         }
         let reads = match bytes(c"TRUECHIMER_GROUP_READS") {
             None | Some(b"round") => Reads::Round,
+            Some(b"now") => Reads::Now,
             Some(b"delivery") => Reads::Delivery,
-            Some(_) => return Err(("TRUECHIMER_GROUP_READS", "round or delivery")),
+            Some(_) => return Err(("TRUECHIMER_GROUP_READS", "round, now or delivery")),
         };
         let monotonic = match bytes(c"TRUECHIMER_GROUP_MONOTONIC") {
             None | Some(b"0") => false,
@@ -115,6 +118,8 @@ impl<'a> Settings<'a> {
             Some(_) => return Err(("TRUECHIMER_GROUP_OUTSIDE", "block, exit or resume")),
         };
         let together = match bytes(c"TRUECHIMER_GROUP_TOGETHER").map(|text| number(text, 10)) {
+            // It is no replica, and starts with nobody.
+            _ if reads == Reads::Now => Together::Apart,
             None => Together::All,
             Some(Some(count @ 1..=254)) => Together::Count(count as u8),
             Some(_) => return Err(("TRUECHIMER_GROUP_TOGETHER", "a number from 1 to 254")),
@@ -159,7 +164,7 @@ impl<'a> Settings<'a> {
         };
         let (socket, front) = (get(c"TRUECHIMER_GROUP_SOCKET"), get(c"TRUECHIMER_GROUP_FRONT"));
         match reads {
-            Reads::Round if socket.is_none() => {
+            Reads::Round | Reads::Now if socket.is_none() => {
                 Err(("TRUECHIMER_GROUP_SOCKET", "the path of the agent's socket"))
             }
             Reads::Delivery if front.is_none() => {
@@ -168,7 +173,7 @@ impl<'a> Settings<'a> {
             Reads::Delivery if monotonic => {
                 Err(("TRUECHIMER_GROUP_MONOTONIC", "0 with reads of the time of delivery"))
             }
-            Reads::Round | Reads::Delivery => Ok(Some(Settings {
+            Reads::Round | Reads::Now | Reads::Delivery => Ok(Some(Settings {
                 socket,
                 front,
                 reads,
@@ -286,6 +291,15 @@ mod tests {
             inherit: false,
         };
         assert_eq!(settings, Ok(Some(expected)));
+    }
+
+    #[test]
+    fn what_reads_the_time_at_present_starts_with_nobody() {
+        let together = (c"TRUECHIMER_GROUP_TOGETHER", c"3");
+        let now = (c"TRUECHIMER_GROUP_READS", c"now");
+        let settings = of(&[GROUP, SOCKET, now, together], b"postgres").unwrap().unwrap();
+        assert_eq!((settings.reads, settings.together), (Reads::Now, Together::Apart));
+        assert_eq!(of(&[GROUP, now], b"x").unwrap_err().0, "TRUECHIMER_GROUP_SOCKET");
     }
 
     #[test]

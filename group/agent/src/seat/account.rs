@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use truechimer_group::{Agreed, Cause, Fence, Handover, Mode, Order, Phase, Status};
+use truechimer_group::{Agreed, Cause, Fence, Handover, Mode, Phase, Status};
 use truechimer_group_client::Began;
 use truechimer_group_client::link::Role;
 
@@ -107,11 +107,13 @@ impl Seat {
                 unheard: self.unheard,
             },
             waiting: Waiting {
-                operations: status.pending.saturating_add(gated.0),
+                operations: status.pending.saturating_add(gated.0 + self.now.open()),
                 longest_ns: self
                     .reads
                     .values()
-                    .map(|read| crate::sys::raw_ns().saturating_sub(read.since))
+                    .map(|read| read.since)
+                    .chain(self.now.since())
+                    .map(|since| crate::sys::raw_ns().saturating_sub(since))
                     .max(),
                 commits: status.commits,
                 messages: status.queued.saturating_add(self.outbox.len()).saturating_add(gated.1),
@@ -138,11 +140,7 @@ impl Seat {
                 Mode::Passive => "passive",
             }
             .to_owned(),
-            order: match group.order {
-                Order::Monotone => "monotone",
-                Order::Published => "published",
-            }
-            .to_owned(),
+            order: group.order.to_string(),
             rotate: group.rotate,
             steering_cap_ppb: group.steering_cap_ppb,
             steering_time_ns: group.steering_time_ns,

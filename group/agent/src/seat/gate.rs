@@ -76,6 +76,13 @@ impl Gate {
         self.waiting.retain(|asked| asked.is_message() || matches!(asked, Asked::Start { .. }));
     }
 
+    /// Reads by these threads wait no more.
+    pub(super) fn forget(&mut self, threads: &[Thread]) {
+        self.waiting.retain(
+            |asked| !matches!(asked, Asked::Read { thread, .. } if threads.contains(thread)),
+        );
+    }
+
     /// The program has ended: nothing that it asked waits any more.
     pub(super) fn forget_program(&mut self) {
         self.waiting.retain(Asked::is_message);
@@ -120,15 +127,16 @@ impl Seat {
             self.gate.waiting.push_back(asked);
         } else {
             match asked {
+                Asked::Read { thread, .. } if self.is_now(thread) => {
+                    self.reject_now(Rejection::TooManyThreads, clocks);
+                }
                 Asked::Read { thread, .. } => {
                     if let Some(waiting) = self.reads.remove(&thread) {
                         self.door.complete(waiting.ticket, Err(Rejection::TooManyThreads));
                     }
                 }
                 // Then it does not count as read: nobody has had its value.
-                Asked::Abandon { thread } => self.gate.waiting.retain(
-                    |other| !matches!(other, Asked::Read { thread: it, .. } if *it == thread),
-                ),
+                Asked::Abandon { thread } => self.gate.forget(&[thread]),
                 Asked::Multicast { token, .. } => self.gate.refused.push(token),
                 // Its reads will bring it about.
                 Asked::Start { together } => self.together = Some(together),

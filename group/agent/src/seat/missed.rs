@@ -10,6 +10,7 @@ use truechimer_group_client::agent::News;
 use truechimer_group_client::link::Outside;
 
 use super::{Seat, Turn};
+use crate::clocks::Clocks;
 use crate::notices::Level;
 
 /// Program and its gaps as known; that the last one is unsettled, the door knows.
@@ -21,17 +22,24 @@ pub(super) struct Missed {
     seen: bool,
     /// Whether messages are withheld from it.
     stream: bool,
+    /// True if something else than the time at present has been read since.
+    shares: bool,
 }
 
 impl Missed {
     /// There is a new program, or none; or it has started anew.
     pub(super) fn anew(&mut self) {
-        (self.seen, self.stream) = (false, false);
+        *self = Missed { gaps: self.gaps, ..Missed::default() };
     }
 
     /// The engine is a new one.
     pub(super) fn forget(&mut self) {
         *self = Missed::default();
+    }
+
+    /// Something is read that has a place in the stream.
+    pub(super) fn shares(&mut self) {
+        self.shares = true;
     }
 
     /// Whether messages are withheld from the program.
@@ -51,7 +59,16 @@ impl Seat {
         self.missed.seen |= is_there && self.engine.phase() == Phase::Live;
     }
 
+    /// True while all that is done here is to read the time at present, of which nothing is missed.
+    fn reads_only_now(&self) -> bool {
+        let shares = self.missed.shares || !self.reads.is_empty();
+        self.has_not_started() && self.door.program().is_none() && !shares
+    }
+
     fn miss(&mut self, turn: &mut Turn<'_>) {
+        if self.reads_only_now() {
+            return;
+        }
         let checkpoints = self.membership.checkpoints;
         let resumes = self.reads.values().any(|read| read.outside == Outside::Resume);
         let differs = self.engine.fence().is_some();
@@ -67,7 +84,7 @@ impl Seat {
             )
         });
         let gap = self.door.miss();
-        self.reject_all();
+        self.reject_all(turn.clocks);
         // With a checkpoint the stream goes on from there, and the threads are where that has them.
         if !checkpoints {
             self.missed.stream = true;
@@ -83,13 +100,15 @@ impl Seat {
 
     /// A checkpoint is on its way to the program: until it has that, its reads are of no use. The
     /// gap's number.
-    pub(super) fn replace(&mut self) -> u64 {
-        self.reject_all();
+    pub(super) fn replace(&mut self, clocks: &Clocks) -> u64 {
+        self.reject_all(clocks);
         self.door.missed().unwrap_or_else(|| self.door.miss())
     }
 
-    fn reject_all(&mut self) {
+    /// Rejects all reads but those of the time at present, of which nothing is missed.
+    fn reject_all(&mut self, clocks: &Clocks) {
         self.gate.forget_reads();
+        self.begin_rounds_anew(clocks);
         for (_, waiting) in self.reads.drain() {
             self.door.complete(waiting.ticket, Err(Rejection::Missed));
         }

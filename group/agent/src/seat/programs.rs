@@ -23,7 +23,7 @@ impl Seat {
                 if role == Role::Program {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
                     if let Some(Install { data, position }) = self.install.take() {
-                        let gap = self.replace();
+                        let gap = self.replace(turn.clocks);
                         self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                     }
                 }
@@ -122,6 +122,9 @@ impl Seat {
         again: bool,
         turn: &Turn<'_>,
     ) {
+        if self.is_now(thread) {
+            return self.read_now(ticket, outside);
+        }
         if let Some(gap) = self.door.missed() {
             // One that differs may not go on by itself, whatever it says of its state.
             let differs = self.engine.fence().is_some();
@@ -139,6 +142,7 @@ impl Seat {
         } else if outside == Outside::Fail && self.phase == Phase::Outside {
             self.door.complete(ticket, Err(Rejection::Outside));
         } else {
+            self.missed.shares();
             self.start_by_reading(thread, turn);
             let since = crate::sys::raw_ns();
             self.reads.insert(thread, Waiting { ticket, call, outside, since });
@@ -151,6 +155,7 @@ impl Seat {
         for request in requests {
             let Request::Abandon { ticket, thread } = request else { continue };
             self.second.retain(|(other, ..)| other != ticket);
+            self.abandon_now(*ticket);
             if self.reads.get(thread).is_some_and(|waiting| waiting.ticket == *ticket) {
                 self.abandon(*thread, turn);
             }
@@ -162,6 +167,7 @@ impl Seat {
     fn restart(&mut self, turn: &Turn<'_>) {
         self.gate.forget_reads();
         self.engine.handle(turn.clocks.read(), Event::Restarted);
+        self.begin_rounds_anew(turn.clocks);
         let returned = |thread: &Thread| {
             self.held.iter().any(
                 |action| matches!(action, Action::Return { thread: other, .. } if other == thread),
@@ -189,6 +195,12 @@ impl Seat {
     /// Tells programs what came of what they asked.
     pub(super) fn tell(&mut self, action: Action, turn: &mut Turn<'_>) {
         match action {
+            Action::Return { thread, round, value } if thread.is_now() => {
+                self.end_round(thread, Ok((round, value)), turn);
+            }
+            Action::Reject { thread, why } if thread.is_now() && self.is_now(thread) => {
+                self.end_round(thread, Err(why), turn);
+            }
             Action::Return { thread, round, value } => {
                 if let Some(waiting) = self.reads.remove(&thread) {
                     self.door.complete(waiting.ticket, Ok(Answer { value, round }));
@@ -230,7 +242,7 @@ impl Seat {
             }
             Action::InstallCheckpoint { data, position } => match self.door.program() {
                 Some(link) => {
-                    let gap = self.replace();
+                    let gap = self.replace(turn.clocks);
                     self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                 }
                 None => self.install = Some(Install { data, position }),
@@ -269,6 +281,7 @@ impl Seat {
 
     /// Those that shall not wait.
     fn fail_reads(&mut self, turn: &Turn<'_>) {
+        self.fail_now();
         let failing = self.reads.iter().filter(|(_, read)| read.outside == Outside::Fail);
         let failing: Vec<Thread> = failing.map(|(thread, _)| *thread).collect();
         for thread in failing {

@@ -22,6 +22,11 @@ impl Seat {
         !self.membership.checkpoints && !self.is_observer()
     }
 
+    /// True while what is here has read nothing that is a program's.
+    pub(super) fn has_not_started(&self) -> bool {
+        self.together.is_some()
+    }
+
     /// There is no program yet.
     pub(super) fn no_program(&mut self, now: i64) {
         if self.tells() {
@@ -81,6 +86,7 @@ impl Seat {
     pub(super) fn end(&mut self, clocks: &Clocks) {
         let ran = matches!(self.began, Began::Together | Began::Late);
         (self.together, self.began) = (None, Began::Unknown);
+        self.end_now(clocks);
         if self.tells() {
             if ran {
                 self.ended_beside = self.running_elsewhere();

@@ -310,7 +310,7 @@ fn a_late_word_to_begin_is_not_for_those_that_wait_by_then() {
 #[test]
 fn threads_that_are_no_programs_wait_for_none() {
     let mut net = formed();
-    let (own, shared) = (Thread::alone(0).0, Thread::shared(77).0);
+    let (own, shared) = (Thread::of_member(0, 0).0, Thread::shared(77).0);
     for _ in 0..3 {
         net.read(1, own);
         net.read(1, shared);

@@ -13,7 +13,7 @@ fn net(threads: u32) -> Net {
 #[test]
 fn nobody_keeps_the_values_of_another_members_own_thread() {
     let mut net = Net::formed(&[1, 2, 3]);
-    let own = Thread::alone(1).0;
+    let own = Thread::of_member(1, 0).0;
     for _ in 0..5 {
         net.read(2, own);
         net.settle();

@@ -275,6 +275,22 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
+fn where_time_goes_back_there_is_none_at_present() {
+    let dir = temp::Dir::new();
+    let mut agent = command(binary::truechimer());
+    agent.args(["group", "agent", "--group", GROUP, "--local", "1", "--state", "none"]);
+    agent.args(["--order", "published", "--directory"]).arg(dir.path());
+    let _agent = Process::start(agent, &dir.join("agent.log"));
+    let now = ["--reads", "now", "--wait", "20s"];
+    let output = exec(dir.path(), 1, &now, &["date"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(78), "{said}");
+    assert!(said.contains("order is published") && said.contains("--reads now"), "{said}");
+    let together = [&now[..], &["--together", "3"]].concat();
+    assert_eq!(exec(dir.path(), 1, &together, &["date"]).status.code(), Some(2));
+}
+
+#[test]
 fn what_is_preloaded_already_stays() {
     let (dir, _agent) = local();
     let mut exec = command(binary::truechimer());

@@ -35,7 +35,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    fn command(&self, program: &Path) -> Command {
+    pub fn command(&self, program: &Path) -> Command {
         let Some(user) = self.user else { return command(program) };
         let user = user.to_string();
         let mut command = Command::new("setpriv");
@@ -63,6 +63,17 @@ impl Local {
         Local::start_by(runner, temp::Dir::new(), program, options)
     }
 
+    /// An agent with all members, in a folder.
+    pub fn agent(runner: &Runner, dir: &temp::Dir) -> Process {
+        let mut agent = runner.command(&runner.truechimer);
+        agent.args(["group", "agent", "--group", GROUP, "--local", "3", "--state", "none"]);
+        agent.args(["--system-clock", "1s"]).env("TRUECHIMER_GROUP_DIR", dir.path());
+        let agent = Process::start(agent, &dir.join("agent.log"));
+        let socket = |member: &u32| dir.join(GROUP).join(format!("{member}.sock"));
+        until("the agent's sockets", || MEMBERS.iter().map(socket).all(|path| path.exists()));
+        agent
+    }
+
     /// Starts it by a runner, in a folder.
     pub fn start_by(
         runner: Runner,
@@ -70,12 +81,7 @@ impl Local {
         program: impl Fn(u16, &Path) -> Vec<String>,
         options: &[&str],
     ) -> Local {
-        let mut agent = runner.command(&runner.truechimer);
-        agent.args(["group", "agent", "--group", GROUP, "--local", "3", "--state", "none"]);
-        agent.args(["--system-clock", "1s"]).env("TRUECHIMER_GROUP_DIR", dir.path());
-        let agent = Process::start(agent, &dir.join("agent.log"));
-        let socket = |member: &u32| dir.join(GROUP).join(format!("{member}.sock"));
-        until("the agent's sockets", || MEMBERS.iter().map(socket).all(|path| path.exists()));
+        let agent = Local::agent(&runner, &dir);
         let mut ports = ports::free(6);
         let connect = ports.split_off(3);
         let mut local = Local {
@@ -107,9 +113,14 @@ impl Local {
 
     /// `truechimer group status` of all members: its exit status and the troubles, in words.
     pub fn status(&self) -> (i32, Vec<String>) {
-        let mut command = self.runner.command(&self.runner.truechimer);
+        Local::status_at(&self.runner, &self.dir)
+    }
+
+    /// The same of an agent in a folder.
+    pub fn status_at(runner: &Runner, dir: &temp::Dir) -> (i32, Vec<String>) {
+        let mut command = runner.command(&runner.truechimer);
         command.args(["group", "status", "--group", GROUP, "--json"]);
-        let output = command.env("TRUECHIMER_GROUP_DIR", self.dir.path()).output().unwrap();
+        let output = command.env("TRUECHIMER_GROUP_DIR", dir.path()).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let reports = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let troubles = reports.flat_map(|report: serde_json::Value| {

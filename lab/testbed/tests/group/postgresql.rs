@@ -1,21 +1,25 @@
 //! PostgreSQL behind fronts: what follows, and that what does not is noticed and answered to nobody.
+//! A primary and its hot standby, by PostgreSQL's own replication, that read the time at present.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::SeqCst;
 
 use truechimer_testbed::lacking::{Lacking, or_skip};
-use truechimer_testbed::process::{Process, is_root};
-use truechimer_testbed::{binary, temp};
+use truechimer_testbed::process::{Process, Signal, is_root};
+use truechimer_testbed::{binary, ports, temp};
 
-use crate::agents::{PATIENCE, until};
+use crate::agents::{GROUP, PATIENCE, until};
 use crate::front::{Local, Runner, runs};
 
 /// User that runs PostgreSQL where these tests are root's, whom it refuses.
 const NOBODY: u32 = 65534;
 const REPLICAS: usize = 3;
+const WARP: &str = "libtruechimer_warp.so";
 
 /// A cluster that all replicas begin with, and who runs them.
 struct Bed {
@@ -32,7 +36,7 @@ fn bed() -> Result<Bed, Lacking> {
     if is_root() {
         use std::os::unix::process::CommandExt;
         // Where they can be executed by whomever.
-        for name in ["truechimer", "libtruechimer_group.so"] {
+        for name in ["truechimer", "libtruechimer_group.so", WARP] {
             let copy = dir.join(name);
             std::fs::copy(binary::truechimer().with_file_name(name), &copy).unwrap();
             std::fs::set_permissions(copy, PermissionsExt::from_mode(0o755)).unwrap();
@@ -89,7 +93,8 @@ impl Session {
         let mut packet = (body.len() as u32 + 4).to_be_bytes().to_vec();
         packet.extend(body);
         session.0.write_all(&packet).ok()?;
-        session.until_ready().map(|_| session)
+        // A server that has started and does not serve yet says so.
+        session.answer()?.ok().map(|_| session)
     }
 
     /// The rows of an answer, their values joined; none if the connection was closed.
@@ -102,6 +107,11 @@ impl Session {
     }
 
     fn until_ready(&mut self) -> Option<Vec<String>> {
+        self.answer().map(|rows| rows.unwrap_or_else(|error| panic!("{error}")))
+    }
+
+    /// The rows of an answer, or an error; none if the connection was closed.
+    fn answer(&mut self) -> Option<Result<Vec<String>, String>> {
         let mut rows = Vec::new();
         loop {
             let mut head = [0; 5];
@@ -110,9 +120,9 @@ impl Session {
             let mut body = vec![0; length as usize - 4];
             self.0.read_exact(&mut body).ok()?;
             match head[0] {
-                b'Z' => return Some(rows),
+                b'Z' => return Some(Ok(rows)),
                 b'D' => rows.push(row(&body)),
-                b'E' => panic!("{}", String::from_utf8_lossy(&body)),
+                b'E' => return Some(Err(String::from_utf8_lossy(&body).into_owned())),
                 _ => {}
             }
         }
@@ -231,4 +241,153 @@ fn postgresqls_sessions_that_wait_for_locks_are_noticed_and_answered_to_nobody()
     for row in &told {
         assert!(rows.contains(row), "a client was told of {row}");
     }
+}
+
+/// Lag of the clock of the standby's host.
+const BEHIND_S: i64 = 3600;
+
+/// A primary at member 1 and a hot standby at member 2.
+struct Pair {
+    servers: Vec<Process>,
+    _agent: Process,
+    runner: Runner,
+    ports: Vec<u16>,
+    /// Kept until the processes have ended.
+    dir: temp::Dir,
+}
+
+impl Pair {
+    fn start(bed: Bed) -> Pair {
+        let Bed { dir, runner, server } = bed;
+        let _agent = Local::agent(&runner, &dir);
+        let mut pair = Pair { dir, runner, _agent, servers: Vec::new(), ports: ports::free(2) };
+        for member in [1, 2] {
+            let data = pair.dir.join(&format!("data{member}"));
+            let base = pair.dir.join("base");
+            let copied = Command::new("cp").arg("-a").arg(base).arg(&data).status();
+            assert!(copied.unwrap().success());
+            if member == 2 {
+                let standby = data.join("standby.signal");
+                std::fs::write(&standby, "").unwrap();
+                chown(&standby, pair.runner.user, pair.runner.user).unwrap();
+            }
+            pair.serve(member, &server, &data);
+        }
+        pair
+    }
+
+    fn serve(&mut self, member: u32, server: &Path, data: &Path) {
+        let mut exec = self.runner.command(&self.runner.truechimer);
+        exec.args(["group", "exec", "--group", GROUP, "--member", &member.to_string()]);
+        exec.args(["--reads", "now", "--"]).arg(server).arg("-D").arg(data);
+        let port = self.ports[member as usize - 1];
+        exec.args(["-h", "127.0.0.1", "-p", &port.to_string()]);
+        let primary = format!("primary_conninfo=host=127.0.0.1 port={} user=test", self.ports[0]);
+        exec.arg("-c").arg(primary).env("TRUECHIMER_GROUP_DIR", self.dir.path());
+        if member == 2 {
+            exec.env("LD_PRELOAD", self.warp()).env("TRUECHIMER_WARP", behind());
+        }
+        let log = self.dir.join(&format!("server{member}.log"));
+        self.servers.push(Process::start(exec, &log));
+        until("it serves", || Session::open(port).is_some());
+    }
+
+    fn warp(&self) -> PathBuf {
+        self.runner.truechimer.with_file_name(WARP)
+    }
+
+    fn session(&self, at: usize) -> Session {
+        Session::open(self.ports[at]).unwrap()
+    }
+
+    /// Clients of one of them write, and are told when.
+    fn write(&self, at: usize, clients: usize, told: &AtomicI64) {
+        std::thread::scope(|scope| {
+            for client in 0..clients {
+                scope.spawn(move || {
+                    let mut session = self.session(at);
+                    for _ in 0..50 {
+                        let before = told.load(SeqCst);
+                        let insert = format!(
+                            "insert into t(who, at) values ({client}, clock_timestamp()) returning {}",
+                            micros("at")
+                        );
+                        session.ask("begin").unwrap();
+                        session.ask("update b set v = v + 1 where k = 1").unwrap();
+                        let time = number(&mut session, &insert);
+                        session.ask("commit").unwrap();
+                        assert!(time >= before, "{time} after {before}");
+                        told.fetch_max(time, SeqCst);
+                    }
+                });
+            }
+        });
+    }
+}
+
+fn behind() -> String {
+    format!("epoch=0,offset=-{BEHIND_S}s")
+}
+
+/// A time in µs since 1970.
+fn micros(time: &str) -> String {
+    format!("(extract(epoch from {time}) * 1000000)::bigint")
+}
+
+/// The one number that a session answers with.
+fn number(session: &mut Session, query: &str) -> i64 {
+    let rows = session.ask(query).unwrap();
+    assert_eq!(rows.len(), 1, "{query}");
+    rows[0].parse().unwrap()
+}
+
+/// The time at one of them is not before any that anybody had been told by then.
+fn ask_time(session: &mut Session, time: &str, told: &AtomicI64) {
+    let before = told.load(SeqCst);
+    let value = number(session, &format!("select {}", micros(time)));
+    assert!(value >= before, "{time}: {value} after {before}");
+    told.fetch_max(value, SeqCst);
+}
+
+/// A client that was told a time by one of them is told none before it by the other, also while four
+/// sessions write, and when the primary is gone; though the standby's own clock is an hour behind.
+#[test]
+fn postgresqls_primary_and_standby_have_one_time_across_a_fail_over() {
+    let Some(bed) = or_skip(bed()) else { return };
+    let mut pair = Pair::start(bed);
+    pair.session(0).ask(TABLE).unwrap();
+    let told = AtomicI64::new(0);
+    let alternate = |turns: usize| {
+        let mut sessions = [pair.session(0), pair.session(1)];
+        for turn in 0..turns {
+            let time = ["clock_timestamp()", "now()"][turn % 2];
+            sessions.iter_mut().for_each(|session| ask_time(session, time, &told));
+        }
+    };
+    alternate(100);
+    std::thread::scope(|scope| {
+        scope.spawn(|| pair.write(0, 4, &told));
+        alternate(50);
+    });
+    assert_eq!(Local::status_at(&pair.runner, &pair.dir), (0, Vec::new()));
+    // The standby has a clock of its own that is another.
+    let mut date = Command::new("date");
+    date.arg("+%s").env("LD_PRELOAD", pair.warp()).env("TRUECHIMER_WARP", behind());
+    let date = String::from_utf8(date.output().unwrap().stdout).unwrap();
+    let behind = told.load(SeqCst) / 1_000_000 - date.trim().parse::<i64>().unwrap();
+    assert!(behind > BEHIND_S / 2, "{behind} s");
+    let place = pair.session(0).ask("select pg_current_wal_lsn()").unwrap().remove(0);
+    let follows = format!("select pg_last_wal_replay_lsn() >= '{place}'");
+    let mut session = pair.session(1);
+    until("the standby has all rows", || session.ask(&follows).unwrap() == ["t"]);
+    // The primary dies, with all its processes.
+    pair.servers[0].signal(Signal::Kill);
+    pair.servers[0].wait(PATIENCE).unwrap();
+    assert_eq!(session.ask("select pg_promote()").unwrap(), ["t"]);
+    ask_time(&mut session, "now()", &told);
+    ask_time(&mut session, "clock_timestamp()", &told);
+    let rows = "select count(*), count(*) filter (where at > now()) from t";
+    assert_eq!(session.ask(rows).unwrap(), ["200 0"]);
+    pair.write(1, 2, &told);
+    assert_eq!(Local::status_at(&pair.runner, &pair.dir), (0, Vec::new()));
 }
