@@ -91,7 +91,7 @@ impl Engine {
             let Some(pool) = self.pools.get_mut(index) else { continue };
             actions.extend(pool.act(at));
             let (id, size, is_off) = (pool.id, pool.size(), pool.config.offline);
-            if is_off || self.is_on_trial(index, at, actions) {
+            if is_off || self.judge_newcomer(index, at, actions) {
                 continue;
             }
             loop {
@@ -125,7 +125,7 @@ impl Engine {
 
     /// Lets the newcomer of a pool take the place that it is there for, or go, if either is due. Returns
     /// whether it has yet to answer.
-    fn is_on_trial(&mut self, index: usize, at: Count, actions: &mut Vec<Action>) -> bool {
+    fn judge_newcomer(&mut self, index: usize, at: Count, actions: &mut Vec<Action>) -> bool {
         let Some(pool) = self.pools.get(index) else { return false };
         let place = |s: &Source| Some((s.id(), s.member?.instead_of?));
         let Some((id, leaves)) = self.members(pool.id).find_map(place) else { return false };
@@ -152,13 +152,13 @@ impl Engine {
         false
     }
 
-    /// Whether that interval lies beside what the clock promises.
+    /// True if that interval lies beside what the clock promises.
     fn contradicts(&self, (from, to): Interval, at: Count) -> bool {
         let (time, [before, after]) = (self.hand.time_at(at), self.hand.reach_at(at));
         self.hand.status == Status::Synchronised && (to < time - before || time + after < from)
     }
 
-    /// Whether a source knows the time, so that its vote would be missed.
+    /// True if a source knows the time, so that its vote would be missed.
     fn knows(&self, id: SourceId, at: Count) -> bool {
         let knows = |s: &Source| s.peer.filter.knows(at) && s.peer.trust.same_server().is_none();
         self.sources.iter().any(|s| s.id() == id && knows(s))

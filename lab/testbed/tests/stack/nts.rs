@@ -101,7 +101,7 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     println!("{}", watch.summary());
 }
 
-/// Where no file of authorities is named those of the system count, as an administrator adds his own there.
+/// Authorities of the system count where no file is named: an administrator adds his own to them.
 #[test]
 fn the_systems_own_authorities_are_believed() {
     let Some(net) = or_skip(Pair::new()) else { return };
