@@ -49,7 +49,8 @@ Of the JSON, offset_to says what offset_ns is shown against: clock, or that serv
 retry_ns when a server that refuses service (DENY, RSTR) is asked again, null if it does not.
 status is one of the words above; reason says why, null if there is nothing to say:
   kind            unreachable: no-address, no-keys, no-reply, kiss-code, offline (by your word);
-                  unselectable: noselect, unauthenticated, same-server, leap-smear;
+                  unselectable: noselect, unauthenticated, same-server, on-trial (of a pool, in
+                  place of one that is of no use, once it has answered), leap-smear;
                   candidate: waiting (for other servers), unvouched (by those with proof or
                   trust), no-majority; falseticker: outvoted, overruled (by 'truechimer accept');
                   truechimer: contradicts-selected, rate-differs, outlier (not where most of

@@ -33,6 +33,8 @@ pub(crate) enum Cause {
     Unvouched,
     /// Server that this other source is already.
     SameServer(String),
+    /// Asked beside a server of its pool, whose place it takes once it has answered.
+    OnTrial,
     /// Smears a leap second, and votes; no part beside one that does not and agrees.
     LeapSmear,
     /// The user has told to believe another, which it contradicts.
@@ -75,6 +77,7 @@ impl Cause {
             Cause::Unauthenticated => ReasonKind::Unauthenticated,
             Cause::Unvouched => ReasonKind::Unvouched,
             Cause::SameServer(_) => ReasonKind::SameServer,
+            Cause::OnTrial => ReasonKind::OnTrial,
             Cause::LeapSmear => ReasonKind::LeapSmear,
             Cause::Overruled => ReasonKind::Overruled,
             Cause::Waiting => ReasonKind::Waiting,
@@ -106,8 +109,8 @@ impl Cause {
     /// Whether it keeps a source from being selected, or from that as yet, whatever else is held
     /// against it.
     pub(crate) fn comes_first(&self) -> bool {
-        use Cause::{NoSelect, Overruled, SameServer, Unauthenticated, Waiting};
-        matches!(self, NoSelect | Unauthenticated | SameServer(_) | Overruled | Waiting)
+        use Cause::{NoSelect, OnTrial, Overruled, SameServer, Unauthenticated, Waiting};
+        matches!(self, NoSelect | Unauthenticated | SameServer(_) | OnTrial | Overruled | Waiting)
     }
 }
 
@@ -131,6 +134,9 @@ impl fmt::Display for Cause {
                 f.write_str("no source that is authenticated or trusted vouches for it yet")
             }
             Cause::SameServer(of) => write!(f, "the same address as {of}: counted once"),
+            Cause::OnTrial => {
+                f.write_str("asked beside a server of its pool, whose place it takes once it has answered")
+            }
             Cause::LeapSmear => f.write_str(
                 "it smears the leap second, and another that agrees does not: it votes, and has no part",
             ),

@@ -296,6 +296,8 @@ pub enum ReasonKind {
     Unvouched,
     /// Unselectable: another source was heard from its address before.
     SameServer,
+    /// Unselectable: it is asked beside a server of its pool, whose place it takes once it has answered.
+    OnTrial,
     /// Unselectable: it smears a leap second, and votes; it has no part beside one that does not and agrees.
     LeapSmear,
     /// Falseticker: the user has accepted another, which it contradicts: no vote until it agrees.

@@ -82,12 +82,22 @@ pub(crate) struct Source {
     news: Option<String>,
     /// The user has been told that it drifts.
     stray_told: bool,
-    /// Pool that it is of, and its address there.
-    pub(crate) member: Option<(SourceId, SocketAddr)>,
+    /// Place that it has in a pool.
+    pub(crate) member: Option<Member>,
     /// Others answer and agree.
     pub(crate) others_speak: bool,
     /// Requests in a row that were sent while it was of no use.
     useless_requests: u32,
+}
+
+/// Place of a server in a pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Member {
+    pub(crate) pool: SourceId,
+    /// Its address there.
+    pub(crate) address: SocketAddr,
+    /// The server whose place it takes once it has answered; until then it has no vote.
+    pub(crate) instead_of: Option<SourceId>,
 }
 
 /// Effect of a reply.
@@ -233,9 +243,14 @@ impl Source {
     /// Whether another server of the pool that it is of should take its place: it refuses service, is
     /// another source's server, or was of no use for [`MISSES_PER_ADDRESS`] requests.
     pub(crate) fn is_spent(&self, at: Count) -> bool {
-        self.useless_requests >= MISSES_PER_ADDRESS
+        self.useless_requests >= MISSES_PER_ADDRESS && self.is_useless(at)
             || self.schedule.retry().is_some() && self.is_expendable(at)
             || self.peer.trust.same_server().is_some()
+    }
+
+    /// True while it is asked beside a server of its pool, whose place it is to take.
+    pub(crate) fn is_on_trial(&self) -> bool {
+        self.member.is_some_and(|member| member.instead_of.is_some())
     }
 
     /// Whether nothing is lost with it: it knows nothing, or others answer and agree.

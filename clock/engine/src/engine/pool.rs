@@ -14,8 +14,9 @@ use truechimer_timehands::Status;
 use super::{Engine, Known, note};
 use crate::config::{Config, SourceConfig};
 use crate::event::{Action, Level, SourceId};
+use crate::peer::{Interval, Role};
 use crate::report::{Reason, SourceReport};
-use crate::source::{Basis, Pool, Source, canonical};
+use crate::source::{Basis, Member, Pool, Source, canonical};
 
 impl Engine {
     /// The answer to a look-up.
@@ -55,7 +56,9 @@ impl Engine {
             let Some(pool) = self.pools.iter().find(|pool| pool.is(wanted)) else { continue };
             let most = wanted.pool.and_then(|most| usize::try_from(most).ok()).unwrap_or(0);
             let is_wanted = |address: &SocketAddr| wanted.family.is_none_or(|f| f.has(*address));
-            let addresses = self.members(pool.id).filter_map(|s| Some((s, s.member?.1)));
+            // One that is on trial is tried anew.
+            let members = self.members(pool.id).filter(|s| !s.is_on_trial());
+            let addresses = members.filter_map(|s| Some((s, s.member?.address)));
             for (source, address) in addresses.filter(|(_, a)| is_wanted(a)).take(most) {
                 kept.insert(source.id(), wanted.member(address));
             }
@@ -65,13 +68,13 @@ impl Engine {
 
     /// Servers of a pool.
     fn members(&self, pool: SourceId) -> impl Iterator<Item = &Source> {
-        let is_of = move |source: &&Source| source.member.is_some_and(|(of, _)| of == pool);
+        let is_of = move |source: &&Source| source.member.is_some_and(|member| member.pool == pool);
         self.sources.iter().filter(is_of)
     }
 
     /// Name of the pool that a source is of.
     pub(super) fn pool_of(&self, source: &Source) -> Option<String> {
-        let (id, _) = source.member?;
+        let id = source.member?.pool;
         self.pools.iter().find(|pool| pool.id == id).map(|pool| pool.name().to_owned())
     }
 
@@ -88,7 +91,7 @@ impl Engine {
             let Some(pool) = self.pools.get_mut(index) else { continue };
             actions.extend(pool.act(at));
             let (id, size, is_off) = (pool.id, pool.size(), pool.config.offline);
-            if is_off {
+            if is_off || self.judge_newcomer(index, at, actions) {
                 continue;
             }
             loop {
@@ -108,10 +111,57 @@ impl Engine {
                     }
                     break;
                 };
-                let leaves = spent.filter(|_| there >= size);
-                self.take(index, address, leaves, at, actions);
+                match spent.filter(|_| there >= size) {
+                    None => self.join_pool(index, address, at, actions),
+                    Some(leaves) if self.knows(leaves, at) => {
+                        self.try_out(index, address, leaves, at, actions);
+                        break;
+                    }
+                    Some(leaves) => self.replace(index, address, leaves, at, actions),
+                }
             }
         }
+    }
+
+    /// Lets the newcomer of a pool take the place that it is there for, or go, if either is due. Returns
+    /// whether it has yet to answer.
+    fn judge_newcomer(&mut self, index: usize, at: Count, actions: &mut Vec<Action>) -> bool {
+        let Some(pool) = self.pools.get(index) else { return false };
+        let place = |s: &Source| Some((s.id(), s.member?.instead_of?));
+        let Some((id, leaves)) = self.members(pool.id).find_map(place) else { return false };
+        let Some(newcomer) = self.sources.iter().find(|s| s.id() == id) else { return false };
+        let is_wanted = self.sources.iter().any(|s| s.id() == leaves && s.is_spent(at));
+        let (says, is_spent) = (newcomer.peer.says_between(at), newcomer.is_spent(at));
+        let (pool, name) = (pool.name().to_owned(), newcomer.name().to_owned());
+        let text = match says {
+            _ if !is_wanted => format!("{pool}: {name} is not needed any more"),
+            Some(says) if !self.contradicts(says, at) => {
+                self.promote(index, id, leaves, at, actions);
+                return false;
+            }
+            Some(_) => format!("{pool}: {name} is left: it contradicts the clock"),
+            None if is_spent => format!("{pool}: {name} is left: it does not answer"),
+            None => return true,
+        };
+        note(actions, Level::Info, text);
+        let gone = self.let_go(id, at, actions);
+        let address = gone.and_then(|gone| gone.member).filter(|_| is_wanted);
+        if let (Some(pool), Some(member)) = (self.pools.get_mut(index), address) {
+            pool.leave(member.address, at);
+        }
+        false
+    }
+
+    /// True if that interval lies beside what the clock promises.
+    fn contradicts(&self, (from, to): Interval, at: Count) -> bool {
+        let (time, [before, after]) = (self.hand.time_at(at), self.hand.reach_at(at));
+        self.hand.status == Status::Synchronised && (to < time - before || time + after < from)
+    }
+
+    /// True if a source knows the time, so that its vote would be missed.
+    fn knows(&self, id: SourceId, at: Count) -> bool {
+        let knows = |s: &Source| s.peer.filter.knows(at) && s.peer.trust.same_server().is_none();
+        self.sources.iter().any(|s| s.id() == id && knows(s))
     }
 
     /// Tells servers of pools that are about to be asked whether others answer and agree.
@@ -137,28 +187,88 @@ impl Engine {
 
     /// Addresses that are asked already, or were the last that was asked.
     fn taken(&self) -> Vec<SocketAddr> {
-        let address = |s: &Source| s.member.map(|(_, address)| address).or(s.address());
+        let address = |s: &Source| s.member.map(|member| member.address).or(s.address());
         self.sources.iter().filter_map(address).map(canonical).collect()
     }
 
-    /// A pool takes the server at that address, in the place of one that `leaves` if it is full.
+    /// A pool that lacks servers takes the one at that address.
+    fn join_pool(
+        &mut self,
+        index: usize,
+        address: SocketAddr,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some((pool, name)) = self.take(index, address, None, at) else { return };
+        note(actions, Level::Info, format!("{pool}: {name} is one of its servers now"));
+    }
+
+    /// Has the server at that address asked beside the one that `leaves` once the other has answered:
+    /// until then it has no vote.
+    fn try_out(
+        &mut self,
+        index: usize,
+        address: SocketAddr,
+        leaves: SourceId,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some((pool, name)) = self.take(index, address, Some(leaves), at) else { return };
+        let old = self.name_of(leaves);
+        let text = format!("{pool}: {name} is asked too, as {old} is of no use");
+        note(actions, Level::Info, text);
+    }
+
+    /// A pool takes the server at that address in the place of one that knows nothing.
+    fn replace(
+        &mut self,
+        index: usize,
+        address: SocketAddr,
+        leaves: SourceId,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some((why, led)) = self.leave(index, leaves, at, actions) else { return };
+        let Some((pool, name)) = self.take(index, address, None, at) else { return };
+        note(actions, Level::Info, format!("{pool}: {name} takes the place of {why}"));
+        if led {
+            self.publish(at, actions);
+        }
+    }
+
+    /// A newcomer has answered: it takes the place of the one that `leaves`, and has a vote if that
+    /// had one.
+    fn promote(
+        &mut self,
+        index: usize,
+        id: SourceId,
+        leaves: SourceId,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some((why, _)) = self.leave(index, leaves, at, actions) else { return };
+        let pool = self.pools.get(index).map_or_else(String::new, |pool| pool.name().to_owned());
+        let Some(source) = self.sources.iter_mut().find(|s| s.id() == id) else { return };
+        source.peer.role = self.config.role(&source.config);
+        source.member = source.member.map(|member| Member { instead_of: None, ..member });
+        let text = format!("{pool}: {} takes the place of {why}", source.name());
+        note(actions, Level::Info, text);
+        self.publish(at, actions);
+    }
+
+    /// A pool takes the server at that address, in addition to those that it has. Returns both names.
     fn take(
         &mut self,
         index: usize,
         address: SocketAddr,
-        leaves: Option<SourceId>,
+        instead_of: Option<SourceId>,
         at: Count,
-        actions: &mut Vec<Action>,
-    ) {
+    ) -> Option<(String, String)> {
         let held = self.held(at);
-        let gone = leaves.and_then(|id| self.sources.iter().position(|s| s.id() == id));
-        let gone = gone.map(|place| self.sources.remove(place));
-        let Some(pool) = self.pools.get_mut(index) else { return };
-        let (id, name, wanted) = (pool.id, pool.name().to_owned(), pool.config.member(address));
+        let pool = self.pools.get_mut(index)?;
+        let (pool_name, wanted) = (pool.name().to_owned(), pool.config.member(address));
+        let member = Member { pool: pool.id, address, instead_of };
         pool.is_not_waited_for();
-        if let Some((_, address)) = gone.as_ref().and_then(|gone| gone.member) {
-            pool.leave(address, at);
-        }
         let awaited = !self.sources.iter().any(|s| s.peer.trust.is_selected());
         // Who joins later starts from what is known by then.
         let is_first = self.hand.status != Status::Synchronised;
@@ -166,25 +276,44 @@ impl Engine {
         let (settings, rate, time) = (self.settings, self.known_rate(), known.time);
         let basis = Basis { settings, rate, time, own: false };
         let mut source = self.join(&wanted, &known, &held, &basis, awaited, at);
-        source.member = Some((id, address));
-        source.peer.role = self.config.role(&wanted);
-        (source.peer.preferred, source.peer.required) = (wanted.prefer, wanted.require);
-        let text = match &gone {
-            None => format!("{name}: {} is one of its servers now", source.name()),
-            Some(gone) => {
-                let why = self.reason_of(&gone.peer, gone.unreachable(), at);
-                let why = why.map_or_else(String::new, |Reason { text, .. }| format!(": {text}"));
-                format!("{name}: {} takes the place of {}{why}", source.name(), gone.name())
-            }
+        let name = source.name().to_owned();
+        source.member = Some(member);
+        source.peer.role = match instead_of {
+            Some(_) => Role::Watched,
+            None => self.config.role(&wanted),
         };
-        note(actions, Level::Info, text);
+        (source.peer.preferred, source.peer.required) = (wanted.prefer, wanted.require);
         self.sources.push(source);
         self.tell_intervals();
-        let Some(gone) = gone else { return };
-        actions.push(Action::Close { source: gone.id() });
-        self.forget_gone(held, at);
-        if gone.peer.trust.is_selected() {
-            self.publish(at, actions);
+        Some((pool_name, name))
+    }
+
+    /// A server of a pool that is of no use goes, and its address is left alone. Returns its name with
+    /// the reason, and whether it led.
+    fn leave(
+        &mut self,
+        index: usize,
+        id: SourceId,
+        at: Count,
+        actions: &mut Vec<Action>,
+    ) -> Option<(String, bool)> {
+        let source = self.sources.iter().find(|s| s.id() == id)?;
+        let why = self.reason_of(&source.peer, source.unreachable(), at);
+        let why = why.map_or_else(String::new, |Reason { text, .. }| format!(": {text}"));
+        let gone = self.let_go(id, at, actions)?;
+        if let (Some(pool), Some(member)) = (self.pools.get_mut(index), gone.member) {
+            pool.leave(member.address, at);
         }
+        Some((format!("{}{why}", gone.name()), gone.peer.trust.is_selected()))
+    }
+
+    /// Asks a source no more.
+    fn let_go(&mut self, id: SourceId, at: Count, actions: &mut Vec<Action>) -> Option<Source> {
+        let held = self.held(at);
+        let place = self.sources.iter().position(|s| s.id() == id)?;
+        let gone = self.sources.remove(place);
+        actions.push(Action::Close { source: id });
+        self.forget_gone(held, at);
+        Some(gone)
     }
 }

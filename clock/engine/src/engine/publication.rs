@@ -440,12 +440,13 @@ impl Engine {
             source.peer.trust.set(SourceStatus::Unreachable, Some(Cause::TimedOut(age)));
         }
         for source in &mut self.sources {
-            let is_heard = source.is_heard();
+            let (is_heard, is_on_trial) = (source.is_heard(), source.is_on_trial());
             let trust = &mut source.peer.trust;
             let same = trust.same_server().filter(|_| trust.cause().is_none()).map(str::to_owned);
             let (status, cause) = match same {
                 _ if trust.overruled => (SourceStatus::Falseticker, Cause::Overruled),
                 _ if source.config.no_select => (SourceStatus::Unselectable, Cause::NoSelect),
+                _ if is_on_trial => (SourceStatus::Unselectable, Cause::OnTrial),
                 _ if !is_heard => (SourceStatus::Unselectable, Cause::Unauthenticated),
                 Some(of) => (SourceStatus::Unselectable, Cause::SameServer(of)),
                 None => continue,

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 
 use proptest::prelude::*;
-use truechimer_engine::{Config, Engine, Event, SourceConfig, SourceReport, SourceStatus};
+use truechimer_engine::{
+    Config, Engine, Event, ReasonKind, SourceConfig, SourceReport, SourceStatus,
+};
 use truechimer_time::{Count, Span};
 use truechimer_timehands::Status;
 
@@ -76,6 +78,76 @@ fn one_that_dies_is_replaced_once_and_what_answers_stays() {
     assert_eq!(addresses(&world), ["s1", "s3", "s4"].map(address));
     world.run(14_400);
     assert_eq!(addresses(&world), ["s1", "s4", "s2"].map(address));
+    world.assert_true();
+}
+
+/// Newcomers that do not answer cost no vote: there are three at all times, and they agree.
+#[test]
+fn one_that_falls_silent_keeps_its_vote_until_another_has_answered() {
+    let mut world = pool(&["s1", "s2", "s3", "s4", "s5"], 3);
+    for host in ["s4", "s5"] {
+        world.server(host).up = false;
+    }
+    world.run(300);
+    world.server("s2").up = false;
+    let names = |world: &World| -> Vec<String> {
+        rows(world).into_iter().filter(|row| row.vote).map(|row| row.name).collect()
+    };
+    let before = names(&world);
+    let mut tried = Vec::new();
+    for _ in 0..1000 {
+        world.run(1);
+        assert_eq!(names(&world), before, "three have a vote, and s2 is one of them");
+        let agree = rows(&world).iter().filter(|row| row.vote && row.status.agrees()).count();
+        assert_eq!(agree, 3);
+        let beside: Vec<SourceReport> = rows(&world).into_iter().filter(|row| !row.vote).collect();
+        assert!(beside.len() <= 1, "one at a time: {beside:?}");
+        for row in beside {
+            assert_eq!(row.pool.as_deref(), Some("pool:123"));
+            tried.push((row.name, row.status, row.reason.map(|reason| reason.kind)));
+        }
+    }
+    // Neither of those that are down is tried again and again.
+    for host in ["s4", "s5"] {
+        let name = address(host).to_string();
+        let seconds = tried.iter().filter(|row| row.0 == name).count();
+        assert!((1..120).contains(&seconds), "{name}: {seconds}");
+    }
+    let told = (SourceStatus::Unselectable, Some(ReasonKind::OnTrial));
+    assert!(tried.iter().any(|(_, status, reason)| (*status, *reason) == told), "{tried:?}");
+    // Four hours later they are tried again, and one has come back.
+    world.server("s4").up = true;
+    world.run(14_400);
+    assert_eq!(addresses(&world), ["s1", "s3", "s4"].map(address));
+    assert_eq!(names(&world).len(), 3);
+    world.assert_true();
+}
+
+/// One that lies is no better than one that is silent, and one that answers again stays.
+#[test]
+fn one_on_trial_is_left_if_it_lies_or_is_not_needed() {
+    let mut world = pool(&["s1", "s2", "s3", "s4", "s5"], 3);
+    world.run(300);
+    world.server("s4").offset = Span::from_millis(80);
+    world.server("s5").up = false;
+    world.server("s2").up = false;
+    let until = |world: &mut World, what: &str| {
+        for _ in 0..2000 {
+            if world.notes.iter().any(|note| note.contains(what)) {
+                return;
+            }
+            world.run(1);
+        }
+        panic!("no note of {what}: {:#?}", world.notes);
+    };
+    until(&mut world, "192.0.2.4:123 is left: it contradicts the clock");
+    assert!(!world.notes.iter().any(|note| note.contains("takes the place")));
+    until(&mut world, "192.0.2.5:123 is asked too, as 192.0.2.2:123 is of no use");
+    world.server("s2").up = true;
+    until(&mut world, "192.0.2.5:123 is ");
+    world.run(300);
+    assert_eq!(addresses(&world), ["s1", "s2", "s3"].map(address));
+    assert!(rows(&world).iter().all(|row| row.vote && row.status.agrees()));
     world.assert_true();
 }
 
@@ -302,7 +374,9 @@ proptest! {
             for _ in 0..seconds / 10 {
                 world.run(10);
                 let asked = addresses(&world);
-                prop_assert!(asked.len() <= size as usize, "{asked:?}");
+                let vote = rows(&world).iter().filter(|row| row.vote).count();
+                prop_assert!(vote <= size as usize, "{asked:?}");
+                prop_assert!(asked.len() <= size as usize + 1, "{asked:?}");
                 let twice = asked.iter().any(|one| asked.iter().filter(|a| *a == one).count() > 1);
                 prop_assert!(!twice, "{asked:?}");
                 if world.hand().status == Status::Synchronised {

@@ -248,9 +248,8 @@ impl Part {
             Part::BoughtMajority => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2 + 1),
             Part::Redirect => redirect(d, s, voters, from_s),
             Part::PoolMinority => {
-                // While the one that is silent is replaced there is one less.
-                let followed = s.pool.unwrap_or(0).saturating_sub(1);
-                let bought = some(d, s, minority(followed as usize));
+                // The one that is silent keeps its vote until another has answered.
+                let bought = some(d, s, minority(s.pool.unwrap_or(0) as usize));
                 lie(d, part, s, (from_s, to_s), |n, _| bought.get(n) == Some(&true));
                 let honest = s.servers.iter_mut().zip(&bought).find(|(_, bought)| !**bought);
                 if let Some((server, _)) = honest {

@@ -1,6 +1,6 @@
 //! Servers that prove who they are (NTS, RFC 8915): chronyd and ntpd (ntpsec) at the other end.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Stdio;
@@ -18,6 +18,7 @@ use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::temp;
 use truechimer_testbed::truth::Truth;
 
+use crate::metrics::{at_socket, sample};
 use crate::number;
 use crate::serve::{Chain, Client, ask, ntpd, ntpd_follows};
 use crate::warp::warped;
@@ -50,7 +51,9 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     else {
         return;
     };
-    let sections = proven("192.0.2.1", &by.authority);
+    let metrics = dir.join("metrics");
+    let sections =
+        proven("192.0.2.1", &by.authority) + &format!("[metrics]\nlisten = {metrics:?}\n");
     let state = format!("state = {:?}\nseccomp = \"kill\"", dir.join("state.json"));
     let setup = Setup { settings: &state, ..Setup::within(&net.client, &dir, &sections) };
     let mut daemon = setup.start();
@@ -66,6 +69,11 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     assert!(number(&source, "accepted") > 5, "{source:#}");
     assert_eq!(number(&source, "timeouts"), 0, "{source:#}");
     assert_eq!(source["address"], "192.0.2.1:123", "{source:#}");
+    let text = at_socket(&metrics);
+    let name = source["name"].as_str().unwrap();
+    let cookies = sample(&text, &format!("truechimer_source_cookies{{source=\"{name}\"}}"));
+    assert!((1.0..=8.0).contains(&cookies), "{cookies}");
+    assert!(text.contains("authentication=\"nts\"} 1\n"), "{text}");
     ends(&mut daemon);
     // No exchange is possible now, and none is needed: the server knows the cookies by the keys it has kept.
     server.stop();
@@ -91,6 +99,37 @@ fn a_server_that_proves_itself_is_followed_and_its_keys_outlive_the_daemon() {
     assert!(number(refused, "unauthentic") > 0, "{refused:#}");
     watch.run(Duration::from_secs(5));
     println!("{}", watch.summary());
+}
+
+/// Authorities of the system count where no file is named: an administrator adds his own to them.
+#[test]
+fn the_systems_own_authorities_are_believed() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let lines = served(&by, &dir.join("keys"), "");
+    let Some(_server) = or_skip(Chronyd::start(&net.server, &dir, &lines)) else { return };
+    let sections = "[[source]]\nhost = \"192.0.2.1\"\nnts = true\npoll = 1\n";
+    let of_system = |name, authority: Option<&Path>| {
+        let setup = Setup { name, ..Setup::within(&net.client, &dir, sections) };
+        let script = "set -e; mount -t tmpfs none /etc/ssl; mkdir /etc/ssl/certs
+            [ -z \"$1\" ] || cp \"$1\" /etc/ssl/certs/ca-certificates.crt; shift; exec \"$@\"";
+        let mut command = net.client.command("unshare");
+        command.args(["-m", "--", "sh", "-c", script, "sh"]);
+        command.arg(authority.unwrap_or(Path::new("")));
+        command.arg(binary::truechimer()).args(["run", "--config"]).arg(setup.write());
+        setup.run(command)
+    };
+    let mut daemon = of_system("with", Some(&by.authority));
+    let source = daemon.source_when(|source| number(source, "accepted") > 3);
+    assert_eq!(source["authentication"], "nts", "{source:#}");
+    ends(&mut daemon);
+    let mut daemon = of_system("without", None);
+    let source = daemon.source_when(|source| {
+        source["trouble"].as_str().is_some_and(|trouble| trouble.contains("no keys from"))
+    });
+    assert_eq!(number(&source, "requests"), 0, "{source:#}");
+    ends(&mut daemon);
 }
 
 /// The exchange is at another port, and names an NTP server at another address.
@@ -224,6 +263,54 @@ fn who_answers_with_rubbish_gives_no_keys() {
         assert_eq!(number(&source, "requests"), 0, "{source:#}");
         ends(&mut daemon);
     }
+}
+
+/// Connections that are taken and never answered: the others are followed meanwhile, second by second.
+#[test]
+fn an_exchange_that_hangs_holds_nobody_up() {
+    let dir = temp::Dir::new();
+    let server = daemon::Server::start(&dir, &["--listen", "127.0.0.1:0"]);
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = silent.local_addr().unwrap();
+    let sections = format!("[[source]]\nhost = \"{place}\"\nnts = true\npoll = 1\n");
+    let setup = Setup {
+        sections: &sections,
+        settings: "authentication = \"ignore\"",
+        ..Setup::new(&dir, server.address.clone())
+    };
+    let mut daemon = setup.start();
+    let (mut held, _) = silent.accept().unwrap();
+    held.set_nonblocking(true).unwrap();
+    let end = Instant::now() + SOON;
+    // Whether the client has not yet given up on the connection.
+    let mut waits = || loop {
+        match held.read(&mut [0; 4096]) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(why) => return why.kind() == ErrorKind::WouldBlock,
+        }
+    };
+    let sources = |daemon: &Daemon| daemon.ask(&["sources"]).json;
+    let mut meanwhile = 0;
+    while waits() {
+        let found = sources(&daemon);
+        if found.is_array() && waits() {
+            meanwhile = number(&found[0], "accepted");
+            assert_eq!(number(&found[1], "requests"), 0, "{found:#}");
+        }
+        assert!(Instant::now() < end, "it does not give up: {found:#}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    println!("{meanwhile} replies while the exchange hung");
+    // A time path that waited would have had one at most.
+    assert!(meanwhile >= 3, "{:#}", sources(&daemon));
+    let told =
+        |found: &Value| found[1]["trouble"].as_str().is_some_and(|t| t.contains("no keys from"));
+    while !told(&sources(&daemon)) {
+        assert!(Instant::now() < end, "{:#}", sources(&daemon));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    ends(&mut daemon);
 }
 
 /// One that proves who it is, and then sends nonsense without end.

@@ -43,7 +43,7 @@ pub(super) const POOL: Range = range(
     "what a look-up gives, or several",
 );
 pub(super) const FOLLOWED: Range =
-    range("of these followed", "", OneOf(&[4.0, 4.0, 5.0, 6.0]), "`max-sources`");
+    range("of these followed", "", OneOf(&[3.0, 4.0, 5.0, 6.0]), "`max-sources`");
 pub(super) const HOURS: Range =
     range("length", "h", Even(1.5, 3.0), "hold-offs of an hour end within it");
 pub(super) const POLL: Range = range("poll", "s", OneOf(&[16.0, 32.0, 64.0]), "the usual ones");
