@@ -28,8 +28,11 @@ const CLIENTS: [u32; 4] = [1, 4, 8, 16];
 const TURNS: usize = 3;
 /// Branches in pgbench's tables: as many as the most clients, which else wait for each other's rows.
 const SCALE: u32 = 16;
-/// The servers' ports, which are names of their sockets.
-const PORTS: [u16; 2] = [5432, 5433];
+/// The primary's port, which is a name of its socket; the standby's is the next.
+const PORT: u32 = 5432;
+/// Nodes of the primary and the standby.
+const PRIMARY: u32 = 1;
+const STANDBY: u32 = 2;
 /// How long a server may take to start, or the standby to have all that the primary has.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Words for setpriv by which a program runs as a user whom PostgreSQL does not refuse.
@@ -130,43 +133,43 @@ impl Pair {
         std::fs::write(dir.join("data2/standby.signal"), "")
             .map_err(|why| Failure::of(dir.display(), why))?;
         let mut pair = Pair { time, dir, _servers: Vec::new() };
-        for member in [1, 2] {
-            let server = pair.serve(bed, member);
+        for node in [PRIMARY, STANDBY] {
+            let server = pair.serve(bed, node);
             pair._servers.push(server);
-            pair.until("a server that serves", || Ok(pair.open(member as usize - 1).is_ok()))?;
+            pair.until("a server that serves", || Ok(pair.open(node).is_ok()))?;
         }
         let scale = SCALE.to_string();
         done(pair.pgbench(bed).args(["--initialize", "--quiet", "--scale", &scale]))?;
         Ok(pair)
     }
 
-    /// Starts the server of a member.
-    fn serve(&self, bed: &Bed, member: u32) -> Process {
-        let mut server = bed.command(member, &binary::system("setpriv"));
+    /// Starts the server of a node.
+    fn serve(&self, bed: &Bed, node: u32) -> Process {
+        let mut server = bed.command(node, &binary::system("setpriv"));
         server.args(AS_NOBODY);
         if self.time == Time::Group {
             server.arg(bed.ring().dir().join("truechimer"));
-            server.args(["group", "exec", "--group", GROUP, "--member", &member.to_string()]);
+            server.args(["group", "exec", "--group", GROUP, "--member", &node.to_string()]);
             server.args(["--reads", "now", "--"]).env("TRUECHIMER_GROUP_DIR", bed.sockets());
         }
         server.arg(binary::system("postgres"));
-        server.arg("-D").arg(self.dir.join(format!("data{member}")));
-        server.args(["-h", "", "-p", &PORTS[member as usize - 1].to_string()]);
+        server.arg("-D").arg(self.dir.join(format!("data{node}")));
+        server.args(["-h", "", "-p", &port(node).to_string()]);
         server.arg("-k").arg(&self.dir);
-        let primary = format!("host={} port={} user=test", self.dir.display(), PORTS[0]);
+        let primary = format!("host={} port={} user=test", self.dir.display(), port(PRIMARY));
         server.arg("-c").arg(format!("primary_conninfo={primary}")).current_dir("/");
-        Process::start(server, &self.dir.join(format!("server{member}.log")))
+        Process::start(server, &self.dir.join(format!("server{node}.log")))
     }
 
-    fn open(&self, at: usize) -> Result<Session, Failure> {
-        let socket = self.dir.join(format!(".s.PGSQL.{}", PORTS[at]));
+    fn open(&self, node: u32) -> Result<Session, Failure> {
+        let socket = self.dir.join(format!(".s.PGSQL.{}", port(node)));
         let gone = || Failure(format!("{}: no session", socket.display()));
         Session::open_at(&socket).ok_or_else(gone)
     }
 
     fn pgbench(&self, bed: &Bed) -> Command {
         let mut command = bed.command(1, &binary::system("pgbench"));
-        command.arg("-h").arg(&self.dir).args(["-p", &PORTS[0].to_string(), "-U", "test"]);
+        command.arg("-h").arg(&self.dir).args(["-p", &port(PRIMARY).to_string(), "-U", "test"]);
         command.arg("postgres");
         command
     }
@@ -198,7 +201,7 @@ impl Pair {
 
     /// Readings of both clocks in turn until it is over, and how many were before one that had ended.
     fn look(&self, over: &AtomicBool) -> Result<(u64, u64), Failure> {
-        let mut sessions = [self.open(0)?, self.open(1)?];
+        let mut sessions = [self.open(PRIMARY)?, self.open(STANDBY)?];
         let (mut readings, mut back, mut last) = (0, 0, i64::MIN);
         while !over.load(Relaxed) {
             for session in &mut sessions {
@@ -214,7 +217,7 @@ impl Pair {
 
     /// Rows that are later than the standby's time, and whether it has just the primary's rows.
     fn compare(&self) -> Result<(u64, bool), Failure> {
-        let (mut primary, mut standby) = (self.open(0)?, self.open(1)?);
+        let (mut primary, mut standby) = (self.open(PRIMARY)?, self.open(STANDBY)?);
         let place = one(&mut primary, "select pg_current_wal_flush_lsn()")?;
         let has = format!("select pg_last_wal_replay_lsn() >= '{place}'");
         self.until("a standby that has everything", || Ok(one(&mut standby, &has)? == "t"))?;
@@ -242,6 +245,10 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+fn port(node: u32) -> u32 {
+    PORT + node - PRIMARY
 }
 
 /// What a command says, once it has ended well.
