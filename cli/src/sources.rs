@@ -18,7 +18,7 @@ use crate::daemon::Control;
 use clap::Args;
 use json::Json;
 use truechimer_command::clock::Page;
-use truechimer_command::show::{age, json, optional, plain};
+use truechimer_command::show::{age, json, many, optional, plain};
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Outcome};
 
@@ -294,10 +294,10 @@ fn trouble(source: &SourceReport) -> Option<String> {
         }
         (None, SourceStatus::Unreachable) if source.timeouts > 0 => Some(match source.kind {
             SourceKind::Server | SourceKind::Ptp => {
-                format!("no answer to {} requests", source.timeouts)
+                format!("no answer to {}", many(source.timeouts, "request", "requests"))
             }
-            SourceKind::Pulse => format!("{} edges missed", source.timeouts),
-            _ => format!("{} samples missed", source.timeouts),
+            SourceKind::Pulse => format!("{} missed", many(source.timeouts, "edge", "edges")),
+            _ => format!("{} missed", many(source.timeouts, "sample", "samples")),
         }),
         _ => None,
     }
@@ -356,8 +356,10 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
         (
             "counted",
             format!(
-                "{} requests, {} accepted, {} timeouts",
-                source.requests, source.accepted, source.timeouts
+                "{}, {} accepted, {}",
+                many(source.requests, "request", "requests"),
+                source.accepted,
+                many(source.timeouts, "timeout", "timeouts")
             ),
         ),
         ("refused", refusals(&source.refused)),
@@ -433,9 +435,9 @@ fn write_refclock(
 ) -> io::Result<()> {
     let stamped = source.received_method.map_or("-", StampMethod::name);
     let stamp_error = source.stamp_errors.map(|(_, stamp)| stamp);
-    let sample = if source.kind == SourceKind::Pulse { "edges" } else { "samples" };
-    let error =
-        optional(if source.kind == SourceKind::Pulse { source.rtt } else { source.root_distance });
+    let pulse = source.kind == SourceKind::Pulse;
+    let (sample, samples) = if pulse { ("edge", "edges") } else { ("sample", "samples") };
+    let error = optional(if pulse { source.rtt } else { source.root_distance });
     let own = match source.kind {
         SourceKind::Pulse => ("latency", format!("{error} at most, as configured")),
         _ => (
@@ -445,7 +447,7 @@ fn write_refclock(
     };
     let mut lines = vec![
         ("status", status(source)),
-        (sample, format!("last {last}; reach {:o}; every {} s", source.reach, source.poll)),
+        (samples, format!("last {last}; reach {:o}; every {} s", source.reach, source.poll)),
         (
             "offset",
             format!("{offset} ({}deviation {})", likely(source), optional(source.deviation)),
@@ -456,8 +458,10 @@ fn write_refclock(
         (
             "counted",
             format!(
-                "{} {sample}, {} accepted, {} missed",
-                source.requests, source.accepted, source.timeouts
+                "{}, {} accepted, {} missed",
+                many(source.requests, sample, samples),
+                source.accepted,
+                source.timeouts
             ),
         ),
         ("refused", refusals(&source.refused)),

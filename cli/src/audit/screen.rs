@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use truechimer_audit::Chain;
-use truechimer_command::show;
+use truechimer_command::show::{self, many};
 use truechimer_command::table::{Side, Table};
 use truechimer_report::Unit;
 
@@ -127,16 +127,13 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 /// Findings on the chain.
 pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
     let size = Unit::Bytes.show(chain.bytes as f64, 3);
-    let files =
-        format!("{} lines in {} file{}, {size}", chain.lines, chain.files, plural(chain.files));
+    let lines = many(chain.lines, "line", "lines");
+    let files = format!("{lines} in {}, {size}", many(chain.files, "file", "files"));
     if chain.fault_count == 0 {
         line(out, "chain", &format!("whole: {files}"))?;
     } else {
-        line(
-            out,
-            "chain",
-            &format!("BROKEN at {} place{}: {files}", chain.fault_count, plural(chain.fault_count)),
-        )?;
+        let places = many(chain.fault_count, "place", "places");
+        line(out, "chain", &format!("BROKEN at {places}: {files}"))?;
         for fault in &chain.faults {
             line(out, "", &fault.to_string())?;
         }
@@ -171,11 +168,6 @@ pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
         None => {}
     }
     line(out, "last hash", &chain.last.to_string())
-}
-
-/// Ending of a word that counts so many.
-fn plural(n: u64) -> &'static str {
-    if n == 1 { "" } else { "s" }
 }
 
 fn line(out: &mut dyn Write, name: &str, text: &str) -> io::Result<()> {

@@ -8,7 +8,7 @@ use truechimer_group_front::{FrontReport, State};
 use truechimer_time::{Span, Utc};
 
 use super::ask::Found;
-use truechimer_command::show;
+use truechimer_command::show::{self, many};
 use truechimer_command::table::{Side, Table};
 
 /// Where the values begin.
@@ -136,11 +136,6 @@ pub fn unwell(report: &Report) -> String {
         None if !report.timed => format!("time: {UNTIMED}"),
         None => report.why_blocked(),
     }
-}
-
-/// A number with its noun.
-pub fn many(n: u64, one: &str, more: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { more })
 }
 
 /// A span to three significant digits, in the unit that fits: `9 ns`, `1.23 ms`, `-45.6 s`.

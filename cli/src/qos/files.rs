@@ -18,6 +18,7 @@ use truechimer_timehands::Hand;
 
 use super::{Found, Qos, nanos};
 use truechimer_command::Failure;
+use truechimer_command::show::many;
 
 /// How far from its nominal period a counter may be whose clock says nothing better: what crystals
 /// and the kernel's calibration of the TSC keep.
@@ -489,9 +490,8 @@ impl<'a> Input<'a> {
             say(Severity::Warning, text);
         }
         if self.missing.down > 0 {
-            let times = if self.missing.down == 1 { "time" } else { "times" };
-            let text = format!("its interface went down {} {times}", self.missing.down);
-            say(Severity::Warning, text);
+            let times = many(self.missing.down, "time", "times");
+            say(Severity::Warning, format!("its interface went down {times}"));
         }
         if self.untimed > 0 {
             let text = format!("{} packets have no time, and were left out", self.untimed);

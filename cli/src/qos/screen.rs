@@ -12,6 +12,7 @@ use truechimer_report::Unit;
 
 use super::More;
 use super::csv::most_rtts;
+use truechimer_command::show::many;
 use truechimer_command::table::{Side, Table};
 
 /// Text is wrapped here.
@@ -148,10 +149,9 @@ pub fn report(report: &Report, more: More, verbose: bool, out: &mut dyn Write) -
     if more.flows > 0 {
         let few = if more.most < truechimer_qos::FEW { " of one or two packets each" } else { "" };
         let text = format!(
-            "{} more flow{}{few}, {} packets: --top 0 shows all",
-            more.flows,
-            if more.flows == 1 { "" } else { "s" },
-            more.packets
+            "{}{few}, {}: --top 0 shows all",
+            many(more.flows, "more flow", "more flows"),
+            many(more.packets, "packet", "packets")
         );
         wrapped(out, "… and ", &text)?;
     }

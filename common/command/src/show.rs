@@ -50,6 +50,11 @@ pub fn nanos(ns: u64) -> String {
     }
 }
 
+/// A number with its noun, which has this form for one and that for more.
+pub fn many(n: u64, one: &str, more: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { more })
+}
+
 /// How long ago or for how long, to the nearest unit that people count in.
 pub fn age(span: Span) -> String {
     let ms = span.as_nanos() / 1_000_000;

@@ -5,6 +5,7 @@
 //! * [`certificates`]: an authority and a server's certificate by it.
 //! * [`chrony`]: chronyd serving the host's time on one of them.
 //! * [`ptp4l`]: linuxptp's ptp4l as a PTP master of the host's time.
+//! * [`postgresql`]: a cluster of PostgreSQL, and sessions with its server.
 //! * [`ring`]: a Corosync ring of several nodes on this machine.
 //! * [`exchange`]: one question to an NTP server, judged by the host's clock.
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
@@ -27,6 +28,7 @@ pub mod figures;
 pub mod lacking;
 pub mod namespace;
 pub mod ports;
+pub mod postgresql;
 pub mod process;
 pub mod ptp4l;
 pub mod relay;

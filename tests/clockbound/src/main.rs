@@ -7,6 +7,11 @@
 //! once and stays open, whatever its daemon does. Prints one line of JSON: how many readings there
 //! were, of how many a bound was promised, how many of those do not contain the truth (`broken`), how
 //! often each status was seen, each change of it with its second, and what errors there were.
+//!
+//!     clockbound-clients yugabyte-start PAGE SECONDS
+//!
+//! What YugabyteDB does before it serves (its `clockbound_clock.cc` of commit b957a60f; its limit is 120 s):
+//! prints `started`, `waited` if it did so not at once, or why it ended.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -20,6 +25,10 @@ use nix::time::{ClockId, clock_gettime};
 const BURST: u32 = 100;
 /// The widest error at which YugabyteDB goes on: half of its default `max_clock_skew_usec`, ns.
 const YUGABYTE_MOST: i128 = 250_000_000;
+
+/// The widest error at which it starts, and in which it takes its time for the present: its default
+/// `clockbound_clock_error_estimate_usec`, ns.
+const YUGABYTE_ESTIMATE: i128 = 2_500_000;
 
 /// A reading: earliest and latest, ns since 1970, and the status by its name.
 type Reading = Result<(i128, i128, String), String>;
@@ -74,9 +83,7 @@ fn open(client: &str, page: &str) -> Result<Client, String> {
                 if status == "Unknown" {
                     return Ok((earliest, latest, "unavailable".into()));
                 }
-                // It counts in whole microseconds.
-                let [earliest_us, latest_us] = [earliest, latest].map(|t| t.div_euclid(1_000));
-                let error = (latest_us - earliest_us + 1).div_euclid(2) * 1_000;
+                let error = yugabyte_error(earliest, latest);
                 Ok(match () {
                     () if earliest > latest => (earliest, latest, "anomaly".into()),
                     () if error > YUGABYTE_MOST => (earliest, latest, "unavailable".into()),
@@ -88,6 +95,37 @@ fn open(client: &str, page: &str) -> Result<Client, String> {
         }
         other => return Err(format!("no client `{other}`")),
     })
+}
+
+/// Half of an interval, ns, in whole microseconds as YugabyteDB counts them.
+fn yugabyte_error(earliest: i128, latest: i128) -> i128 {
+    let [earliest_us, latest_us] = [earliest, latest].map(|t| t.div_euclid(1_000));
+    (latest_us - earliest_us + 1).div_euclid(2) * 1_000
+}
+
+/// Start of YugabyteDB: looks once a second until the time is good, for so long at most.
+fn yugabyte_start(page: &str, seconds: &str) -> Result<String, String> {
+    let limit = Duration::from_secs(seconds.parse().map_err(text)?);
+    // A page that cannot be opened ends it at once, as an error does.
+    let mut client = open("1", page)?;
+    let begun = Instant::now();
+    let mut waited = false;
+    loop {
+        let (earliest, latest, status) = client()?;
+        let error = yugabyte_error(earliest, latest);
+        let why = match status.as_str() {
+            "Synchronized" if error <= YUGABYTE_ESTIMATE => {
+                return Ok(if waited { "waited" } else { "started" }.into());
+            }
+            "Synchronized" => format!("an error of {error} ns"),
+            status => format!("the clock is {status}"),
+        };
+        if begun.elapsed() >= limit {
+            return Err(format!("gave up: {why}"));
+        }
+        waited = true;
+        sleep(Duration::from_secs(1));
+    }
 }
 
 /// A line over the raw clock.
@@ -121,8 +159,14 @@ impl Line {
 }
 
 fn run(arguments: &[String]) -> Result<String, String> {
-    let [client, page, seconds, readings, line] = arguments else {
-        return Err("usage: clockbound-clients 1|2|3|yugabyte PAGE SECONDS READINGS LINE".into());
+    let (client, page, seconds, readings, line) = match arguments {
+        [start, page, seconds] if start == "yugabyte-start" => return yugabyte_start(page, seconds),
+        [client, page, seconds, readings, line] => (client, page, seconds, readings, line),
+        _ => {
+            let usage = "usage: clockbound-clients 1|2|3|yugabyte PAGE SECONDS READINGS LINE, or \
+                         clockbound-clients yugabyte-start PAGE SECONDS";
+            return Err(usage.into());
+        }
     };
     let line = Line::parse(line).ok_or("no line")?;
     let wanted: u32 = readings.parse().map_err(text)?;

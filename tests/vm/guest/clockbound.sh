@@ -69,10 +69,15 @@ sound() {
     done
 }
 
+# begins PAGE SECONDS: YugabyteDB's start, and what came of it.
+begins() { clockbound-clients yugabyte-start "$1" "$2" 2>&1 | tail -n 1; }
+
 wait_for_tsc
 ok "network" network
+is "without a page YugabyteDB does not start" "$(begins $pages/shm 120 | grep -c "No such file")" 1
 serve
 follow page tsc '"shm", "shm0", "shm1"'
+is "YugabyteDB starts" "$(begins $pages/shm 120)" started
 
 all_read 40 "${readings:-480000}"
 sleep 20
@@ -92,10 +97,19 @@ is "client 3 is never told of free running" "$(changes 3)" Synchronized
 is "YugabyteDB serves" "$(changes yugabyte)" served
 
 # Somebody else sets the system clock.
-all_read 20 40000
+readers=
+reads 1 shm 20 40000
+reads 2 shm0 20 40000
+reads yugabyte shm 20 40000
+# Nothing of this is about the system clock.
+reads 3 shm1 20 "${readings:-480000}"
 sleep 5
 date -s "@$(($(date +%s) + 10))" >/dev/null
+begins $pages/shm 120 >/tmp/begins &
+begins=$!
 await
+wait $begins
+is "set: YugabyteDB's start waits" "$(cat /tmp/begins)" waited
 for client in 1 2 3 yugabyte; do note "set by somebody else: $client: $(tail -n 1 /tmp/$client.json)"; done
 is "set: client 1 hears of it" "$(changes 1)" "Synchronized Unknown Synchronized"
 is "set: client 2 hears of it" "$(changes 2)" "Synchronized Unknown Synchronized"
@@ -212,6 +226,7 @@ wait "$daemon_pid"
 # it the end of the disruption, is some bursts of readings away.
 ok "a path" path delay 150ms
 follow raw raw '"shm", "shm0"'
+is "so far from its server YugabyteDB ends at its start" "$(begins $pages/shm 10 | sed 's/[0-9]* ns/NS/')" "gave up: an error of NS"
 readers=
 reads 1 shm 20 20000
 reads 2 shm0 20 20000

@@ -9,6 +9,7 @@ use truechimer_survey::inventory::{
 
 use super::Listed;
 use super::figures::{WIDTH, hang, hertz, printable, span, trimmed, wrap};
+use truechimer_command::show::many;
 use truechimer_command::table::{Side, Table};
 
 /// Where the values of the first part begin.
@@ -57,13 +58,12 @@ fn machine(inventory: &Inventory, verbose: bool, out: &mut dyn Write) -> io::Res
 pub fn properties(inventory: &Inventory, verbose: bool) -> Vec<(&'static str, String)> {
     let mut properties = Vec::new();
     let cpus = &inventory.cpus;
-    let plural = |n: usize| if n == 1 { "" } else { "s" };
     let mut parts = Vec::new();
     parts.extend(cpus.model.clone());
     if !cpus.online.is_empty() {
-        let n = cpus.online.len();
-        let sockets = cpus.sockets.map(|n| format!(" in {n} socket{}", plural(n as usize)));
-        parts.push(format!("{n} CPU{}{}", plural(n), sockets.unwrap_or_default()));
+        let sockets = cpus.sockets.map(|n| format!(" in {}", many(n.into(), "socket", "sockets")));
+        let online = many(cpus.online.len() as u64, "CPU", "CPUs");
+        parts.push(online + &sockets.unwrap_or_default());
     }
     parts.push(inventory.architecture.clone());
     parts.extend(inventory.kernel.as_ref().map(|release| format!("Linux {release}")));

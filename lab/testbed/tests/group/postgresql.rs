@@ -1,8 +1,6 @@
 //! PostgreSQL behind fronts: what follows, and that what does not is noticed and answered to nobody.
 //! A primary and its hot standby, by PostgreSQL's own replication, that read the time at present.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,14 +8,13 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::SeqCst;
 
 use truechimer_testbed::lacking::{Lacking, or_skip};
+use truechimer_testbed::postgresql::{NOBODY, Session, cluster, micros};
 use truechimer_testbed::process::{Process, Signal, is_root};
 use truechimer_testbed::{binary, ports, temp};
 
 use crate::agents::{GROUP, PATIENCE, until};
 use crate::front::{Local, Runner, runs};
 
-/// User that runs PostgreSQL where these tests are root's, whom it refuses.
-const NOBODY: u32 = 65534;
 const REPLICAS: usize = 3;
 const WARP: &str = "libtruechimer_warp.so";
 
@@ -29,12 +26,10 @@ struct Bed {
 }
 
 fn bed() -> Result<Bed, Lacking> {
-    let (server, init) = (runs("postgres")?, runs("initdb")?);
+    let server = runs("postgres")?;
     let dir = temp::Dir::new();
     let mut runner = Runner { truechimer: binary::truechimer(), user: None };
-    let mut initdb = Command::new(init);
     if is_root() {
-        use std::os::unix::process::CommandExt;
         // Where they can be executed by whomever.
         for name in ["truechimer", "libtruechimer_group.so", WARP] {
             let copy = dir.join(name);
@@ -43,15 +38,9 @@ fn bed() -> Result<Bed, Lacking> {
         }
         runner = Runner { truechimer: dir.join("truechimer"), user: Some(NOBODY) };
         chown(dir.path(), Some(NOBODY), Some(NOBODY)).unwrap();
-        initdb.uid(NOBODY).gid(NOBODY).current_dir("/");
     }
-    initdb.args(["-A", "trust", "-U", "test", "-E", "UTF8", "--no-locale", "-N", "-D"]);
-    let output = initdb.arg(dir.join("base")).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
     let settings = "fsync = off\nautovacuum = off\nunix_socket_directories = ''\n";
-    let file = dir.join("base").join("postgresql.conf");
-    let before = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(file, before + settings).unwrap();
+    cluster(&dir.join("base"), settings)?;
     Ok(Bed { dir, runner, server })
 }
 
@@ -79,64 +68,6 @@ fn start(bed: Bed) -> Local {
                  grep -q 'ready to accept connections' \"${front%/*/*}/program$member.log\"";
     let options = ["--protocol", "bytes", "--patience", "2s", "--ready-command", ready];
     Local::start_by(runner, dir, program, &options)
-}
-
-/// A session, by the protocol of version 3.0.
-struct Session(TcpStream);
-
-impl Session {
-    fn open(port: u16) -> Option<Session> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let mut session = Session(stream);
-        let body = b"\0\x03\0\0user\0test\0database\0postgres\0\0";
-        let mut packet = (body.len() as u32 + 4).to_be_bytes().to_vec();
-        packet.extend(body);
-        session.0.write_all(&packet).ok()?;
-        // A server that has started and does not serve yet says so.
-        session.answer()?.ok().map(|_| session)
-    }
-
-    /// The rows of an answer, their values joined; none if the connection was closed.
-    fn ask(&mut self, query: &str) -> Option<Vec<String>> {
-        let mut packet = b"Q".to_vec();
-        packet.extend((query.len() as u32 + 5).to_be_bytes());
-        packet.extend(query.bytes().chain([0]));
-        self.0.write_all(&packet).ok()?;
-        self.until_ready()
-    }
-
-    fn until_ready(&mut self) -> Option<Vec<String>> {
-        self.answer().map(|rows| rows.unwrap_or_else(|error| panic!("{error}")))
-    }
-
-    /// The rows of an answer, or an error; none if the connection was closed.
-    fn answer(&mut self) -> Option<Result<Vec<String>, String>> {
-        let mut rows = Vec::new();
-        loop {
-            let mut head = [0; 5];
-            self.0.read_exact(&mut head).ok()?;
-            let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-            let mut body = vec![0; length as usize - 4];
-            self.0.read_exact(&mut body).ok()?;
-            match head[0] {
-                b'Z' => return Some(Ok(rows)),
-                b'D' => rows.push(row(&body)),
-                b'E' => return Some(Err(String::from_utf8_lossy(&body).into_owned())),
-                _ => {}
-            }
-        }
-    }
-}
-
-fn row(body: &[u8]) -> String {
-    let (mut values, mut rest) = (Vec::new(), &body[2..]);
-    while let Some((length, more)) = rest.split_first_chunk() {
-        let (value, more) = more.split_at(u32::from_be_bytes(*length) as usize);
-        values.push(String::from_utf8_lossy(value).into_owned());
-        rest = more;
-    }
-    values.join(" ")
 }
 
 const TABLE: &str = "create table t(id serial, who int, at timestamptz default now()); \
@@ -327,11 +258,6 @@ impl Pair {
 
 fn behind() -> String {
     format!("epoch=0,offset=-{BEHIND_S}s")
-}
-
-/// A time in µs since 1970.
-fn micros(time: &str) -> String {
-    format!("(extract(epoch from {time}) * 1000000)::bigint")
 }
 
 /// The one number that a session answers with.

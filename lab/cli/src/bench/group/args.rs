@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::bench::group::failover::witness;
 use crate::bench::group::options::Options;
 use crate::bench::group::placement::Placement;
-use crate::bench::group::{failover, load, serve, soak};
+use crate::bench::group::{failover, load, postgresql, serve, soak};
 use clap::{Args, Subcommand};
 use truechimer_group_client::{Member, Where};
 use truechimer_outcome::files::Files;
@@ -41,6 +41,8 @@ pub enum What {
     Skew(Asked),
     /// One reading beside a bare round trip; riding, leased, in several threads
     Read(Placed),
+    /// PostgreSQL's primary and standby by the group's time and by the host's, pgbench at work
+    Postgresql(Postgresql),
     /// Rounds and memory over time
     Soak(Soak),
     /// latency, messages, skew and read
@@ -113,6 +115,15 @@ pub struct Soak {
     pub asked: Asked,
     #[command(flatten)]
     pub wanted: soak::Wanted,
+}
+
+/// A database at work.
+#[derive(Args, Debug)]
+pub struct Postgresql {
+    #[command(flatten)]
+    pub placed: Placed,
+    #[command(flatten)]
+    pub wanted: postgresql::Wanted,
 }
 
 /// A campaign.

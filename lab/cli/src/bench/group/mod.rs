@@ -4,6 +4,7 @@
 //! * [`latency`], [`messages`], [`skew`]: the paper's three experiments.
 //! * [`read`]: what one reading costs, beside a bare round trip in the same run.
 //! * [`failover`]: the campaign of fail-overs, what the programs record and the verifier.
+//! * [`postgresql`]: a primary and its standby by the group's time, under load.
 //! * [`soak`]: rounds and memory over time.
 //! * [`drift`]: the group's clock over simulated days.
 //! * [`placement`]: which processors the Corosyncs have.
@@ -22,6 +23,7 @@ mod messages;
 mod moment;
 mod options;
 mod placement;
+mod postgresql;
 mod read;
 mod serve;
 mod service;
@@ -50,6 +52,10 @@ pub fn run(line: &BenchGroup) -> Result<bool, Failure> {
         What::All(placed) => measure(placed, &[latency::run, messages::run, skew::run, read::run]),
         What::Soak(long) => {
             show(&long.asked, vec![soak::run(&long.asked.options()?, &long.wanted)?])
+        }
+        What::Postgresql(loaded) => {
+            let outcome = postgresql::run(&loaded.placed.options()?, &loaded.wanted)?;
+            show(&loaded.placed.asked, vec![outcome])
         }
         What::Failover(campaign) => {
             let asked = &campaign.asked;
