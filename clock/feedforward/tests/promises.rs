@@ -470,3 +470,39 @@ fn lies_between_exchanges_are_not_believed() {
         assert!((with.bound - without.bound).abs() < Span::from_micros(1), "{ahead_us}");
     }
 }
+
+/// A clock with twelve further replies behind each exchange, 0 for none behind every other one from the 150th to the
+/// 300th. Its request is 400 µs late, and they are so far ahead, µs: a round trip has room for 300, and what the exchanges
+/// before left open has not.
+fn ahead_behind_late_requests(ahead_us: i64) -> Estimate {
+    let mut clock = estimator();
+    for k in 1..=300 {
+        let late_us = if k % 2 == 0 { 400 } else { 0 };
+        let t = instant(k as f64);
+        let reply = |after_us: i64, ahead_us: i64| Exchange {
+            server_sent: t + Span::from_micros(after_us + ahead_us - 100),
+            received: stamp(Count(k * HZ) + CountSpan(HZ as i64 / 1_000_000 * after_us)),
+            ..exact(k, 0)
+        };
+        let asked = |x: Exchange| Exchange {
+            sent: stamp(Count(k * HZ) - CountSpan(HZ as i64 / 1_000_000 * late_us)),
+            server_received: t + Span::from_micros(100),
+            ..x
+        };
+        assert_eq!(clock.exchange(&asked(reply(220, 0))), Ok(Accepted::Refined));
+        let may_lie = late_us > 0 && k >= 150;
+        if ahead_us != 0 || !may_lie {
+            let ahead_us = if may_lie { ahead_us } else { 0 };
+            (1..=12).for_each(|n| clock.further(&asked(reply(70_000 * n, ahead_us))));
+        }
+    }
+    clock.estimate(Count(300 * HZ + HZ / 2)).unwrap()
+}
+
+/// A lie that its own round trip has room for, and causality by exchanges before it has not.
+#[test]
+fn lies_between_exchanges_that_others_contradict_move_nothing() {
+    let without = ahead_behind_late_requests(0);
+    assert_ne!(ahead_behind_late_requests(80), without, "what may be true is heard");
+    assert_eq!(ahead_behind_late_requests(300), without);
+}

@@ -443,56 +443,113 @@ fn are_alike(a: &Gaussian, b: &Gaussian) -> bool {
 
 #[cfg(test)]
 mod tests {
+    extern crate alloc;
+
+    use alloc::vec::Vec;
+
     use super::*;
     use crate::delay::{Law, fitted};
     use crate::{Known, Model, States};
 
-    /// Change of the model's states when what requests and replies take changes by `by`, s, after 300
-    /// exchanges, by a quarter of that at first; and whether the server is held off in any of the 60
-    /// that come then. Requests wait for `queue` s on the average, replies for 3 µs.
-    fn changed(by: [f64; 2], queue: f64) -> (f64, [f64; 2], bool) {
+    /// Exchanges before anything changes in [`Seen`].
+    const BEFORE: usize = 300;
+
+    /// Response of the model to a change.
+    struct Seen {
+        /// Change of offset and floors at the end, s.
+        offset: f64,
+        floors: [f64; 2],
+        /// Distance by which the server is ahead at the end, s.
+        ahead: Option<f64>,
+        /// Held off or not, by exchange since the change.
+        held: Vec<bool>,
+        /// Changes of the path that were told, s.
+        told: Vec<f64>,
+    }
+
+    /// Exchanges 16 s apart, 120 of them once what requests and replies take has changed by `by`, s; by a
+    /// quarter of that at first. Requests wait for `queue` s on the average, replies for 3 µs; where in their
+    /// sequences the waits begin is the `phase`.
+    fn changed(by: [f64; 2], queue: f64, phase: usize) -> Seen {
         let c = Constants::DEFAULT;
         let known = |mean, deviation| Known { mean, deviation };
         let (offset, rate) = (known(0.0, 1e-3), known(0.0, 1e-6));
         let mut model = Model::new(offset, rate, known(10e-3, 5e-3), [0.3e-6; 2], c);
-        let (mut held, mut before) = (false, States::default());
-        for k in 0..360 {
-            if k == 300 {
-                before = *model.now();
-            }
-            let share = [0.0, 0.25, 1.0][usize::from(k >= 300) + usize::from(k > 300)];
-            let now = by.map(|by| share * by);
+        let (mut held, mut told) = (Vec::new(), Vec::new());
+        let mut before = States::default();
+        for k in 0..BEFORE + 120 {
+            let share = [0.0, 0.25, 1.0][usize::from(k >= BEFORE) + usize::from(k > BEFORE)];
             // Exponential delays by two sequences that fill an interval evenly.
-            let wait = |step: f64| -libm::log(1.0 - libm::fmod(step * f64::from(k + 1), 1.0));
-            let request = 10e-3 + now[0] + queue * wait(0.618_033_988_75);
-            let reply = 10e-3 + now[1] + 3e-6 * wait(0.414_213_562_37);
+            let wait = |step: f64| -libm::log(1.0 - libm::fmod(step * (k + phase + 1) as f64, 1.0));
+            let request = 10e-3 + share * by[0] + queue * wait(0.618_033_988_75);
+            let reply = 10e-3 + share * by[1] + 3e-6 * wait(0.414_213_562_37);
             if k > 0 {
                 model.predict(16.0);
             }
+            if k == BEFORE {
+                before = *model.now();
+                assert_eq!(told, [], "nothing has happened yet");
+            }
             let sample = Sample { above: [request, reply], duration: request + reply };
-            let _ = model.take(sample, 0.6e-6, true);
-            held |= model.has_moved();
+            told.extend(model.take(sample, 0.6e-6, true));
+            let is_held = model.has_moved();
+            if k < BEFORE {
+                assert!(!is_held, "nothing has happened yet: {k}");
+            } else {
+                held.push(is_held);
+            }
         }
         let now = model.now();
         let floors = [0, 1].map(|d| now.floors[d] - before.floors[d]);
-        (now.offset - before.offset, floors, held)
+        Seen { offset: now.offset - before.offset, floors, ahead: model.ahead(), held, told }
+    }
+
+    /// True if both are as far as `wanted` within 10 µs.
+    fn near(is: [f64; 2], wanted: [f64; 2]) -> bool {
+        (0..2).all(|d| (is[d] - wanted[d]).abs() < 10e-6)
     }
 
     #[test]
     fn a_server_has_moved_where_both_directions_say_so() {
-        let (offset, floors, held) = changed([600e-6, -600e-6], 30e-6);
-        assert!(held);
-        assert!(offset.abs() < 20e-6, "{offset} {floors:?}");
+        for phase in (0..500).step_by(100) {
+            for by in [600e-6, -600e-6] {
+                let Seen { offset, floors, ahead, held, told } = changed([by, -by], 30e-6, phase);
+                let why = alloc::format!("{by} {phase}: {offset} {floors:?} {ahead:?} {told:?}");
+                assert!(held[1..].iter().all(|held| *held), "from the second on: {why} {held:?}");
+                assert!(ahead.is_some_and(|ahead| (ahead - by).abs() < 5e-6), "{why}");
+                assert!(offset.abs() < 5e-6 && near(floors, [0.0; 2]) && told.is_empty(), "{why}");
+            }
+        }
     }
 
     #[test]
     fn one_direction_by_itself_is_the_path_that_has_changed() {
-        for by in [-600e-6, 600e-6] {
-            let (offset, floors, held) = changed([0.0, by], 3e-3);
-            assert!(!held, "{by}");
-            // Half of a shorter way may have been an offset from the start.
-            assert!(offset.abs() < 310e-6, "{by}: {offset} {floors:?}");
-            assert!((floors[1] - offset - by).abs() < 50e-6, "{by}: {offset} {floors:?}");
+        // Half of a shorter way may have been an offset from the start.
+        for (by, is_offset) in [(-600e-6, 300e-6), (600e-6, 0.0)] {
+            for phase in (0..500).step_by(100) {
+                let Seen { offset, floors, ahead, held, told } = changed([0.0, by], 3e-3, phase);
+                let why = alloc::format!("{by} {phase}: {offset} {floors:?} {told:?}");
+                assert!(held.iter().all(|held| !held) && ahead.is_none(), "{why} {held:?}");
+                assert!((offset - is_offset).abs() < 10e-6, "{why}");
+                assert!(near(floors, [-is_offset, by + is_offset]), "{why}");
+                // A floor that had been hidden is no change.
+                let right = told.iter().filter(|told| (**told - by).abs() < 30e-6).count();
+                assert!(right == told.len() && right == usize::from(by > 0.0), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_one_direction_says_more_of_becomes_its_floor() {
+        let c = Constants::DEFAULT;
+        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0, 1e-6);
+        let states = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, 0.2e-3], [1e-6; STATES]);
+        for (witness, floors) in [([30.0, 1.0], [1.2e-3, 1e-3]), ([1.0, 30.0], [1e-3, 0.8e-3])] {
+            let mut one = Hypothesis { witness, ..Hypothesis::new(states, [law; 2], &c) };
+            one.blame_path();
+            let x = one.filter.now().x;
+            assert_eq!((one.event, x[SERVER]), (Event::None, 0.0));
+            assert!((0..2).all(|d| (x[FLOORS[d]] - floors[d]).abs() < 1e-9), "{witness:?}: {x:?}");
         }
     }
 
