@@ -27,3 +27,19 @@ pack() {
     (cd "$1" && find . -exec touch -hd @0 {} + && find . | LC_ALL=C sort |
         cpio -o -H newc -R 0:0 --quiet --reproducible) >"$2"
 }
+
+# Copies the named modules and all that they need, and prints them in the order of loading.
+put_modules() {
+    local root=$1 file
+    shift
+    module_order "$@" | while read -r file; do
+        case $file in
+        *.xz) xz -dc "$file" >"$root/modules/$(basename "$file" .xz)" ;;
+        *) cp "$file" "$root/modules/" ;;
+        esac
+        basename "$file" .xz
+    done
+}
+
+# Builds a module of tests/vm/modules and copies it.
+put_built() { build_module "$2" && cp "$built" "$1/modules/"; }
