@@ -186,7 +186,7 @@ fn several_interfaces_write_one_file() {
     let scratch = Scratch::new();
     let path = scratch.file("both.pcapng");
     let card = Facts { interface: "card".into(), method: Method::Hardware, ..facts() };
-    let mut parts = several(&[facts(), card], options(&path)).unwrap();
+    let (mut parts, whole) = several(&[facts(), card], options(&path)).unwrap();
     for (part, (generation, packets)) in parts.iter_mut().zip([(5, 3), (6, 2)]) {
         part.change(&change(10, Some(Status::Synchronised), Some(generation))).unwrap();
         for n in 0..packets {
@@ -202,6 +202,9 @@ fn several_interfaces_write_one_file() {
     assert_eq!((written.packets, written.file.as_deref()), (3, Some(path.as_path())));
     parts[1].packet(&packet(&frame(150)), &stamped(90)).unwrap();
     assert_eq!(parts[1].finish().unwrap().packets, 3);
+    let account = whole.written();
+    assert_eq!(account.iter().map(|one| one.packets).collect::<Vec<_>>(), [3, 3]);
+    assert!(account.iter().all(|one| one.bytes == std::fs::metadata(&path).unwrap().len()));
 
     let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
     let (mut section, mut times, mut told) = (Section::new(), Vec::new(), Vec::new());
@@ -528,7 +531,7 @@ fn a_pipe_gets_its_packets_at_once() {
     // Nobody reads any more.
     let mut ended = None;
     for _ in 0..10_000 {
-        if let Err(why) = sink.packet(&packet(&data), &stamped(0)).and_then(|()| sink.flush()) {
+        if let Err(why) = sink.packet(&packet(&data), &stamped(0)).and_then(|_| sink.flush()) {
             ended = Some(why);
             break;
         }
