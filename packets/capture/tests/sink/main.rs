@@ -229,6 +229,56 @@ fn several_interfaces_write_one_file() {
     }
 }
 
+#[test]
+fn several_interfaces_write_a_row_of_files() {
+    let scratch = Scratch::new();
+    let options =
+        FileOptions { rotate_bytes: Some(20 << 10), ..options(&scratch.file("row.pcapng")) };
+    let card = Facts { interface: "card".into(), method: Method::Hardware, ..facts() };
+    let (mut parts, whole) = several(&[facts(), card], options).unwrap();
+    for (part, generation) in parts.iter_mut().zip([5, 6]) {
+        part.change(&change(10, Some(Status::Synchronised), Some(generation))).unwrap();
+    }
+    for n in 0..300 {
+        // The second has a third of the packets.
+        for part in parts.iter_mut().take(if n % 3 == 0 { 2 } else { 1 }) {
+            part.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        }
+    }
+    parts.iter_mut().for_each(|part| drop(part.finish().unwrap()));
+    let names = scratch.names();
+    let mut found = [Vec::new(), Vec::new()];
+    for name in &names {
+        // Each can be read alone: it has both interfaces and their clocks at its head, and both statistics in the end.
+        let path = scratch.file(name);
+        let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
+        let (mut section, mut told) = (Section::new(), Vec::new());
+        while let Some(block) = blocks.next_block().unwrap() {
+            match section.take(&block).unwrap() {
+                Content::Packet(p) => {
+                    found[p.interface as usize].push(section.nanos(&p).unwrap() - START);
+                }
+                Content::Statistics(s, _) => told.push((s.interface, s.delivered)),
+                _ => {}
+            }
+        }
+        let interfaces: Vec<_> = section.interfaces().iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(interfaces, ["wire", "card"], "{name}");
+        let so_far = found.each_ref().map(|times| Some(times.len() as u64));
+        assert_eq!(told, [(0, so_far[0]), (1, so_far[1])], "{name}");
+        let story = story(&path);
+        for part in ["change at 10 to Some(5)", "change at 10 to Some(6)"] {
+            assert_eq!(story.iter().filter(|what| *what == part).count(), 1, "{name}: {story:?}");
+        }
+    }
+    assert_eq!(found[0], (0..300).collect::<Vec<_>>());
+    assert_eq!(found[1], (0..300).step_by(3).collect::<Vec<_>>());
+    for (written, found) in whole.written().iter().zip(&found) {
+        assert_eq!((written.packets, written.files), (found.len() as u64, names.len() as u64));
+    }
+    assert!(names.len() > 3, "{names:?}");
+}
+
 /// Packets of a compressed file, by zstd; `None`, and a word about it, where there is none.
 fn unpacked(path: &Path) -> Option<Vec<i64>> {
     let output = std::process::Command::new("zstd").arg("-dcq").arg(path).output();
