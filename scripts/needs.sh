@@ -219,12 +219,12 @@ need_ocf_tester() {
 # who may use dumpcap; nobody but root, is the answer that it takes without asking.
 need_capture_tools() {
     local name lacking=()
-    for name in tcpdump tshark dumpcap; do
+    for name in tcpdump tshark dumpcap zstd; do
         command -v "$name" >/dev/null || lacking+=("$name")
     done
     [ ${#lacking[@]} = 0 ] && return
     # dumpcap comes with tshark, and libpcap (for filters) with either.
-    apt_install tcpdump tshark
+    apt_install tcpdump tshark zstd
     for name in "${lacking[@]}"; do
         command -v "$name" >/dev/null || echo "no $name: what needs it will be skipped"
     done

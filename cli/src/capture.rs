@@ -24,7 +24,7 @@ use truechimer::{Clock, Status};
 use truechimer_capture::convert::{self, Converter, Search};
 use truechimer_capture::pipeline::{self, Device, End, Progress, Summary, WhenFull};
 use truechimer_capture::place::{Cores, Machine, Steered};
-use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError, Written, several};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink, SinkError, Together, several};
 use truechimer_capture::{Facts, Tap, TapError};
 use truechimer_counter::Counter;
 use truechimer_time::{Period, Span};
@@ -195,8 +195,8 @@ pub struct Capture {
     #[arg(short = 'W', value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     #[arg(conflicts_with = "files", requires = "write", help_heading = FILES)]
     limit: Option<u32>,
-    /// Compress the files by zstd(1), which runs beside on a processor of its own, at LEVEL, 1 to 19;
-    /// --rotate-size is of what it has written. A full disk ends such a capture
+    /// Compress the files by zstd(1), which runs beside, at LEVEL, 1 to 19; --rotate-size is of what
+    /// it has written. A full disk ends such a capture
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "3", value_parser = clap::value_parser!(u8).range(1..=19))]
     #[arg(requires = "write", conflicts_with = "cores", help_heading = FILES)]
@@ -392,7 +392,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
         say.warn(why);
     }
     let facts: Vec<Facts> = sources.iter().map(|source| source.facts.clone()).collect();
-    let sinks = sinks(args, &sources, &worth)?;
+    let (sinks, whole) = sinks(args, &sources, &worth)?;
     let (cores, warnings) = args.cores.unwrap_or_default().check(&Machine::default(), args.inline);
     warnings.iter().for_each(|warning| say.warn(warning));
     let first = args.interface.first().map_or("", |first| first.name.as_str());
@@ -481,7 +481,7 @@ pub fn run(args: &Capture, out: &mut dyn Write) -> Ended {
     let left = steered.map(Steered::restore).unwrap_or_default();
     left.iter().for_each(|warning| say.warn(warning));
     let mut summaries = summaries?;
-    let trouble = together(&mut summaries);
+    let trouble = together(&mut summaries, whole.as_ref());
     let mut all = Outcome::Good;
     let mut failed = None;
     for (summary, (why, period)) in summaries.into_iter().zip(&whys) {
@@ -514,15 +514,15 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Gives each interface what became of the one file of all, as of its end; trouble that was left.
-fn together(summaries: &mut [Summary]) -> Option<String> {
-    let last = summaries.iter().map(|one| &one.written).max_by_key(|written| written.bytes);
-    let last = last?.clone();
-    for Summary { written, .. } in summaries {
-        let Written { packets, unwritten, .. } = *written;
-        *written = Written { packets, unwritten, ..last.clone() };
+/// Gives each of several interfaces what became of its packets and of the one file of all, as of its end; trouble
+/// that was left.
+fn together(summaries: &mut [Summary], whole: Option<&Together>) -> Option<String> {
+    let all = whole.map(Together::written).unwrap_or_default();
+    for (summary, written) in summaries.iter_mut().zip(all) {
+        summary.live.unwritten = written.unwritten;
+        summary.written = written;
     }
-    last.trouble
+    summaries.iter().find_map(|one| one.written.trouble.clone())
 }
 
 /// An interface, ready to be captured from.
@@ -623,19 +623,22 @@ fn worth(clock: Option<&Clock>, search: &Search) -> Result<String, String> {
     }
 }
 
+/// Sinks of interfaces, and the account of one file of all.
+type Sinks = (Vec<Box<dyn Sink>>, Option<Together>);
+
 /// A sink for each of these.
 fn sinks(
     args: &Capture,
     sources: &[Source],
     worth: &Result<String, String>,
-) -> Result<Vec<Box<dyn Sink>>, Failure> {
+) -> Result<Sinks, Failure> {
     let facts: Vec<Facts> = sources.iter().map(|source| source.facts.clone()).collect();
     let Some(path) = &args.write else {
         let form = if args.json { Form::Json } else { Form::Text };
         let line = |facts| -> Result<Box<dyn Sink>, Failure> {
             Ok(Box::new(Lines::standard(facts, form, args.quiet).map_err(said)?))
         };
-        return facts.iter().map(line).collect();
+        return Ok((facts.iter().map(line).collect::<Result<_, _>>()?, None));
     };
     let worth = match worth {
         Ok(worth) | Err(worth) => worth,
@@ -658,8 +661,8 @@ fn sinks(
         zstd: args.zstd,
     };
     match facts.as_slice() {
-        [one] => Ok(vec![Box::new(CaptureFile::create(one, options).map_err(said)?)]),
-        all => several(all, options).map_err(said),
+        [one] => Ok((vec![Box::new(CaptureFile::create(one, options).map_err(said)?)], None)),
+        all => several(all, options).map(|(sinks, whole)| (sinks, Some(whole))).map_err(said),
     }
 }
 
@@ -837,33 +840,6 @@ mod tests {
         };
         assert!(ends(true));
         assert!(!ends(false));
-    }
-
-    #[test]
-    fn the_file_of_several_interfaces_is_as_the_last_left_it() {
-        let facts = Facts {
-            interface: "eth0".into(),
-            method: truechimer_capture::Method::Packet,
-            detail: String::new(),
-            link_type: 1,
-            snap_length: 0,
-            stamped_by: String::new(),
-            ring_bytes: 0,
-            stamp_error: truechimer_time::CountSpan(0),
-        };
-        let of = |packets, files, trouble: Option<&str>| {
-            let trouble = trouble.map(str::to_owned);
-            let written =
-                Written { packets, files, bytes: 100 * files, trouble, ..Written::default() };
-            let (facts, live) = (facts.clone(), pipeline::Live::default());
-            Summary { end: End::Stopped, facts, elapsed: EVERY, live, left: 0, written }
-        };
-        let mut summaries = [of(7, 1, Some("full")), of(5, 3, None)];
-        assert_eq!(together(&mut summaries), None);
-        let found = summaries.each_ref().map(|one| (one.written.packets, one.written.files));
-        assert_eq!(found, [(7, 3), (5, 3)]);
-        assert_eq!(together(&mut [of(7, 4, Some("full")), of(5, 3, None)]), Some("full".into()));
-        assert_eq!(together(&mut []), None);
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl<W: Write> Lines<W> {
 }
 
 impl<W: Write + Send> Sink for Lines<W> {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError> {
         let parsed = parse(self.link_type, packet.data);
         self.line.clear();
         match self.form {
@@ -72,7 +72,7 @@ impl<W: Write + Send> Sink for Lines<W> {
         }
         self.put()?;
         self.written.packets += 1;
-        Ok(())
+        Ok(true)
     }
 
     fn change(&mut self, _change: &Change) -> Result<(), SinkError> {

@@ -19,6 +19,11 @@ pub fn described(facts: &Facts) -> String {
     format!("{method}{detail}, stamped by {stamped_by}, ring of {mib:.1} MiB")
 }
 
+/// Packets that are written, or on their way to the disk.
+fn packets(live: &Live) -> u64 {
+    live.written.saturating_sub(live.unwritten)
+}
+
 /// Losses: by the interface, and of what was received.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 struct Lost {
@@ -203,8 +208,8 @@ impl State<'_> {
         State {
             r#type: "state",
             interface,
-            packets: now.written,
-            packets_per_second: rate(now.written, before.written),
+            packets: packets(now),
+            packets_per_second: rate(packets(now), packets(before)),
             bits_per_second: 8.0 * rate(now.bytes, before.bytes),
             lost: Lost::of(now),
             stamps: Worth::new(&now.tally.since(&before.tally), period),
@@ -271,7 +276,7 @@ impl Told {
             why: why.to_owned(),
             stamped_by: facts.stamped_by.clone(),
             ring_bytes: facts.ring_bytes,
-            packets: live.written.saturating_sub(live.unwritten),
+            packets: packets(live),
             bytes: live.bytes,
             received: live.losses.received,
             lost: Lost::of(live),
@@ -335,6 +340,11 @@ mod tests {
             "2010 packets, 1.00 kpps, 800.00 kbit/s; lost 3 interface, 1 kernel, 4 ring, 2 writer; \
              100 % bounded, ± 8 µs (at most 8 µs); counts ± 50 ns (at most 50 ns)"
         );
+        // While the disk is full nothing is written, and the rate is none.
+        let full = Live { unwritten: 2010, ..live(4010) };
+        let state = State::new("eth0", (&now, &full), Duration::from_secs(2), period);
+        assert_eq!((state.packets, state.packets_per_second), (2000, 0.0));
+        assert_eq!(state.lost.writer, 2012);
         let quiet = State::new("eth0", (&now, &now), Duration::ZERO, period);
         assert!(quiet.to_string().ends_with("no stamps yet"), "{quiet}");
     }

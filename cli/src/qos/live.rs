@@ -49,7 +49,7 @@ struct Feed {
 const TAG_AT: usize = 12;
 
 impl Sink for Feed {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError> {
         let mut data = packet.data;
         let mut length = packet.length;
         if let (Some(tag), Some((front, rest))) = (&packet.tag, data.split_at_checked(TAG_AT)) {
@@ -83,7 +83,7 @@ impl Sink for Feed {
             },
         });
         self.written.packets += 1;
-        Ok(())
+        Ok(true)
     }
 
     fn change(&mut self, change: &Change) -> Result<(), SinkError> {

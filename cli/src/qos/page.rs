@@ -63,7 +63,7 @@ pub fn page(report: &Report, engine: &Engine, totals: &Totals, command: &str) ->
     page = page.section(flows(report));
     for flow in report.flows.iter().take(FLOWS) {
         if let Some(kept) = engine.flow(flow.number) {
-            page = page.section(one(report, flow, kept, start));
+            page = page.section(one(report, flow, kept, start, beside(report, engine, flow)));
         }
     }
     page
@@ -298,7 +298,7 @@ fn delays(report: &Report, totals: &Totals, start: i64) -> Option<Section> {
         })
         .collect();
     let all = ways.iter().filter_map(|(_, of_way)| reach(&of_way.bins));
-    let scale = all.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).filter(|_| ways.len() > 1);
+    let scale = all.reduce(both).filter(|_| ways.len() > 1);
     let mut section = (!ways.is_empty()).then(|| Section::new("One-way delay"))?;
     for (name, of_way) in &ways {
         section = section.chart(over_time(
@@ -591,13 +591,37 @@ fn alone(flow: &FlowReport) -> Vec<Cell> {
     ]
 }
 
-/// One flow's plots.
-fn one(report: &Report, flow: &FlowReport, kept: &Flow, start: i64) -> Section {
+/// Ends of y that the delays of a flow have in common with those of its answers, s; none where nothing answers.
+fn beside(report: &Report, engine: &Engine, flow: &FlowReport) -> Option<(f64, f64)> {
+    let answers = report.flows.iter().find(|other| {
+        (&other.protocol, &other.from, &other.to) == (&flow.protocol, &flow.to, &flow.from)
+            && other.number != flow.number
+    })?;
+    let delays = |flow: &FlowReport| {
+        let path = engine.flow(flow.number)?.path.as_ref()?;
+        path.way.and_then(|_| reach(&path.bins))
+    };
+    Some(both(delays(flow)?, delays(answers)?))
+}
+
+/// Ends of what both hold.
+fn both(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.min(b.0), a.1.max(b.1))
+}
+
+/// One flow's plots; `scale` as of [`over_time`].
+fn one(
+    report: &Report,
+    flow: &FlowReport,
+    kept: &Flow,
+    start: i64,
+    scale: Option<(f64, f64)>,
+) -> Section {
     let mut section = Section::new(&flow.name);
     if let Some(path) = kept.path.as_ref().filter(|path| path.way.is_some()) {
         let about = "Band: from the least to the greatest, and the mean with its bound.";
         section = section
-            .chart(over_time("Delay over time", about, start, &path.bins, None))
+            .chart(over_time("Delay over time", about, start, &path.bins, scale))
             .chart(histogram("Distribution of the delay", "", &[("delay", &path.delays)]));
     }
     let gaps: Vec<(&str, &Distribution)> = report
@@ -631,4 +655,37 @@ fn one(report: &Report, flow: &FlowReport, kept: &Flow, start: i64) -> Section {
             ));
     }
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use truechimer_qos::bins::value;
+
+    /// Delays, ns, with their bound, a second each.
+    fn delays(all: &[i64], bound: Option<u64>) -> Bins {
+        let mut bins = Bins::new(1_000_000_000);
+        for (second, ns) in (0..).zip(all) {
+            bins.add(second * 1_000_000_000, &value(*ns, bound));
+        }
+        bins
+    }
+
+    #[test]
+    fn a_chart_holds_all_bounds() {
+        let (low, high) = reach(&delays(&[1000, 5000], Some(30_000))).unwrap();
+        assert!(low < -29_000e-9 && high > 35_000e-9, "{low} {high}");
+        let (low, high) = reach(&delays(&[1000, 5000], None)).unwrap();
+        assert!(low < 1000e-9 && low > 0.0 && high > 5000e-9 && high < 6000e-9, "{low} {high}");
+        assert_eq!(reach(&Bins::new(1)), None);
+        // The view that a page shows first has the ends that it was given; what is close is another.
+        let (bins, ends) = (delays(&[1000, 5000], Some(30_000)), (-40e-6, 90e-6));
+        let shown = |scale| {
+            Page::new("t")
+                .section(Section::new("s").chart(over_time("c", "", 0, &bins, scale)))
+                .render()
+        };
+        assert!(shown(Some(ends)).contains("both ways") && !shown(None).contains("both ways"));
+        assert_eq!(both((1.0, 2.0), (0.0, 1.5)), (0.0, 2.0));
+    }
 }

@@ -1,7 +1,9 @@
 //! Where the figures go.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use truechimer_command::{program, report};
 use truechimer_report::Page;
 
 use crate::outcome::{Failure, Outcome};
@@ -34,11 +36,76 @@ impl Files {
         }
         if let Some(path) = &self.markdown {
             let text: Vec<String> = outcomes.iter().map(Outcome::markdown).collect();
-            write(path, &text.join("\n"))?;
+            write(path, &headed(&text.join("\n"), &measured()))?;
             for (name, plot) in outcomes.iter().flat_map(Outcome::plots) {
                 write(&path.with_file_name(name), &plot.svg())?;
             }
         }
         Ok(())
+    }
+}
+
+/// Text of a page with a line after its title that says when, by what and on what it was measured.
+fn headed(page: &str, measured: &str) -> String {
+    let (title, rest) = page.split_once('\n').unwrap_or((page, ""));
+    format!("{title}\n\n{measured}\n{rest}")
+}
+
+/// Time, version, commit, kernel, processors and command of this measurement.
+fn measured() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let commit = std::env::var("TRUECHIMER_COMMIT").ok();
+    let time = report::between(program::begun_ns(), program::now_ns());
+    let (kernel, machine) = (read("/proc/sys/kernel/osrelease"), read("/proc/cpuinfo"));
+    let commit = commit.map_or("commit not told".to_owned(), |commit| format!("commit {commit}"));
+    format!(
+        "*Measured {time} by Truechimer {}, {commit}, on Linux {}, {}:*\n`{}`",
+        env!("CARGO_PKG_VERSION"),
+        kernel.trim(),
+        processors(&machine),
+        program::line()
+    )
+}
+
+/// Number and model of the processors that the kernel has online.
+fn processors(cpuinfo: &str) -> String {
+    let of = |key: &str| {
+        let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        lines
+            .filter(|(name, _)| name.trim() == key)
+            .map(|(_, value)| value.trim())
+            .collect::<Vec<_>>()
+    };
+    let number = of("processor").len();
+    let plural = if number == 1 { "processor" } else { "processors" };
+    match of("model name").first() {
+        Some(model) => format!("{number} {plural} ({model})"),
+        None => format!("{number} {plural}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_says_by_what_it_was_measured() {
+        let page = headed("## Rates\n\nText.\n", &measured());
+        let (title, rest) = page.split_once("\n\n").unwrap();
+        let (head, text) = rest.split_once("\n\n").unwrap();
+        assert_eq!((title, text), ("## Rates", "Text.\n"));
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        for part in ["*Measured 2", " UTC by Truechimer ", "ommit ", kernel.trim(), " processor"] {
+            assert!(head.contains(part), "{part}: {head}");
+        }
+        assert!(head.ends_with(&format!("\n`{}`", program::line())), "{head}");
+    }
+
+    #[test]
+    fn processors_are_those_of_the_kernel() {
+        let one = "processor\t: 0\nmodel name\t: Some CPU: 3 GHz\n\n";
+        assert_eq!(processors(one), "1 processor (Some CPU: 3 GHz)");
+        assert_eq!(processors(&one.repeat(2)), "2 processors (Some CPU: 3 GHz)");
+        assert_eq!(processors("processor\t: 0\nBogoMIPS\t: 50\n"), "1 processor");
     }
 }

@@ -69,7 +69,8 @@ const MOST_ON_THE_WAY: Span = Span::from_millis(500);
 pub struct Options {
     /// All on the calling thread, without another one for conversion and writing.
     pub inline: bool,
-    /// End after so many packets, exactly.
+    /// End after so many packets, exactly. Those that find no room on the disk do not count, but for those that are
+    /// on their way to it at the end.
     pub count: Option<NonZeroU64>,
     /// End after so long.
     pub duration: Option<Duration>,
@@ -276,7 +277,7 @@ fn run_with<C: Convert>(
     let began = Instant::now();
     let facts = tap.facts().clone();
     converter.stamp_error(facts.stamp_error);
-    let count = options.count.map(NonZeroU64::get);
+    let count = options.count;
     let _pinned = pin(options.capture_cpu, "capture", progress);
     let mut taker = Taker::new(tap, device, converter.counter(), options, progress);
     let mut writer = Writer::new(converter, sink, count, progress);

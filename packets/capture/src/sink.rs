@@ -11,6 +11,8 @@
 //!   that do not fit are counted in [`Written::unwritten`], [`Written::trouble`] says why, and once
 //!   a second it is tried again: the first packet that fits bears a mark that says how many are
 //!   missing before it.
+//! * Compression that ends badly, as on a full disk, ends the capture. Each file that lacks its end is
+//!   read once more, and its packets that are not found there are in [`Written::unwritten`].
 //! * A reader of a pipe that has gone away is [`SinkError::Closed`].
 //! * Anything else that the system refuses ends it, with an error that names the file.
 
@@ -27,18 +29,20 @@ mod several;
 
 pub use encode::{bound_ns, clock};
 pub use file::CaptureFile;
-pub use several::several;
+pub use several::{Together, several};
 
 use crate::convert::Change;
 use crate::{Losses, Packet, Stamped};
 
 /// Takes packets with their times, one after the other.
 pub trait Sink: Send {
-    /// Takes one packet.
+    /// Takes one packet; false where there is no room for it at the moment, so that it is lost and in
+    /// [`Written::unwritten`].
     ///
     /// # Errors
-    /// Where nothing more can be written. A full disk is not such an error: see [`Written`].
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError>;
+    /// Where nothing more can be written, this packet included: [`Written`] does not have it. A full disk is not
+    /// such an error, unless files are compressed.
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError>;
 
     /// The clock changed: for all packets from here on, until the next change. Should be called
     /// once before the first packet, so that the file begins with it.
@@ -90,7 +94,7 @@ pub enum Mark {
 pub struct Written {
     /// Packets that were handed to the system.
     pub packets: u64,
-    /// Packets that could not be: the disk was full.
+    /// Packets that could not be, or were not found there after compression had ended badly.
     pub unwritten: u64,
     /// Bytes of all files together.
     pub bytes: u64,

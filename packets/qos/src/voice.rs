@@ -101,14 +101,17 @@ fn delay_impairment(ms: f64) -> f64 {
     let idte = (talker / 2.0 + (talker * talker / 4.0 + 100.0).sqrt() - 1.0) * (1.0 - (-ms).exp());
     let listener = RO - 10.5 * (WEPL + 7.0) * (2.0 * ms + 1.0).powf(-0.25);
     let idle = listener / 2.0 + (listener * listener / 4.0 + 169.0).sqrt();
-    let idd = if ms <= 100.0 {
-        0.0
-    } else {
-        let x = (ms / 100.0).log2();
-        let root = |x: f64| (1.0 + x.powi(6)).powf(1.0 / 6.0);
-        25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
-    };
-    idte + idle + idd
+    idte + idle + absolute_delay(ms)
+}
+
+/// Idd (G.107 equations 7-27 and 7-28): delay alone, ms, however well echo is cancelled.
+fn absolute_delay(ms: f64) -> f64 {
+    if ms <= 100.0 {
+        return 0.0;
+    }
+    let x = (ms / 100.0).log2();
+    let root = |x: f64| (1.0 + x.powi(6)).powf(1.0 / 6.0);
+    25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
 }
 
 /// Share of the packets that a dejitter buffer waits for.
@@ -172,6 +175,49 @@ mod tests {
             let simple = 0.024 * ms + 0.11 * (ms - 177.3f64).max(0.0);
             let off = delay_impairment(ms) - delay_impairment(0.0) - simple;
             assert!(off.abs() < 2.5, "{ms} ms: {off}");
+        }
+    }
+
+    #[test]
+    fn delay_alone_costs_what_g107_has() {
+        // By hand.
+        for (ms, idd) in
+            [(100.0, 0.0), (150.0, 0.164), (200.0, 3.044), (300.0, 14.761), (400.0, 24.070)]
+        {
+            let off = absolute_delay(ms) - idd;
+            assert!(off.abs() < 1e-3, "{ms} ms: {off}");
+        }
+    }
+
+    #[test]
+    fn losses_cost_what_g107_and_g113_have() {
+        // Ie,eff = Ie + (95 − Ie) · Ppl ÷ (Ppl ÷ BurstR + Bpl) (G.107 equation 7-29), by hand, with Ie and Bpl of G.113
+        // appendix I: G.711 0 and 4.3, with concealment 25.1, G.729A 11 and 19.
+        for (name, loss, burst, wanted) in [
+            ("g711", 0.01, 1.0, 17.925),
+            ("g711", 0.01, 4.0, 20.879),
+            ("g711-plc", 0.05, 1.0, 15.781),
+            ("g711-plc", 0.05, 2.0, 17.210),
+            ("g729a", 0.0, 1.0, 11.0),
+            ("g729a", 0.02, 1.0, 19.0),
+            ("g729a", 0.02, 2.0, 19.4),
+        ] {
+            let whole = voice(0.0, 0.0, "g711").rating();
+            let lost = whole - Voice { burst, ..voice(0.0, loss, name) }.rating();
+            assert!((lost - wanted).abs() < 1e-3, "{name}, {loss}, {burst}: {lost}");
+        }
+        // Cole and Rosenbluth (2001) fitted measured speech, losses by chance: 30 ln(1 + 15 e) for G.711 with
+        // concealment, 11 + 40 ln(1 + 10 e) for G.729A.
+        for percent in 0..=5 {
+            let loss = f64::from(percent) / 100.0;
+            let fits = [
+                ("g711-plc", 30.0 * (15.0 * loss).ln_1p()),
+                ("g729a", 11.0 + 40.0 * (10.0 * loss).ln_1p()),
+            ];
+            for (name, fit) in fits {
+                let off = voice(0.0, loss, name).equipment_impairment() - fit;
+                assert!(off.abs() < 1.5, "{name}, {percent} %: {off}");
+            }
         }
     }
 

@@ -194,6 +194,62 @@ fn rotated_files_hold_everything_once() {
     assert_eq!(numbers, (0..500).collect::<Vec<_>>());
 }
 
+/// Files of a row, in order.
+fn row(dir: &Dir) -> Vec<std::path::PathBuf> {
+    let there = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        there.filter(|path| path.extension().is_some_and(|end| end == "pcapng")).collect();
+    files.sort();
+    files
+}
+
+/// Numbers of the frames in these files, each of which tcpdump and tshark can read.
+fn numbers_in(files: &[std::path::PathBuf]) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for file in files {
+        let packets = tools::packets(file);
+        assert_readable(file, packets.len());
+        numbers.extend(ours(&packets).iter().map(|packet| number(&packet.data)));
+    }
+    numbers
+}
+
+#[test]
+fn the_last_files_by_size_are_kept() {
+    let Some((net, dir)) = bed() else { return };
+    // 5.5 MB in files of one.
+    let arguments = ["--json", "-C", "1", "-W", "2", "-c", "4000", OURS];
+    let mut capture = truechimer(&net.client, &dir, "row", &arguments);
+    inject(&net.server, &(0..4000).map(|n| numbered(n, 1300)).collect::<Vec<_>>());
+    assert!(capture.ended().success(), "{}", capture.process.output());
+    let files = row(&dir);
+    assert_eq!(files.len(), 2, "{files:?}");
+    assert!(capture.summary()["files"].as_u64().unwrap() >= 5, "{:#}", capture.summary());
+    let full = std::fs::metadata(&files[0]).unwrap().len();
+    assert!((1_000_000..1_300_000).contains(&full), "{full}");
+    let found = numbers_in(&files);
+    assert!(found.len() > 600, "{}", found.len());
+    assert_eq!(found, (4000 - found.len() as u32..4000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_row_by_time_ends_with_its_last_file() {
+    let Some((net, dir)) = bed() else { return };
+    let mut capture = truechimer(&net.client, &dir, "row", &["--json", "-G", "1", "-W", "3", OURS]);
+    // Across the ends of files, until there is the last one, which ends by itself.
+    let mut sent = 0;
+    while row(&dir).len() < 3 {
+        inject(&net.server, &[numbered(sent, 50)]);
+        sent += 1;
+        assert!(sent < 10_000, "never a third file");
+    }
+    assert!(capture.ended().success(), "{}", capture.process.output());
+    let files = row(&dir);
+    assert_eq!(files.len(), 3, "{files:?}");
+    assert_eq!(capture.summary()["files"], 3, "{:#}", capture.summary());
+    assert_eq!(numbers_in(&files), (0..sent).collect::<Vec<_>>());
+}
+
 /// Random bytes, many of them as headers that promise more than there is.
 #[test]
 fn nonsense_is_captured_like_anything_else() {

@@ -1,5 +1,6 @@
 //! Figures to watch while it runs.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -43,11 +44,11 @@ pub struct Live {
     pub taken: u64,
     /// Packets that were taken, and never written: the queue was full, or the sink failed.
     pub dropped: u64,
-    /// Packets that the sink took, those that are on their way to the disk included.
+    /// Packets that were handed to the sink, those that are on their way to the disk included.
     pub written: u64,
-    /// Their bytes, as captured.
+    /// Bytes of those that it took, as captured.
     pub bytes: u64,
-    /// Of those, packets that could not be written: the disk is full.
+    /// Of `written`, packets that could not be: the disk is full. The rest may go back by what was on its way.
     pub unwritten: u64,
     /// Files begun so far.
     pub files: u64,
@@ -146,6 +147,13 @@ impl Progress {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         std::mem::take(&mut *guard(&self.notes))
+    }
+
+    /// True where so many packets are written, or on their way to the disk.
+    pub(super) fn has(&self, count: Option<NonZeroU64>) -> bool {
+        let [written, unwritten] =
+            [&self.written, &self.unwritten].map(|number| number.load(Ordering::Relaxed));
+        count.is_some_and(|count| written.saturating_sub(unwritten) >= count.get())
     }
 
     /// Counts as dropped what was taken and neither written nor counted otherwise.

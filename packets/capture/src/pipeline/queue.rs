@@ -86,6 +86,8 @@ struct State {
     batches: VecDeque<Batch>,
     items: usize,
     packets: u64,
+    /// The last batch that was taken out is still worked on.
+    busy: bool,
     /// Nothing more will be put in.
     over: bool,
     /// Nothing more will be taken out.
@@ -158,7 +160,10 @@ impl Queue {
     /// Takes the oldest out, after waiting at most `timeout` for one.
     pub fn get(&self, timeout: Duration) -> Got {
         let empty = |state: &mut State| !state.over && state.batches.is_empty();
-        let state = guard(&self.state);
+        let mut state = guard(&self.state);
+        if std::mem::take(&mut state.busy) && state.batches.is_empty() {
+            self.emptied.notify_one();
+        }
         let mut state = match self.filled.wait_timeout_while(state, timeout, empty) {
             Ok((state, _)) => state,
             Err(poisoned) => poisoned.into_inner().0,
@@ -166,6 +171,7 @@ impl Queue {
         let Some(batch) = state.batches.pop_front() else {
             return if state.over { Got::Over } else { Got::Nothing };
         };
+        state.busy = true;
         state.items -= batch.items.len();
         state.packets -= batch.packets;
         // It is worth waking somebody for half of the room, not for every batch.
@@ -175,6 +181,17 @@ impl Queue {
             self.emptied.notify_one();
         }
         Got::Batch(batch)
+    }
+
+    /// Whether more is taken out, once all that was put in is worked on; `None` if that takes longer than `timeout`.
+    pub fn settled(&self, timeout: Duration) -> Option<bool> {
+        let works = |state: &mut State| !state.closed && (state.busy || !state.batches.is_empty());
+        let state = guard(&self.state);
+        let mut state = match self.emptied.wait_timeout_while(state, timeout, works) {
+            Ok((state, _)) => state,
+            Err(poisoned) => poisoned.into_inner().0,
+        };
+        (!works(&mut state)).then_some(!state.closed)
     }
 
     /// Nothing more will be put in once this is dropped, however that comes.

@@ -39,8 +39,8 @@ const SOME_PAIRS: usize = 200;
 
 /// Where batches go.
 pub(super) trait Outlet {
-    /// Hands it on, and if it is the last, whatever that takes. If it takes longer, `meanwhile` is
-    /// called now and then. Whether it makes sense to go on; what could not be handed on has been
+    /// Hands it on, and if it may be the last, until the sink has it, whatever that takes. If it takes longer,
+    /// `meanwhile` is called now and then. Whether it makes sense to go on; what could not be handed on has been
     /// counted.
     fn hand_on(&mut self, batch: Batch, last: bool, meanwhile: &mut dyn FnMut()) -> bool;
 
@@ -221,10 +221,20 @@ impl<'a> Taker<'a> {
             self.batch.quiet = self.quiet.take();
         }
         self.batch.chunk(chunk);
-        // What was dropped here does not count towards the number asked for.
-        let lost = self.progress.dropped.load(Ordering::Relaxed);
+        // What was dropped here, or found no room on the disk, does not count towards the number asked for.
+        let Progress { dropped, unwritten, .. } = self.progress;
+        let lost = dropped.load(Ordering::Relaxed) + unwritten.load(Ordering::Relaxed);
         if self.options.count.is_some_and(|count| self.taken.saturating_sub(lost) >= count.get()) {
-            return Some(Ended::Count);
+            self.pair();
+            if !self.send(outlet, true) {
+                return Some(if self.progress.has(self.options.count) {
+                    Ended::Count
+                } else {
+                    Ended::Refused
+                });
+            }
+            // Some found no room on the disk.
+            return None;
         }
         let limits = self.limits;
         let full = self.batch.items.len() * 2 >= limits.items

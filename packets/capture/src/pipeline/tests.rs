@@ -182,6 +182,8 @@ struct FakeSink {
     fail_at: Option<u64>,
     panic_at: Option<u64>,
     closed: bool,
+    /// No room for these packets, of those that are handed to it.
+    full: std::ops::Range<u64>,
     /// Not a packet is taken before the capture thread has had to wait.
     until_waited: Option<Arc<Progress>>,
 }
@@ -200,12 +202,16 @@ impl FakeSink {
 }
 
 impl Sink for FakeSink {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError> {
         while self.until_waited.as_ref().is_some_and(|progress| progress.live().waits == 0) {
             std::thread::yield_now();
         }
         let number = u64::from_le_bytes(packet.data.try_into().unwrap());
         assert_eq!(stamped.unix_ns, number as i64, "another packet's time");
+        if self.full.contains(&(self.written.packets + self.written.unwritten)) {
+            self.written.unwritten += 1;
+            return Ok(false);
+        }
         let before = self.written.packets;
         assert_ne!(self.panic_at, Some(before), "as wished");
         if self.fail_at == Some(before) {
@@ -213,7 +219,7 @@ impl Sink for FakeSink {
         }
         self.written.packets += 1;
         guard(&self.seen.numbers).push(number);
-        Ok(())
+        Ok(true)
     }
 
     fn change(&mut self, _change: &crate::convert::Change) -> Result<(), SinkError> {
@@ -319,7 +325,7 @@ fn try_out(tap: FakeTap, sink: FakeSink, options: &Options) -> (Summary, Seen, A
     let panics = sink.panic_at.is_some();
     let summary =
         run_with(Box::new(tap), None, converter(), Box::new(sink), options, &stop, &progress);
-    let Live { losses, taken, dropped, written, surplus, .. } = summary.live;
+    let Live { losses, taken, dropped, written, unwritten, surplus, .. } = summary.live;
     assert_eq!(
         losses.received,
         written + losses.ring + losses.kernel + dropped + surplus + summary.left,
@@ -331,6 +337,8 @@ fn try_out(tap: FakeTap, sink: FakeSink, options: &Options) -> (Summary, Seen, A
     }
     let numbers = guard(&seen.numbers).clone();
     if !panics {
+        assert_eq!(unwritten, summary.written.unwritten);
+        let written = written - unwritten;
         assert_eq!((numbers.len() as u64, summary.written.packets), (written, written));
         assert_eq!(summary.live.bytes, 8 * written);
         assert_eq!(summary.live.tally.unsynchronised, written);
@@ -385,6 +393,20 @@ fn the_count_is_exact_and_the_rest_is_told() {
         assert_eq!(*guard(&seen.numbers), (0..37).collect::<Vec<_>>());
         let Live { losses, written, surplus, .. } = summary.live;
         assert_eq!((written, surplus), (37, losses.received - 37), "to the packet");
+    }
+}
+
+#[test]
+fn what_finds_no_room_does_not_count() {
+    for inline in [false, true] {
+        let tap = FakeTap::new(vec![Step::Arrive(25); 8], 1000, 10);
+        let sink = FakeSink { full: 5..25, ..FakeSink::default() };
+        let options = Options { inline, count: NonZeroU64::new(37), ..Options::default() };
+        let (summary, seen, _) = try_out(tap, sink, &options);
+        assert!(matches!(summary.end, End::Count), "{summary:?}");
+        assert_eq!(*guard(&seen.numbers), (0..5).chain(25..57).collect::<Vec<_>>());
+        let Live { losses, written, unwritten, surplus, .. } = summary.live;
+        assert_eq!((written, unwritten, surplus), (57, 20, losses.received - 57));
     }
 }
 
@@ -572,12 +594,14 @@ proptest! {
         count in proptest::option::of(1..500_u64),
         fail_at in proptest::option::of(0..500_u64),
         closed in any::<bool>(),
+        full in proptest::option::of((0..200_u64, 0..200_u64)),
         on_the_way in proptest::option::of(0..10_u64),
     ) {
         script.extend(end);
         script.extend(after);
         let tap = FakeTap { on_the_way, ..FakeTap::new(script, capacity, at_most) };
-        let sink = FakeSink { fail_at, closed, ..FakeSink::default() };
+        let full = full.map_or(0..0, |(from, many)| from..from + many);
+        let sink = FakeSink { fail_at, closed, full, ..FakeSink::default() };
         let options = Options {
             inline,
             count: count.and_then(NonZeroU64::new),
@@ -591,13 +615,14 @@ proptest! {
         if !failed && (!drop || inline) {
             prop_assert_eq!(live.dropped, 0);
         }
+        let written = live.written - live.unwritten;
         match (summary.end, count) {
-            (End::Count, count) => prop_assert_eq!(Some(live.written), count),
-            (_, Some(count)) => prop_assert!(live.written <= count),
+            (End::Count, count) => prop_assert_eq!(Some(written), count),
+            (_, Some(count)) => prop_assert!(written <= count),
             _ => {}
         }
         if failed {
-            prop_assert_eq!(Some(live.written), fail_at);
+            prop_assert_eq!(Some(written), fail_at);
         }
     }
 }

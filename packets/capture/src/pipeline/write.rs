@@ -1,5 +1,6 @@
 //! The conversion thread: counts, times, and the sink.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,8 @@ pub(super) struct Writer<'a, C> {
     converter: C,
     sink: Box<dyn Sink>,
     progress: &'a Progress,
-    count: Option<u64>,
-    /// How many packets may still be written.
+    count: Option<NonZeroU64>,
+    /// How many packets may still be written: those that were lost to a full disk leave room for others.
     room: u64,
     tally: Tally,
     told: Instant,
@@ -39,7 +40,7 @@ impl<'a, C: Convert> Writer<'a, C> {
     pub fn new(
         converter: C,
         sink: Box<dyn Sink>,
-        count: Option<u64>,
+        count: Option<NonZeroU64>,
         progress: &'a Progress,
     ) -> Writer<'a, C> {
         Writer {
@@ -47,7 +48,7 @@ impl<'a, C: Convert> Writer<'a, C> {
             sink,
             progress,
             count,
-            room: count.unwrap_or(u64::MAX),
+            room: count.map_or(u64::MAX, NonZeroU64::get),
             tally: Tally::default(),
             told: Instant::now(),
             failed: None,
@@ -83,30 +84,42 @@ impl<'a, C: Convert> Writer<'a, C> {
             self.sink.losses(losses, self.progress.dropped.load(Ordering::Relaxed));
         }
         self.flush();
+        self.look();
         self.failed.is_none() && self.room > 0
     }
 
+    /// Takes from the sink how many packets are lost, those included that it had taken before.
+    fn look(&mut self) {
+        let written = self.sink.written();
+        self.progress.unwritten.store(written.unwritten, Ordering::Relaxed);
+        self.room =
+            self.count.map_or(u64::MAX, |count| count.get().saturating_sub(written.packets));
+    }
+
     fn chunk(&mut self, chunk: &dyn Chunk) {
-        let (mut written, mut bytes) = (0, 0);
+        let (mut written, mut unwritten, mut bytes) = (0, 0, 0);
         chunk.for_each(&mut |packet| {
             if self.failed.is_some() || written == self.room {
                 return;
             }
             let stamped = self.converter.convert(packet.stamp);
             match self.sink.packet(packet, &stamped) {
-                Ok(()) => {
+                Ok(true) => {
                     written += 1;
                     bytes +=
                         packet.data.len() as u64 + packet.tag.map_or(0, |tag| tag.len() as u64);
                     self.tally.add(&stamped);
                 }
+                Ok(false) => unwritten += 1,
                 Err(error) => self.failed = Some(error),
             }
         });
         let add = |number: &AtomicU64, more: u64| number.fetch_add(more, Ordering::Relaxed);
-        add(&self.progress.written, written);
+        // First, so that nobody sees packets as written that are not.
+        add(&self.progress.unwritten, unwritten);
+        add(&self.progress.written, written + unwritten);
         add(&self.progress.bytes, bytes);
-        let rest = (chunk.len() as u64).saturating_sub(written);
+        let rest = (chunk.len() as u64).saturating_sub(written + unwritten);
         reject(self.progress, self.count, rest);
         self.room -= written;
     }
@@ -180,7 +193,7 @@ impl<C: Convert> Outlet for Writer<'_, C> {
 pub(super) struct Threaded<'a> {
     queue: &'a Queue,
     when_full: WhenFull,
-    count: Option<u64>,
+    count: Option<NonZeroU64>,
     progress: &'a Progress,
     /// Remains of batches whose packets were dropped.
     kept: Batch,
@@ -190,10 +203,20 @@ impl<'a> Threaded<'a> {
     pub fn new(
         queue: &'a Queue,
         when_full: WhenFull,
-        count: Option<u64>,
+        count: Option<NonZeroU64>,
         progress: &'a Progress,
     ) -> Threaded<'a> {
         Threaded { queue, when_full, count, progress, kept: Batch::default() }
+    }
+
+    /// Waits until the sink has all that was handed on; whether it takes more.
+    fn settle(&self, meanwhile: &mut dyn FnMut()) -> bool {
+        loop {
+            match self.queue.settled(WAIT) {
+                Some(takes_more) => return takes_more,
+                None => meanwhile(),
+            }
+        }
     }
 
     /// Drops a batch's packets; all else goes with the next one.
@@ -214,6 +237,7 @@ impl Outlet for Threaded<'_> {
         }
         loop {
             let batch = match result {
+                Put::Done if last => return self.settle(meanwhile),
                 Put::Done => return true,
                 Put::Closed(batch) => {
                     reject(self.progress, self.count, batch.packets);
@@ -236,7 +260,7 @@ impl Outlet for Threaded<'_> {
 }
 
 /// Nothing more is taken out of the queue once this is dropped.
-struct Closing<'a>(&'a Queue, &'a Progress, Option<u64>);
+struct Closing<'a>(&'a Queue, &'a Progress, Option<NonZeroU64>);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
@@ -246,8 +270,7 @@ impl Drop for Closing<'_> {
 }
 
 /// Counts packets that will not be written: as surplus if there are as many as were wanted.
-fn reject(progress: &Progress, count: Option<u64>, packets: u64) {
-    let enough = count.is_some_and(|count| progress.written.load(Ordering::Relaxed) >= count);
-    let counter = if enough { &progress.surplus } else { &progress.dropped };
+fn reject(progress: &Progress, count: Option<NonZeroU64>, packets: u64) {
+    let counter = if progress.has(count) { &progress.surplus } else { &progress.dropped };
     counter.fetch_add(packets, Ordering::Relaxed);
 }

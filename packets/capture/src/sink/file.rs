@@ -10,7 +10,7 @@ use truechimer_time::Span;
 use truechimer_timehands::Status;
 
 use super::encode::{self, Attached};
-use super::output::{Outcome, Output};
+use super::output::{BadEnd, Outcome, Output};
 use super::{FileOptions, Mark, Sink, SinkError, Written, names};
 use crate::convert::{Change, Used};
 use crate::{Facts, Losses, Packet, Quality, Stamped};
@@ -42,7 +42,7 @@ pub struct CaptureFile {
     options: FileOptions,
     output: Output,
     /// Compressed files that are not complete yet.
-    ending: Vec<Output>,
+    ending: Vec<Complete>,
     buffer: Vec<u8>,
     /// The head stands in the file (or in the buffer).
     headed: bool,
@@ -59,14 +59,20 @@ pub struct CaptureFile {
     number: u64,
     /// Bytes of files that are complete.
     before: u64,
-    /// Packets in those.
-    before_packets: u64,
     /// When to try again to begin another file, if that could not be.
     no_rotation_before: Option<Instant>,
     written: Written,
     finished: bool,
-    /// Why there is no next file, to be reported with the next call: what came before is written.
+    /// Why nothing more can be written, to be reported with the next call: what came before is accounted for.
     failed: Option<SinkError>,
+}
+
+/// A file that has all its blocks.
+#[derive(Debug)]
+struct Complete {
+    output: Output,
+    /// Packets of each interface that were handed to it.
+    packets: Vec<u64>,
 }
 
 /// One interface of a capture.
@@ -87,6 +93,8 @@ struct Interface {
     /// Packets that were handed to the system, and those that could not be.
     packets: u64,
     unwritten: u64,
+    /// Of `packets`, those in files before the present one.
+    before: u64,
     /// Packets that were lost to a full disk since the last one that was not.
     unsaid: u64,
     /// Number of those in a mark that is not written yet, and where its block begins in the buffer.
@@ -110,6 +118,7 @@ impl Interface {
             until_repeat: REPEAT,
             packets: 0,
             unwritten: 0,
+            before: 0,
             unsaid: 0,
             announced: None,
             losses: Losses::default(),
@@ -343,7 +352,6 @@ impl CaptureFile {
             files: VecDeque::from([path]),
             number,
             before: 0,
-            before_packets: 0,
             no_rotation_before: None,
             written: Written { files: 1, file, ..Written::default() },
             finished: false,
@@ -410,12 +418,16 @@ impl CaptureFile {
             }
             Err(why) => {
                 // Nobody will have them.
-                self.lose();
+                if self.output.is_compressed() {
+                    self.abandon()
+                } else {
+                    self.lose()
+                }
                 self.finished = true;
                 return Err(why);
             }
         }
-        let ending: u64 = self.ending.iter().map(Output::length).sum();
+        let ending: u64 = self.ending.iter().map(|one| one.output.length()).sum();
         self.written.bytes = self.before + ending + self.output.length();
         Ok(())
     }
@@ -435,6 +447,50 @@ impl CaptureFile {
             self.written.unwritten += lost;
         }
         self.buffer.clear();
+    }
+
+    /// Counts anew the packets of a file whose compression ended badly: those that were handed to it are lost, but
+    /// for those that are found there.
+    fn recount(&mut self, handed: &[u64], found: &[u64]) {
+        for (number, (interface, handed)) in self.interfaces.iter_mut().zip(handed).enumerate() {
+            let lost = handed.saturating_sub(found.get(number).copied().unwrap_or(0));
+            interface.lose(lost);
+            self.written.packets = self.written.packets.saturating_sub(lost);
+            self.written.unwritten += lost;
+        }
+    }
+
+    /// The present file, which another one takes the place of.
+    fn exchange(&mut self, next: Output) -> Complete {
+        let packets = self.in_file();
+        self.interfaces.iter_mut().for_each(|one| one.before = one.packets);
+        Complete { output: std::mem::replace(&mut self.output, next), packets }
+    }
+
+    /// Packets of each interface that the present file was given, or the buffer for it.
+    fn in_file(&self) -> Vec<u64> {
+        self.interfaces.iter().map(|one| one.packets.saturating_sub(one.before)).collect()
+    }
+
+    /// Waits for files to be there, all of them; the first error, with what is lost counted.
+    fn settle(&mut self, files: Vec<Complete>) -> Result<(), SinkError> {
+        let mut result = Ok(());
+        for Complete { mut output, packets } in files {
+            if let Err(BadEnd { why, found }) = output.end() {
+                self.recount(&packets, &found);
+                result = result.and(Err(why));
+            }
+            self.before += output.length();
+        }
+        result
+    }
+
+    /// Ends all files, as nothing more can be written to a compressed one, and counts what they lack.
+    fn abandon(&mut self) {
+        self.finished = true;
+        self.buffer.clear();
+        // The reason is known.
+        let _ = self.complete();
     }
 
     /// Writes statistics where more is missing than they said before.
@@ -476,15 +532,15 @@ impl CaptureFile {
             }
         };
         self.end_file()?;
-        self.before_packets = self.written.packets;
-        let complete = std::mem::replace(&mut self.output, next);
+        let complete = self.exchange(next);
         // One that is compressed goes on meanwhile; of the one before nothing is left to do.
-        let before = match complete.is_compressed() {
+        let before = match complete.output.is_compressed() {
             true => std::mem::replace(&mut self.ending, vec![complete]),
             false => vec![complete],
         };
-        for output in before {
-            self.before += output.end()?;
+        if let Err(why) = self.settle(before) {
+            self.abandon();
+            return Err(why);
         }
         self.number = number;
         self.written.files += 1;
@@ -515,13 +571,14 @@ impl CaptureFile {
         if !self.output.is_compressed() {
             return Ok(());
         }
-        let mut outputs = std::mem::take(&mut self.ending);
-        outputs.push(std::mem::replace(&mut self.output, Output::nowhere()?));
-        for output in outputs {
-            self.before += output.end()?;
+        let (before, last) = (std::mem::take(&mut self.ending), self.in_file());
+        let mut result = self.settle(before);
+        if let Err(BadEnd { why, found }) = self.output.end() {
+            self.recount(&last, &found);
+            result = result.and(Err(why));
         }
-        self.written.bytes = self.before;
-        Ok(())
+        self.written.bytes = self.before + self.output.length();
+        result
     }
 
     /// When the next file begins: by time, when it was due, however late that is noticed, so that the lateness
@@ -541,8 +598,8 @@ impl CaptureFile {
             return Ok(());
         }
         // One with nothing in it but its head is never too large.
-        let large = self.written.packets > self.before_packets
-            && self.options.rotate_bytes.is_some_and(|most| length >= most);
+        let large = self.options.rotate_bytes.is_some_and(|most| length >= most)
+            && self.interfaces.iter().any(|one| one.packets > one.before);
         let old = self.options.rotate_after.is_some_and(|most| self.begun.elapsed() >= most);
         if large || old { self.rotate() } else { Ok(()) }
     }
@@ -560,7 +617,7 @@ impl CaptureFile {
         number: usize,
         packet: &Packet<'_>,
         stamped: &Stamped,
-    ) -> Result<(), SinkError> {
+    ) -> Result<bool, SinkError> {
         if self.finished {
             return Err(self.over());
         }
@@ -570,10 +627,10 @@ impl CaptureFile {
                 interface.unwritten += 1;
                 interface.unsaid += 1;
             });
-            return Ok(());
+            return Ok(false);
         }
         self.begin();
-        let Some(interface) = self.interfaces.get_mut(number) else { return Ok(()) };
+        let Some(interface) = self.interfaces.get_mut(number) else { return Ok(false) };
         let before = self.buffer.len();
         interface.prepare(before);
         let record = encode::record(interface.method, packet.stamp, stamped);
@@ -595,15 +652,21 @@ impl CaptureFile {
         interface.until_repeat = interface.until_repeat.saturating_sub(self.buffer.len() - before);
         interface.packets += 1;
         self.written.packets += 1;
+        // This packet is accounted for, also where that fails: the next call reports it.
+        if let Err(why) = self.go_on() {
+            self.failed.get_or_insert(why);
+        }
+        Ok(true)
+    }
+
+    /// Writes what is collected if it is much, and begins the next file if this one is large.
+    fn go_on(&mut self) -> Result<(), SinkError> {
         if self.buffer.len() >= BATCH || self.again.is_some() {
             self.write_out()?;
         }
         // Of a compressed one the system has to be asked: with each flush.
         let counted = self.options.rotate_bytes.is_some() && !self.output.is_compressed();
-        if counted && self.again.is_none() {
-            self.rotate_if_due()?;
-        }
-        Ok(())
+        if counted && self.again.is_none() { self.rotate_if_due() } else { Ok(()) }
     }
 
     /// The clock that an interface's packets are stamped by changed.
@@ -634,7 +697,7 @@ impl CaptureFile {
 }
 
 impl Sink for CaptureFile {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError> {
         self.packet_of(0, packet, stamped)
     }
 

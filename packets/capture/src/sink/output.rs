@@ -1,14 +1,15 @@
 //! Bytes on their way to a file: whole blocks only.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, BufReader, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use truechimer_files::{Access, Entry, Kind};
+use truechimer_pcapng::Frames;
 
 use super::SinkError;
 use crate::sink::encode;
@@ -25,13 +26,22 @@ pub struct Output {
     compressor: Option<Compressor>,
 }
 
-/// `zstd`, which reads from a pipe, on another processor, and writes the file. A writer that is killed
+/// `zstd`, which reads from a pipe and writes the file. A writer that is killed
 /// closes the pipe, so that all that was handed on is in the file, which has an end.
 #[derive(Debug)]
 struct Compressor {
     child: Child,
     /// The file that it writes.
     file: File,
+}
+
+/// Compression that ended badly.
+#[derive(Debug)]
+pub struct BadEnd {
+    /// Error for the user.
+    pub why: SinkError,
+    /// Packets that a reader finds in the file all the same, of each interface; short where there are none.
+    pub found: Vec<u64>,
 }
 
 /// Fate of some blocks.
@@ -49,15 +59,6 @@ impl Output {
         let name = "standard output".to_owned();
         match io::stdout().as_fd().try_clone_to_owned() {
             Ok(fd) => Output::over(File::from(fd), name, false),
-            Err(why) => Err(SinkError::Failed { file: name, doing: "opening", why }),
-        }
-    }
-
-    /// Output that nobody has.
-    pub fn nowhere() -> Result<Output, SinkError> {
-        let name = "/dev/null".to_owned();
-        match File::options().write(true).open(&name) {
-            Ok(file) => Output::over(file, name, false),
             Err(why) => Err(SinkError::Failed { file: name, doing: "opening", why }),
         }
     }
@@ -130,18 +131,24 @@ impl Output {
         there.map_or(self.position, |there| there.map_or(0, |there| there.len()))
     }
 
-    /// Nothing more is written; of a compressed one, until all of it is there. Its length.
-    pub fn end(self) -> Result<u64, SinkError> {
-        let Output { file, name, position, compressor, .. } = self;
-        // It ends where its input does.
-        drop(file);
-        let Some(Compressor { mut child, file }) = compressor else { return Ok(position) };
-        let failed = |why| SinkError::Failed { file: name.clone(), doing: "compressing", why };
-        let status = child.wait().map_err(failed)?;
-        if !status.success() {
-            return Err(failed(io::Error::other(format!("zstd ended with {status}"))));
-        }
-        Ok(file.metadata().map_err(failed)?.len())
+    /// Nothing more is written; of a compressed one, until all of it is there.
+    ///
+    /// # Errors
+    /// Where the compression ended badly.
+    pub fn end(&mut self) -> Result<(), BadEnd> {
+        let Some(Compressor { mut child, file }) = self.compressor.take() else { return Ok(()) };
+        // It ends where its input does: with the pipe, which is closed here.
+        self.file = file;
+        let status = child.wait();
+        self.position = self.file.metadata().map_or(0, |there| there.len());
+        let why = match status {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => io::Error::other(format!("zstd ended with {status}")),
+            Err(why) => why,
+        };
+        // What cannot be read counts as lost.
+        let found = readable(&self.file).unwrap_or_default();
+        Err(BadEnd { why: self.failed("compressing", why), found })
     }
 
     /// Name of it.
@@ -204,4 +211,32 @@ impl Output {
     fn failed(&self, doing: &'static str, why: io::Error) -> SinkError {
         SinkError::Failed { file: self.name.clone(), doing, why }
     }
+}
+
+/// Packets of each interface in a compressed file that lacks its end: what zstd(1) can unpack of it.
+///
+/// # Errors
+/// If it cannot be read again: it is no plain file, say.
+fn readable(file: &File) -> io::Result<Vec<u64>> {
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // It is open for writing alone, and may have no name any more.
+    let again = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let mut command = Command::new("zstd");
+    command.args(["-q", "-d", "-c"]).process_group(0);
+    command.stdin(again).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn()?;
+    let mut found = Vec::new();
+    if let Some(unpacked) = child.stdout.take()
+        && let Ok(mut frames) = Frames::new(BufReader::new(unpacked))
+    {
+        while let Ok(Some(frame)) = frames.next_frame() {
+            let number = frame.interface as usize;
+            found.resize(found.len().max(number + 1), 0);
+            found.iter_mut().skip(number).take(1).for_each(|packets| *packets += 1);
+        }
+    }
+    child.wait()?;
+    Ok(found)
 }

@@ -12,14 +12,34 @@ use crate::{Facts, Losses, Packet, Stamped};
 ///
 /// # Errors
 /// Those of [`CaptureFile::create`].
-pub fn several(facts: &[Facts], options: FileOptions) -> Result<Vec<Box<dyn Sink>>, SinkError> {
+pub fn several(
+    facts: &[Facts],
+    options: FileOptions,
+) -> Result<(Vec<Box<dyn Sink>>, Together), SinkError> {
     let file = CaptureFile::of(facts, options)?;
     let shared = Arc::new(Mutex::new(Shared { file, left: facts.len(), failed: false }));
     let part = |number| -> Box<dyn Sink> {
         let shared = Arc::clone(&shared);
         Box::new(Part { shared, number, written: Written::default(), ended: false })
     };
-    Ok((0..facts.len()).map(part).collect())
+    let parts = (0..facts.len()).map(part).collect();
+    Ok((parts, Together { shared, interfaces: facts.len() }))
+}
+
+/// Outcome of a capture of several interfaces, once all parts have ended: the last file's end may tell that packets of
+/// a part are lost that ended before.
+pub struct Together {
+    shared: Arc<Mutex<Shared>>,
+    interfaces: usize,
+}
+
+impl Together {
+    /// Outcome for each interface, with its own packets.
+    #[must_use]
+    pub fn written(&self) -> Vec<Written> {
+        let shared = lock(&self.shared);
+        (0..self.interfaces).map(|number| shared.file.written_of(number)).collect()
+    }
 }
 
 /// The capture that the parts write.
@@ -33,7 +53,7 @@ struct Shared {
 
 impl Shared {
     /// Result for a part: the reason for which nothing more can be written is told to one of them.
-    fn told(&mut self, result: Result<(), SinkError>) -> Result<(), SinkError> {
+    fn told<T>(&mut self, result: Result<T, SinkError>) -> Result<T, SinkError> {
         match result {
             Err(SinkError::Closed) if self.failed => Err(SinkError::Elsewhere),
             Err(why @ SinkError::Failed { .. }) => {
@@ -86,9 +106,12 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Sink for Part {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError> {
         let mut shared = lock(&self.shared);
         let result = shared.file.packet_of(self.number, packet, stamped);
+        if result.is_err() {
+            self.written = shared.file.written_of(self.number);
+        }
         shared.told(result)
     }
 

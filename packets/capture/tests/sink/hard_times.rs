@@ -240,7 +240,7 @@ fn a_row_of_files_gives_up_no_more_than_helps() {
 
 /// Sinks of two interfaces.
 fn two(path: &Path) -> [Box<dyn Sink>; 2] {
-    let parts = several(&[facts(), facts()], options(path)).unwrap();
+    let (parts, _) = several(&[facts(), facts()], options(path)).unwrap();
     let mut parts: [Box<dyn Sink>; 2] = parts.try_into().map_err(|_| "not two").unwrap();
     for part in &mut parts {
         part.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
@@ -311,6 +311,92 @@ fn each_packet_that_a_full_disk_costs_is_in_one_mark() {
     match directory() {
         Some(directory) => fill_a_disk_by_two_twice(&directory),
         None => in_little_room("told once"),
+    }
+}
+
+/// A frame that cannot be compressed.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut data = frame(150);
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    for byte in &mut data[42..] {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = state.to_le_bytes()[4];
+    }
+    data
+}
+
+/// Packets of each of two interfaces that zstd finds in what is there of these files.
+fn found(files: &[PathBuf]) -> [u64; 2] {
+    let mut packets = [0; 2];
+    for file in files {
+        let output = Command::new("zstd").args(["-q", "-d", "-c"]).arg(file).output().unwrap();
+        let Ok(mut frames) = Frames::new(&output.stdout[..]) else { continue };
+        while let Ok(Some(frame)) = frames.next_frame() {
+            packets[frame.interface as usize] += 1;
+        }
+    }
+    packets
+}
+
+/// Sends two interfaces' packets into compressed files until that fails, or so many are sent: by a full disk
+/// in the midst, or as a file ends.
+fn compress_on_a_full_disk(directory: &Path, name: &str, rotate_bytes: Option<u64>, most: u64) {
+    let directory = directory.join(name);
+    std::fs::create_dir(&directory).unwrap();
+    let path = directory.join("full.pcapng.zst");
+    let options = FileOptions { zstd: Some(1), rotate_bytes, ..options(&path) };
+    let (mut parts, whole) = several(&[facts(), facts()], options).unwrap();
+    let mut sent = [0, 0];
+    let failed = (0..most).try_for_each(|n| {
+        for (number, (part, sent)) in (0..).zip(parts.iter_mut().zip(&mut sent)) {
+            assert!(
+                part.packet(&packet(&noise(2 * n + number)), &stamped(1))?,
+                "there is room, or an error"
+            );
+            *sent += 1;
+            if n % 100 == 99 {
+                part.flush()?;
+            }
+        }
+        Ok(())
+    });
+    assert_eq!(failed.is_ok(), sent[0] == most, "{sent:?}");
+    let mut failed = Vec::from_iter(failed.err());
+    failed.extend(parts.iter_mut().filter_map(|part| part.finish().err()));
+    let told = failed.iter().filter(|why| why.to_string().contains("compressing: zstd ")).count();
+    assert_eq!(told, 1, "{name}: {failed:?}");
+    let mut files: Vec<_> =
+        std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(rotate_bytes.is_none() || files.len() > 2, "{files:?}");
+    let account = whole.written();
+    let there: u64 = files.iter().map(|file| std::fs::metadata(file).unwrap().len()).sum();
+    for (number, one) in account.iter().enumerate() {
+        assert!(one.unwritten > 0 && one.packets > 0, "{one:?}");
+        assert_eq!(one.packets + one.unwritten, sent[number]);
+        assert_eq!((one.packets, one.bytes), (found(&files)[number], there), "{name}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+fn compress_on_full_disks(directory: &Path) {
+    compress_on_a_full_disk(directory, "midst", None, 100_000);
+    compress_on_a_full_disk(directory, "end", None, 3000);
+    compress_on_a_full_disk(directory, "row", Some(100 << 10), 100_000);
+    println!("each is known");
+}
+
+#[test]
+fn what_compression_loses_that_ends_badly_is_counted() {
+    let zstd = Command::new("zstd").arg("-V").output();
+    if or_skip(zstd.map_err(|_| Lacking("zstd is not here".into()))).is_none() {
+        return;
+    }
+    match directory() {
+        Some(directory) => compress_on_full_disks(&directory),
+        None => in_little_room("each is known"),
     }
 }
 

@@ -186,7 +186,7 @@ fn several_interfaces_write_one_file() {
     let scratch = Scratch::new();
     let path = scratch.file("both.pcapng");
     let card = Facts { interface: "card".into(), method: Method::Hardware, ..facts() };
-    let mut parts = several(&[facts(), card], options(&path)).unwrap();
+    let (mut parts, whole) = several(&[facts(), card], options(&path)).unwrap();
     for (part, (generation, packets)) in parts.iter_mut().zip([(5, 3), (6, 2)]) {
         part.change(&change(10, Some(Status::Synchronised), Some(generation))).unwrap();
         for n in 0..packets {
@@ -202,6 +202,9 @@ fn several_interfaces_write_one_file() {
     assert_eq!((written.packets, written.file.as_deref()), (3, Some(path.as_path())));
     parts[1].packet(&packet(&frame(150)), &stamped(90)).unwrap();
     assert_eq!(parts[1].finish().unwrap().packets, 3);
+    let account = whole.written();
+    assert_eq!(account.iter().map(|one| one.packets).collect::<Vec<_>>(), [3, 3]);
+    assert!(account.iter().all(|one| one.bytes == std::fs::metadata(&path).unwrap().len()));
 
     let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
     let (mut section, mut times, mut told) = (Section::new(), Vec::new(), Vec::new());
@@ -224,6 +227,56 @@ fn several_interfaces_write_one_file() {
     if let Some(lines) = tshark(&path, &["frame.interface_name", "frame.time_epoch"]) {
         assert_eq!(lines[3], "card\t1795300000.000000060");
     }
+}
+
+#[test]
+fn several_interfaces_write_a_row_of_files() {
+    let scratch = Scratch::new();
+    let options =
+        FileOptions { rotate_bytes: Some(20 << 10), ..options(&scratch.file("row.pcapng")) };
+    let card = Facts { interface: "card".into(), method: Method::Hardware, ..facts() };
+    let (mut parts, whole) = several(&[facts(), card], options).unwrap();
+    for (part, generation) in parts.iter_mut().zip([5, 6]) {
+        part.change(&change(10, Some(Status::Synchronised), Some(generation))).unwrap();
+    }
+    for n in 0..300 {
+        // The second has a third of the packets.
+        for part in parts.iter_mut().take(if n % 3 == 0 { 2 } else { 1 }) {
+            part.packet(&packet(&frame(150)), &stamped(n)).unwrap();
+        }
+    }
+    parts.iter_mut().for_each(|part| drop(part.finish().unwrap()));
+    let names = scratch.names();
+    let mut found = [Vec::new(), Vec::new()];
+    for name in &names {
+        // Each can be read alone: it has both interfaces and their clocks at its head, and both statistics in the end.
+        let path = scratch.file(name);
+        let mut blocks = Blocks::new(BufReader::new(File::open(&path).unwrap()));
+        let (mut section, mut told) = (Section::new(), Vec::new());
+        while let Some(block) = blocks.next_block().unwrap() {
+            match section.take(&block).unwrap() {
+                Content::Packet(p) => {
+                    found[p.interface as usize].push(section.nanos(&p).unwrap() - START);
+                }
+                Content::Statistics(s, _) => told.push((s.interface, s.delivered)),
+                _ => {}
+            }
+        }
+        let interfaces: Vec<_> = section.interfaces().iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(interfaces, ["wire", "card"], "{name}");
+        let so_far = found.each_ref().map(|times| Some(times.len() as u64));
+        assert_eq!(told, [(0, so_far[0]), (1, so_far[1])], "{name}");
+        let story = story(&path);
+        for part in ["change at 10 to Some(5)", "change at 10 to Some(6)"] {
+            assert_eq!(story.iter().filter(|what| *what == part).count(), 1, "{name}: {story:?}");
+        }
+    }
+    assert_eq!(found[0], (0..300).collect::<Vec<_>>());
+    assert_eq!(found[1], (0..300).step_by(3).collect::<Vec<_>>());
+    for (written, found) in whole.written().iter().zip(&found) {
+        assert_eq!((written.packets, written.files), (found.len() as u64, names.len() as u64));
+    }
+    assert!(names.len() > 3, "{names:?}");
 }
 
 /// Packets of a compressed file, by zstd; `None`, and a word about it, where there is none.
@@ -528,7 +581,7 @@ fn a_pipe_gets_its_packets_at_once() {
     // Nobody reads any more.
     let mut ended = None;
     for _ in 0..10_000 {
-        if let Err(why) = sink.packet(&packet(&data), &stamped(0)).and_then(|()| sink.flush()) {
+        if let Err(why) = sink.packet(&packet(&data), &stamped(0)).and_then(|_| sink.flush()) {
             ended = Some(why);
             break;
         }

@@ -37,6 +37,37 @@ fn pair<'r>(report: &'r Value, from: &str, to: &str) -> &'r Value {
         .unwrap_or_else(|| panic!("{from} {to}: {report:#}"))
 }
 
+/// Mean of the delays from one layer to another, ns, and of how many.
+fn mean(report: &Value, from: &str, to: &str) -> (f64, usize) {
+    let delay = &pair(report, from, to)["delay"];
+    (delay["mean_ns"].as_f64().unwrap(), delay["n"].as_u64().unwrap() as usize)
+}
+
+/// The mean delays from layer to layer add up to that of the whole: on the way up, on the way down, and of those that
+/// were answered by all.
+fn adds_up(report: &Value) {
+    let close = |parts: f64, whole: f64| {
+        assert!((parts - whole).abs() < 2.0, "{parts} of {whole}: {report:#}")
+    };
+    for way in
+        [["driver", "stack", "socket", "application"], ["send", "scheduler", "transmit", "sent"]]
+    {
+        let parts: Vec<_> = way.windows(2).map(|two| mean(report, two[0], two[1])).collect();
+        let whole = mean(report, way[0], way[3]);
+        assert!(parts.iter().all(|part| part.1 == whole.1), "{parts:?} of {whole:?}: {report:#}");
+        close(parts.iter().map(|part| part.0).sum(), whole.0);
+    }
+    for (from, through) in [("driver", "stack"), ("stack", "socket"), ("socket", "application")] {
+        // Of the requests alone the first part is what its end is nearer to a layer of the answer.
+        let [of_send, of_sent] = ["send", "sent"].map(|to| {
+            let (far, near) = (mean(report, from, to), mean(report, through, to));
+            assert_eq!((far.1, near.1), (ASKED, ASKED), "{report:#}");
+            far.0 - near.0
+        });
+        close(of_send, of_sent);
+    }
+}
+
 #[test]
 fn a_request_and_its_answer_are_one_way_up_and_down() {
     let Some((net, dir)) = bed() else { return };
@@ -77,6 +108,7 @@ fn a_request_and_its_answer_are_one_way_up_and_down() {
     let whole = pair(&report, "driver", "sent");
     assert_eq!(whole["delay"]["n"], ASKED, "{report:#}");
     assert!(whole["delay"]["min_ns"].as_i64().unwrap() > 0, "{report:#}");
+    adds_up(&report);
     let program = pair(&report, "application", "send");
     assert_eq!((&program["adjacent"], &program["negative"]), (&true.into(), &0.into()));
 }

@@ -2,14 +2,17 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
 use truechimer_testbed::binary;
 use truechimer_testbed::daemon::SOON;
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::namespace::Namespace;
 use truechimer_testbed::process::{Process, Signal, is_root};
+use truechimer_testbed::temp::Dir;
 
 use super::bed;
 use super::tools::{self, Packet, assert_readable, tshark};
@@ -56,6 +59,86 @@ fn a_killed_capture_leaves_a_file_that_can_be_read() {
     assert_readable(&capture.file, found.len() + 1);
 }
 
+/// Waits until it says that packets were lost to the disk.
+fn until_lost(capture: &mut tools::Capture) {
+    let end = std::time::Instant::now() + SOON;
+    let lost = |output: String| {
+        let states = output.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        states.filter_map(|state| state["lost"]["writer"].as_u64()).any(|lost| lost > 0)
+    };
+    while !lost(capture.process.output()) {
+        let late = std::time::Instant::now() >= end;
+        assert!(capture.process.is_running() && !late, "{}", capture.process.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A compressed capture in a process group of its own, as one at a terminal is.
+fn compressed(network: &Namespace, dir: &Dir, name: &str) -> tools::Capture {
+    let file = dir.join(&format!("{name}.pcapng.zst"));
+    let mut command = network.command(binary::truechimer());
+    command.args(["capture", "-i", "wire", "--json", "--zstd", "-w"]).arg(&file).arg(OURS);
+    command.process_group(0);
+    tools::ready(command, dir, name, file)
+}
+
+/// Waits until it says that it has so many packets.
+fn has_packets(capture: &mut tools::Capture, packets: usize) {
+    capture.process.expect_output(&format!("\"packets\":{packets},"), SOON);
+}
+
+/// Unpacks a file, once it has its end: zstd may still write it.
+fn unpacked(file: &std::path::Path) -> Vec<Packet> {
+    let plain = file.with_extension("");
+    let end = std::time::Instant::now() + SOON;
+    loop {
+        let output =
+            Command::new("zstd").args(["-q", "-d", "-f", "-o"]).arg(&plain).arg(file).output();
+        let output = output.unwrap();
+        if output.status.success() {
+            return tools::packets(&plain);
+        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(std::time::Instant::now() < end, "it has no end: {why}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_killed_compressed_capture_has_an_end() {
+    let Some((net, dir)) = bed() else { return };
+    if or_skip(tools::installed("zstd")).is_none() {
+        return;
+    }
+    let mut capture = compressed(&net.client, &dir, "killed");
+    inject(&net.server, &(0..2000).map(|n| numbered(n, 300)).collect::<Vec<_>>());
+    has_packets(&mut capture, 2000);
+    capture.process.signal(Signal::Kill);
+    assert!(!capture.ended().success());
+    // Some 400 bytes each: two pieces of 256 KiB were handed on at least.
+    let found = numbers(&unpacked(&capture.file));
+    assert!(found.len() > 1000, "{}", found.len());
+    assert_eq!(found, (0..found.len() as u32).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_interrupted_compressed_capture_is_whole() {
+    let Some((net, dir)) = bed() else { return };
+    if or_skip(tools::installed("zstd")).is_none() {
+        return;
+    }
+    let mut capture = compressed(&net.client, &dir, "interrupted");
+    inject(&net.server, &(0..500).map(|n| numbered(n, 300)).collect::<Vec<_>>());
+    has_packets(&mut capture, 500);
+    // As by Ctrl-C: to all of the group.
+    let group = format!("-{}", capture.process.pid());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    assert!(capture.ended().success(), "{}", capture.process.output());
+    assert_eq!(capture.summary()["packets"], 500);
+    assert_eq!(capture.summary()["lost"]["writer"], 0);
+    assert_eq!(numbers(&unpacked(&capture.file)), (0..500).collect::<Vec<_>>());
+}
+
 /// A shell around the program, as a place for what must be set up there.
 fn around(network: &Namespace, script: &str, arguments: &[&str]) -> Command {
     let mut command = network.command("unshare");
@@ -73,7 +156,7 @@ fn a_full_disk_is_told_and_what_fits_is_whole() {
     let kept = dir.join("kept.pcapng");
     let script = format!(
         "mount -t tmpfs -o size=64k none {small} || exit 77
-         \"$@\"; code=$?
+         \"$@\" & pid=$!; trap \"kill $pid\" TERM; wait $pid; wait $pid; code=$?
          cp {small}/full.pcapng {}; exit $code",
         kept.display()
     );
@@ -91,9 +174,13 @@ fn a_full_disk_is_told_and_what_fits_is_whole() {
     let mut frames: Vec<_> = (0..300).map(|n| numbered(n, 1000)).collect();
     frames.push(last());
     inject(&net.server, &frames);
+    // What is lost does not count, so that the capture goes on.
+    until_lost(&mut capture);
+    capture.process.signal(Signal::Term);
     let status = capture.ended();
     assert_eq!(status.code(), Some(1), "{}", capture.process.output());
     let summary = capture.summary();
+    assert_eq!(summary["end"], "stopped", "{summary:#}");
     let found = capture.packets();
     let packets = found.len() as u64;
     assert!(packets > 20 && packets < 100, "{packets} packets in 64 KiB");
@@ -307,6 +394,8 @@ fn a_limit_on_files_is_like_a_full_disk() {
     let mut frames: Vec<_> = (0..300).map(|n| numbered(n, 1000)).collect();
     frames.push(last());
     inject(&net.server, &frames);
+    until_lost(&mut capture);
+    capture.process.signal(Signal::Term);
     assert_eq!(capture.ended().code(), Some(1), "{}", capture.process.output());
     let (summary, found) = (capture.summary(), capture.packets());
     assert_eq!(summary["packets"], found.len(), "{summary:#}");

@@ -43,7 +43,7 @@ impl Keep {
 }
 
 impl Sink for Keep {
-    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<(), SinkError> {
+    fn packet(&mut self, packet: &Packet<'_>, stamped: &Stamped) -> Result<bool, SinkError> {
         if let Some(mark) = marked(packet.data).filter(|mark| mark.run == self.run) {
             self.seen.push(Seen {
                 number: mark.number,
@@ -53,7 +53,7 @@ impl Sink for Keep {
             });
         }
         self.written.packets += 1;
-        Ok(())
+        Ok(true)
     }
 
     fn change(&mut self, _: &Change) -> Result<(), SinkError> {
