@@ -495,6 +495,47 @@ fn comes_back(how: &str) {
     end_redis(&own);
 }
 
+/// One that is stopped answers nobody: its fronts end and say so, and leave no client to hang; also where so much is to
+/// be sent to it that it does not go.
+#[test]
+fn an_agent_that_stands_still_ends_its_fronts() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    for crowd in [0, 400] {
+        let mut local = Local::start(service(&python), &["--patience", "2s"]);
+        let mut clients = MEMBERS.map(|member| local.client(member));
+        local.agent.signal(Signal::Stop);
+        local.agent.signal(Signal::Continue);
+        assert!(
+            clients.iter_mut().all(|client| client.ask("NOW").is_some()),
+            "it was stopped for a moment only"
+        );
+        local.agent.signal(Signal::Stop);
+        for client in &mut clients {
+            client.stream.write_all(b"NOW\n").unwrap();
+        }
+        let mut crowd: Vec<Client> = (0..crowd).map(|_| local.client(1)).collect();
+        for front in local.fronts.values_mut() {
+            let status = front.wait(PATIENCE);
+            assert_eq!(status.and_then(|status| status.code()), Some(2), "{}", front.output());
+            assert!(
+                front.output().contains("agent on this node stands still"),
+                "{}",
+                front.output()
+            );
+        }
+        for client in clients.iter_mut().chain(&mut crowd) {
+            let mut rest = String::new();
+            let came = client.lines.read_line(&mut rest);
+            let cut = |why: std::io::ErrorKind| why == std::io::ErrorKind::ConnectionReset;
+            assert!(
+                came.as_ref().map_or_else(|why| cut(why.kind()), |length| *length == 0),
+                "{came:?}"
+            );
+        }
+        local.agent.signal(Signal::Continue);
+    }
+}
+
 /// The number of another process, and of one that has ended and whom nobody has looked for, are no
 /// Redis to be ended or waited for.
 #[test]
