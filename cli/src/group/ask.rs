@@ -13,7 +13,7 @@ use truechimer_group_client::{
     AttachError, PlaceError, Watcher, Where, directories, members, valid_group,
 };
 
-use truechimer_group_front::{FrontReport, State};
+use truechimer_group_front::FrontReport;
 
 use super::Place;
 use truechimer_command::Failure;
@@ -241,45 +241,13 @@ pub struct Found {
 
 impl Found {
     fn new(of: &Where, report: Report) -> Found {
-        let mut troubles = report.troubles();
         let page = of.socket().map(|path| path.with_file_name(format!("{}.front", report.member)));
-        let front = match page.map(|page| FrontReport::read(&page)) {
-            Ok(Ok(front)) => front,
-            Ok(Err(why)) => {
-                let why = format!("what its front says cannot be read: {why}");
-                troubles.push(Trouble { member: report.member, kind: "front", why });
-                None
-            }
-            Err(_) => None,
-        };
-        if let Some(front) = &front {
-            troubles.extend(of_front(&report, front));
-        }
+        let front = page.map_or(Ok(None), |page| FrontReport::read(&page));
+        let mut troubles = report.troubles();
+        troubles.extend(report.front_troubles(&front, super::screen::time));
+        let front = front.ok().flatten();
         Found { report, front, troubles }
     }
-}
-
-/// Troubles of a member's front: with itself, and with the replicas' programs.
-fn of_front(report: &Report, front: &FrontReport) -> Vec<Trouble> {
-    let trouble = front.trouble(report.programs.program, FrontReport::now_ns());
-    let member = report.member;
-    let own = trouble.map(|why| Trouble { member, kind: "front", why });
-    let mut all: Vec<Trouble> = own.into_iter().collect();
-    if matches!(front.state, State::Answering | State::Waiting) {
-        all.extend(front.peers.iter().filter_map(|peer| {
-            let kind = match peer.standing.as_str() {
-                "follows" => return None,
-                "starts" => "stateless",
-                "behind" => "blocked",
-                "diverged" => "diverged",
-                _ => "gone",
-            };
-            let since = peer.since_ns.map(|ns| format!(", since {}", super::screen::time(ns)));
-            let why = peer.why.clone().unwrap_or_default() + &since.unwrap_or_default();
-            Some(Trouble { member: peer.member, kind, why })
-        }));
-    }
-    all
 }
 
 /// Names the programs that began late where those of their group differ.

@@ -56,7 +56,8 @@ closed.
 
 A client whose front or replica dies sees its connection closed, and connects to another one. What
 it had asked and got no answer to was done once or not at all. The same goes when a member is
-outside the majority, and, at all fronts, when a replica joins.
+outside the majority, and, at all fronts, when a replica joins. An agent that stands still (stopped,
+or without a processor) and answers nothing for --patience ends its front, with status 2.
 
 A replica that starts later, or has missed something, joins with the state of another one: that
 one's --checkpoint-command writes it to standard output, here --restore-command starts the program
@@ -106,7 +107,8 @@ pub struct Options {
     #[arg(long, value_name = "COMMAND")]
     pub ready_command: Option<String>,
     /// After how long a program that is not done with a request is reported, and no longer counted
-    /// as one that follows if others are, and a client that came while nobody is answered sent away
+    /// as one that follows if others are, a client that came while nobody is answered sent away, and
+    /// an agent that answers nothing given up
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub patience: Span,
     /// The program answers from one event loop (epoll), and what its other threads do changes no
@@ -166,7 +168,11 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result {
     let place = ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
     // It takes its time from messages: it waits for no other's start, and what it joins with is
     // its own matter.
-    let attachment = Attachment { together: Together::Apart, ..Attachment::default() };
+    let attachment = Attachment {
+        together: Together::Apart,
+        silence: Some(duration(options.patience)),
+        ..Attachment::default()
+    };
     let replica =
         Replica::attach_with(&place, &attachment).map_err(|why| Failure::Said(why.to_string()))?;
     let member = replica.attached().member;

@@ -2,10 +2,12 @@
 //! down an account once a second. Names and meanings are in docs/reference/metrics.md.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use truechimer_group_front::FrontReport;
 use truechimer_metrics::{Family, Histogram, Labels, Listen, MetricType, Server, number, unbound};
 
 use crate::report::Report;
@@ -24,6 +26,8 @@ pub(crate) struct Account {
     pub(crate) processes: usize,
     /// Times from a reading's arrival to its answer.
     pub(crate) waits: Histogram,
+    /// Page that its front makes, if there is one: what that says of itself is beside it.
+    pub(crate) page: PathBuf,
 }
 
 /// Account of the whole agent.
@@ -302,12 +306,12 @@ fn of_group(all: &All<'_>) -> Vec<Family> {
                 report.members.iter().map(won).collect()
             },
         ),
-        all.by(
+        Family::of(
             MetricType::Gauge,
             "group_troubles",
+            "",
             "Things that are not as they should be, as 'group status' names them, by kind",
-            "kind",
-            troubles,
+            all.0.iter().flat_map(troubles),
         ),
         all.by(
             MetricType::Counter,
@@ -322,14 +326,27 @@ fn of_group(all: &All<'_>) -> Vec<Family> {
     ]
 }
 
-/// Kinds of trouble that a member can see by itself.
-const TROUBLES: [&str; 9] =
-    ["outside", "stateless", "stalled", "untimed", "away", "missed", "diverged", "blocked", "gone"];
+/// Kinds of trouble that a member or its front can see.
+const TROUBLES: [&str; 10] = [
+    "outside",
+    "stateless",
+    "stalled",
+    "untimed",
+    "away",
+    "missed",
+    "diverged",
+    "blocked",
+    "gone",
+    "front",
+];
 
-fn troubles(report: &Report) -> Vec<(String, f64)> {
-    let all = report.troubles();
+fn troubles(one: &Account) -> Vec<(Labels, f64)> {
+    let mut all = one.report.troubles();
+    // Only numbers are made of them.
+    let front = FrontReport::read(&one.page);
+    all.extend(one.report.front_troubles(&front, |_| String::new()));
     let of_kind = |kind: &str| all.iter().filter(|trouble| trouble.kind == kind).count() as f64;
-    TROUBLES.map(|kind| (kind.to_owned(), of_kind(kind))).into()
+    TROUBLES.iter().map(|kind| (with(one, "kind", kind), of_kind(kind))).collect()
 }
 
 /// The group's clock as this member sees it.

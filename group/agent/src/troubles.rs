@@ -1,6 +1,9 @@
 //! Troubles by a member's report: who, and the reason.
 
+use std::io;
+
 use serde::Serialize;
+use truechimer_group_front::{FrontReport, State};
 
 use crate::report::{DifferenceReport, MemberReport, Report};
 
@@ -46,6 +49,39 @@ impl Report {
             all.extend(self.members.iter().filter_map(|member| self.difference(member)));
         }
         all.extend(self.program().into_iter().map(|(kind, why)| own(kind, why)));
+        all
+    }
+
+    /// Troubles of the member's front, by what [`FrontReport::read`] has found: with itself, and with
+    /// the replicas' programs. `time` puts a time into words, ns since 1970.
+    #[must_use]
+    pub fn front_troubles(
+        &self,
+        front: &io::Result<Option<FrontReport>>,
+        time: impl Fn(i64) -> String,
+    ) -> Vec<Trouble> {
+        let own = |why| Trouble { member: self.member, kind: "front", why };
+        let front = match front {
+            Ok(Some(front)) => front,
+            Ok(None) => return Vec::new(),
+            Err(why) => return vec![own(format!("what its front says cannot be read: {why}"))],
+        };
+        let trouble = front.trouble(self.programs.program, FrontReport::now_ns());
+        let mut all: Vec<Trouble> = trouble.map(own).into_iter().collect();
+        if matches!(front.state, State::Answering | State::Waiting) {
+            all.extend(front.peers.iter().filter_map(|peer| {
+                let kind = match peer.standing.as_str() {
+                    "follows" => return None,
+                    "starts" => "stateless",
+                    "behind" => "blocked",
+                    "diverged" => "diverged",
+                    _ => "gone",
+                };
+                let since = peer.since_ns.map(|ns| format!(", since {}", time(ns)));
+                let why = peer.why.clone().unwrap_or_default() + &since.unwrap_or_default();
+                Some(Trouble { member: peer.member, kind, why })
+            }));
+        }
         all
     }
 

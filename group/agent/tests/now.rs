@@ -34,6 +34,7 @@ const APART: Options = Options {
     patience: Some(PATIENCE),
     spin: None,
     wait_for_agent: None,
+    silence: None,
 };
 const MISSED: Result<i64, ReadError> = Err(ReadError::Rejected(Rejection::Missed));
 

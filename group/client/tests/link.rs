@@ -175,6 +175,24 @@ fn replies_leave_only_when_a_majority_has_what_they_depend_on() {
 }
 
 #[test]
+fn one_that_takes_nothing_is_given_up_if_that_was_asked_for() {
+    let scratch = Scratch::new();
+    let agent = Mock::start(scratch.settings());
+    let options = Options { silence: Some(Duration::from_millis(300)), ..Options::default() };
+    let replica = Replica::attach_with(&scratch.at(), &options).unwrap();
+    // For a moment: what is sent then waits in the socket.
+    agent.manners.stands.store(true, Relaxed);
+    replica.multicast(b"first").unwrap();
+    agent.manners.stands.store(false, Relaxed);
+    assert_eq!(delivered(&replica).payload, b"first");
+    agent.manners.stands.store(true, Relaxed);
+    let why = (0..100_000).find_map(|_| replica.multicast(&[7; 1000]).err()).unwrap();
+    assert!(matches!(why, SendError::Silent(span) if span >= Duration::from_millis(300)), "{why}");
+    assert!(why.to_string().contains("stands still"), "{why}");
+    agent.manners.stands.store(false, Relaxed);
+}
+
+#[test]
 fn commits_and_messages_do_not_wait_for_each_other() {
     let scratch = Scratch::new();
     let _agent = Mock::start(scratch.settings());

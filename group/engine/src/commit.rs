@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::course::{Course, Way};
 use crate::engine::Engine;
 use crate::event::{Action, Notice, Rejection};
-use crate::message::{Message, Run};
+use crate::likeness::EVERYWHERE;
+use crate::message::Message;
 use crate::state::State;
 use crate::threads::Pending;
 use crate::types::{Agreed, Call, Member, Mode, Phase, Point, Round, Thread};
@@ -370,15 +371,18 @@ impl Engine {
             return;
         }
         // A program's reply is as good as the programs that have what it depends on: an agent
-        // without one keeps nothing of it. A reading of the time at present depends on none.
-        let readings = self.acknowledged(state, |_| true);
-        let programs = self.start.runs() && self.group.mode != Mode::Passive;
-        let replies = match programs {
-            false => readings,
-            true => self.acknowledged(state, |member| {
-                let run = state.live.get(&member).map(|peer| peer.run);
-                run.and_then(Run::running).is_some() && state.alike(own, member)
-            }),
+        // without one keeps nothing of it, nor is it known what one has that is at odds. A reading
+        // of the time at present depends on none.
+        let readings = self.acknowledged(state, |_| Some(EVERYWHERE));
+        let runs = |member| state.live.get(&member)?.run.running();
+        let replies = match self.group.mode {
+            Mode::Passive => readings,
+            _ => {
+                let counts = |member| !self.start.runs() || runs(member).is_some();
+                let alike =
+                    |member| counts(member).then(|| state.alike_before(&self.group, own, member));
+                self.acknowledged(state, alike).min(Some(self.told_before()))
+            }
         };
         for word in self.commits.ready(replies, readings) {
             self.act(match word {
@@ -388,15 +392,16 @@ impl Engine {
         }
     }
 
-    /// Place that more than half of the universe has, of the members that have what matters.
-    fn acknowledged(&self, state: &State, has: impl Fn(Member) -> bool) -> Option<Point> {
+    /// Place that more than half of the universe has, of the members that have what matters: each
+    /// up to where it does.
+    fn acknowledged(&self, state: &State, upto: impl Fn(Member) -> Option<Point>) -> Option<Point> {
         let own = self.own.member;
-        let others = self.commits.heard.iter();
-        let others = others.filter(|&(&member, _)| member != own && has(member));
-        let mut points: Vec<Point> = others.map(|(_, heard)| heard.acknowledged).collect();
-        if self.is_established() && self.group.counts(own) && has(own) {
-            points.push(state.point);
-        }
+        let others = self.commits.heard.iter().filter(|&(&member, _)| member != own);
+        let others = others.map(|(&member, heard)| (member, heard.acknowledged));
+        let here = self.is_established() && self.group.counts(own);
+        let all = others.chain(here.then_some((own, state.point)));
+        let mut points: Vec<Point> =
+            all.filter_map(|(member, point)| Some(point.min(upto(member)?))).collect();
         points.sort_unstable_by(|a, b| b.cmp(a));
         points.get(self.group.universe.len() / 2).copied()
     }

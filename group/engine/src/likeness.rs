@@ -11,9 +11,11 @@
 //! have read it by another are *fenced*, at one place of the stream: such a program gets neither
 //! values nor messages nor commits until it begins anew, and counts as none meanwhile. A member
 //! whose program takes checkpoints leaves, at the end of the message that fences it, and comes in
-//! anew with another's. While there is no such
-//! majority nobody is fenced, and what a program has said depends on those alone that are not known
-//! to differ from it.
+//! anew with another's. While there is no such majority nobody is fenced, and no reply is committed
+//! that depends on the round: those that have not read so far may be like either. What a program
+//! says before any other has read a round by another call is not held up, though it be the one that
+//! is fenced later: to wait for the others' programs at each round would be a wait for the slowest
+//! of a majority, for ever where threads of theirs wait for each other in another order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +27,8 @@ use crate::settings::Group;
 use crate::state::State;
 use crate::types::{Call, Fence, GroupTime, Member, Mode, Point, Round, Thread};
 
+/// Beyond all places.
+pub(crate) const EVERYWHERE: Point = Point { generation: u64::MAX, index: u64::MAX };
 /// The most contests at a time.
 pub(crate) const MOST_CONTESTS: usize = 64;
 /// The most rounds of which it is known here that the program has read them by another call.
@@ -191,14 +195,22 @@ impl State {
         peer.fence.or_else(open)
     }
 
-    /// True for members whose programs are not known to differ.
-    pub(crate) fn alike(&self, one: Member, two: Member) -> bool {
-        let call = |contest: &Contest, member| contest.of(member).and_then(|ballot| ballot.call);
-        self.contests.iter().all(|contest| {
-            let both = call(contest, one).zip(call(contest, two));
-            both.is_none_or(|(one, two)| one == two)
-        })
+    /// Place up to which two members' programs count for each other's replies: before the first
+    /// round about which programs are at odds and nobody can tell who is right, unless both have
+    /// said the same of it. One that has not read so far may be like either.
+    pub(crate) fn alike_before(&self, group: &Group, one: Member, two: Member) -> Point {
+        let agree = |contest: &Contest| {
+            let both = contest.of(one).zip(contest.of(two));
+            both.is_some_and(|(one, two)| one.call == two.call)
+        };
+        let open = self.contests.iter().filter(|contest| contest.verdict(group).is_none());
+        before(open.filter(|contest| !agree(contest)).map(|contest| contest.at).min())
     }
+}
+
+/// Last place before the one where something is wrong, if anything is.
+fn before(wrong: Option<Point>) -> Point {
+    wrong.map_or(EVERYWHERE, |at| Point { index: at.index.saturating_sub(1), ..at })
 }
 
 impl Engine {
@@ -276,11 +288,20 @@ impl Engine {
         if state.contests.len() >= MOST_CONTESTS || state.contests.iter().any(open) {
             return None;
         }
-        let since = self.program_since();
-        let odd = self.likeness.odd.iter().filter(|(_, odd)| !odd.said && odd.at > since);
-        let (&(thread, round), odd) = odd.min_by_key(|(_, odd)| odd.at)?;
+        let (&(thread, round), odd) = self.untold().min_by_key(|(_, odd)| odd.at)?;
         let &Odd { at, decided, call, .. } = odd;
         Some(Vote { serial: 0, thread, round, at, decided, call: Some(call) })
+    }
+
+    /// Differences of the program here of which the group does not know.
+    fn untold(&self) -> impl Iterator<Item = (&(Thread, Round), &Odd)> {
+        let since = self.program_since();
+        self.likeness.odd.iter().filter(move |(_, odd)| !odd.said && odd.at > since)
+    }
+
+    /// Place before all that: what the program here says from there on waits for the others' word.
+    pub(crate) fn told_before(&self) -> Point {
+        before(self.untold().map(|(_, odd)| odd.at).min())
     }
 
     /// Time at which a vote is due, by the physical clock.

@@ -1,4 +1,4 @@
-//! The members' messages as bytes, version 7.
+//! The members' messages as bytes, version 8.
 //!
 //! All numbers are little-endian and of fixed length; a list or text has its length before it (4
 //! bytes), an option or a choice one byte that says which. What is written is read back the same,
@@ -46,7 +46,7 @@ const MAGIC: &[u8; 4] = b"TCGR";
 pub(crate) const FARTHEST: u64 = 1 << 61;
 
 /// The version of the protocol that this is.
-pub(crate) const VERSION: u16 = 7;
+pub(crate) const VERSION: u16 = 8;
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {

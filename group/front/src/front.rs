@@ -234,7 +234,7 @@ impl Front {
     /// Works until `stop`, or until it cannot. What the operator should know goes to `say`.
     ///
     /// # Errors
-    /// If the group's agent is gone, or a file cannot be written.
+    /// If the group's agent is gone or stands still, or a file cannot be written.
     pub fn run(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Ended, String> {
         let ended = loop {
             self.turn()?;
@@ -273,6 +273,7 @@ impl Front {
             }
         }
         self.woken.clear();
+        self.ring.look(self.settings.patience)?;
         self.work()?;
         self.vote()?;
         self.release();

@@ -1,6 +1,8 @@
 //! Report of a front on itself, for tools: a file beside its program's page, one JSON object.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -94,15 +96,21 @@ impl FrontReport {
     /// # Errors
     /// If it cannot be read, or is none.
     pub fn read(page: &Path) -> io::Result<Option<FrontReport>> {
+        // Others may write there: what is no file may have no end, or let its reader wait.
+        let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let path = FrontReport::path(page);
-        match std::fs::metadata(&path) {
+        let file = match File::options().read(true).custom_flags(careful).open(path) {
             Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Ok(file) if file.len() > LONGEST => return Err(io::ErrorKind::FileTooLarge.into()),
-            // What is no file may have no end.
-            Ok(file) if !file.is_file() => return Err(io::ErrorKind::InvalidData.into()),
-            found => found.map(|_| ())?,
+            file => file?,
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Some(serde_json::from_slice(&std::fs::read(path)?)?))
+        let mut text = Vec::new();
+        if file.take(LONGEST + 1).read_to_end(&mut text)? as u64 > LONGEST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(Some(serde_json::from_slice(&text)?))
     }
 
     /// CLOCK_MONOTONIC, ns.
@@ -182,6 +190,17 @@ mod tests {
         }
         std::fs::write(FrontReport::path(&page), "{}").unwrap();
         assert!(FrontReport::read(&page).is_err());
-        std::fs::remove_file(FrontReport::path(&page)).unwrap();
+        let path = FrontReport::path(&page);
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(FrontReport::read(&page).is_err());
+        std::fs::remove_file(&path).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success() && FrontReport::read(&page).is_err());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, vec![b' '; LONGEST as usize + 1]).unwrap();
+        let too_long = FrontReport::read(&page).unwrap_err();
+        assert_eq!(too_long.kind(), io::ErrorKind::FileTooLarge);
+        std::fs::remove_file(&path).unwrap();
     }
 }

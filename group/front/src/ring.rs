@@ -1,9 +1,17 @@
 //! Ring: needs of a front from the group.
 
 use std::os::fd::RawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use truechimer_group_client::{Event, Member, NextError, Phase, Point, Replica};
+use truechimer_group_client::{
+    Committing as Asked, Event, Member, NextError, Phase, Point, Replica,
+};
+
+/// How often an agent that is well is asked whether it is.
+const ASK: Duration = Duration::from_millis(500);
+/// Longest time between two looks that counts as its silence: where this process was stopped as
+/// well, the rest is none of its.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Events from the group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,17 +60,29 @@ pub trait Ring: Send {
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String>;
     /// Asks whether a majority has the stream up to there. The answer comes with [`Ring::next`].
     fn commit(&mut self, point: Point) -> Committing;
+    /// Asks now and then whether there is still an answer to be had here, whatever becomes of the
+    /// group. To be called at each turn, when [`Ring::next`] has taken all that has come.
+    ///
+    /// # Errors
+    /// If there has been none for so long.
+    fn look(&mut self, patience: Duration) -> Result<(), String>;
 }
 
 /// The group by its agent on this node.
 pub struct AgentRing {
     replica: Replica,
+    /// The question that the agent has not answered yet.
+    asked: Option<Asked>,
+    /// How long it has not answered, or nothing was asked.
+    silent: Duration,
+    looked: Instant,
 }
 
 impl AgentRing {
     /// By this attachment.
     pub fn new(replica: Replica) -> AgentRing {
-        AgentRing { replica }
+        let (asked, silent, looked) = (None, Duration::ZERO, Instant::now());
+        AgentRing { replica, asked, silent, looked }
     }
 }
 
@@ -111,5 +131,29 @@ impl Ring for AgentRing {
             Ok(asked) => Box::new(move || Some(asked.answer()?.map_err(|why| why.to_string()))),
             Err(why) => Box::new(move || Some(Err(why.to_string()))),
         }
+    }
+    fn look(&mut self, patience: Duration) -> Result<(), String> {
+        let now = Instant::now();
+        self.silent += now.saturating_duration_since(self.looked).min(LOOK);
+        self.looked = now;
+        match &self.asked {
+            Some(asked) if asked.answer().is_some() => {
+                (self.asked, self.silent) = (None, Duration::ZERO);
+            }
+            Some(_) if self.silent >= patience => {
+                return Err(format!(
+                    "the group's agent on this node stands still: it has answered nothing for {:.1} s",
+                    self.silent.as_secs_f64()
+                ));
+            }
+            None if self.silent >= ASK => {
+                // Of a place before all others it needs to ask nobody.
+                let asked = self.replica.committing(Point::default());
+                self.asked = Some(asked.map_err(|why| why.to_string())?);
+                self.silent = Duration::ZERO;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 }

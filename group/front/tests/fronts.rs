@@ -152,6 +152,10 @@ impl Ring for MemoryRing {
         let committed = Arc::clone(&self.committed);
         Box::new(move || (committed.load(Ordering::Acquire) >= point.index).then_some(Ok(())))
     }
+
+    fn look(&mut self, _: Duration) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A service: `ADD text` keeps it, `LOG` shows what was kept with the times, `TIME` the time, by

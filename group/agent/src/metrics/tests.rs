@@ -84,7 +84,8 @@ fn account(name: &str) -> Account {
     let mut waits = no_waits();
     waits.add(seconds(150_000));
     waits.add(seconds(700_000));
-    Account { report, processes: 2, waits }
+    let page = std::env::temp_dir().join(format!("truechimer-{}-{name}.front", std::process::id()));
+    Account { report, processes: 2, waits, page }
 }
 
 fn told(accounts: &[Account]) -> examine::Told {
@@ -173,6 +174,40 @@ fn every_kind_of_trouble_is_counted() {
             assert!(TROUBLES.contains(&trouble.kind), "{trouble:?}");
         }
     }
+}
+
+#[test]
+fn what_a_front_finds_is_counted() {
+    let account = account("front");
+    let count = |kind: &str| {
+        let found = troubles(&account);
+        let of = |labels: &Labels| labels.contains(&("kind", kind.to_owned()));
+        found.iter().find(|(labels, _)| of(labels)).unwrap().1
+    };
+    let kinds = ["front", "diverged", "blocked", "gone"];
+    assert_eq!(kinds.map(count), [0.0; 4], "there is none");
+    let path = FrontReport::path(&account.page);
+    let says = |state: &str| {
+        let peer = |member: u32, standing: &str| {
+            format!(
+                r#"{{"member": {member}, "standing": "{standing}", "why": "so", "since_ns": 5, "request": 6}}"#
+            )
+        };
+        let peers = [peer(1, "follows"), peer(2, "diverged"), peer(3, "behind")].join(", ");
+        let now = FrontReport::now_ns();
+        let text = format!(
+            r#"{{"pid": 7, "at_ns": {now}, "state": "{state}", "why": "so", "replicas": 3, "following": 1,
+                "count": 9, "done": 8, "same": 1, "different": 1, "peers": [{peers}]}}"#
+        );
+        std::fs::write(&path, text).unwrap();
+    };
+    says("answering");
+    assert_eq!(kinds.map(count), [0.0, 1.0, 1.0, 0.0]);
+    says("waiting");
+    assert_eq!(kinds.map(count), [1.0, 1.0, 1.0, 0.0]);
+    std::fs::write(&path, "what is this").unwrap();
+    assert_eq!(kinds.map(count), [1.0, 0.0, 0.0, 0.0]);
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]

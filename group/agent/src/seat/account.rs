@@ -23,12 +23,13 @@ impl Seat {
         self.report(clocks, processes)
     }
 
-    /// Numbers, for metrics: no file is read for them.
+    /// Numbers, for metrics: no file is read for them here.
     pub(crate) fn figures(&self, clocks: &Clocks) -> Account {
         Account {
             report: self.report(clocks, Vec::new()),
             processes: self.door.processes().count(),
             waits: self.waits.clone(),
+            page: self.door.path().with_file_name(format!("{}.front", self.member.0)),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::link::{MISSED, Refused};
 use crate::memory::Closed;
@@ -42,8 +43,11 @@ pub enum SendError {
     Group(String),
     /// Role wrong: a reader does not take part in the group's messages.
     Role,
-    /// This program does not take what the agent sends it, which fills its memory.
-    Unread,
+    /// The agent is there, and has taken nothing for that long ([`Options::silence`]). It may have
+    /// a part of the message: nothing else can be sent by this attachment.
+    ///
+    /// [`Options::silence`]: crate::Options::silence
+    Silent(Duration),
 }
 
 /// Why nothing more comes.
@@ -121,7 +125,11 @@ impl fmt::Display for SendError {
             SendError::Role => out.write_str(
                 "a program that attached as a reader takes no part in the group's messages",
             ),
-            SendError::Unread => out.write_str(UNREAD),
+            SendError::Silent(span) => write!(
+                out,
+                "the group's agent on this node stands still: it has taken nothing for {:.1} s",
+                span.as_secs_f64()
+            ),
         }
     }
 }

@@ -34,6 +34,8 @@ use rounds::Rounds;
 
 /// How often it is looked whether there is an agent (again).
 const RETRY: Duration = Duration::from_millis(50);
+/// How long at a time an agent that takes nothing is waited for, ns.
+const PAUSE_NS: u64 = 100_000_000;
 
 /// How one takes part.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -54,6 +56,9 @@ pub struct Options {
     pub spin: Option<u32>,
     /// How long attaching waits for an agent that is not there yet; none: not at all.
     pub wait_for_agent: Option<Duration>,
+    /// How long what is sent waits for an agent that takes nothing ([`SendError::Silent`]); none:
+    /// as long as it stands still.
+    pub silence: Option<Duration>,
 }
 
 /// Fate of reads when the agent goes.
@@ -272,6 +277,7 @@ impl Shared {
         let _one = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let link = self.link();
         for packet in &packets {
+            let mut silent = Duration::ZERO;
             loop {
                 match sys::send(link.socket(), packet, &[]) {
                     Ok(()) => break,
@@ -279,9 +285,13 @@ impl Shared {
                     // The agent takes no more at present. What it sends is taken meanwhile, as
                     // it would cut off a program that does not read.
                     Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
+                        if self.options.silence.is_some_and(|most| silent >= most) {
+                            return Err(SendError::Silent(silent));
+                        }
+                        let began = Instant::now();
                         let full = self.inbox.full();
                         let for_ = libc::POLLOUT | if full { 0 } else { libc::POLLIN };
-                        let has = sys::poll(link.socket(), for_, Some(100_000_000)).unwrap_or(0);
+                        let has = sys::poll(link.socket(), for_, Some(PAUSE_NS)).unwrap_or(0);
                         if has & (libc::POLLHUP | libc::POLLERR) != 0 {
                             return Err(SendError::Gone(link.closed()));
                         }
@@ -289,6 +299,8 @@ impl Shared {
                             // Somebody else reads.
                             std::thread::sleep(Duration::from_millis(1));
                         }
+                        // Where this process was stopped as well, that is no silence.
+                        silent += began.elapsed().min(Duration::from_nanos(2 * PAUSE_NS));
                     }
                     Err(_) => return Err(SendError::Gone(link.closed())),
                 }

@@ -64,6 +64,8 @@ pub struct Manners {
     pub silent: AtomicBool,
     /// Whether it loses what is to be committed.
     pub loses: AtomicBool,
+    /// Whether it stands still, as one that is stopped.
+    pub stands: AtomicBool,
 }
 
 /// Orders of the test to it.
@@ -158,6 +160,10 @@ impl Engine {
     pub fn run(mut self, stop: &AtomicBool) {
         let (mut polled, mut requests) = (Vec::new(), Vec::new());
         while !stop.load(Ordering::Relaxed) {
+            if self.manners.stands.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
             self.door.work(&polled, &mut requests);
             for request in requests.drain(..) {
                 self.handle(&request);

@@ -44,6 +44,10 @@ fn contests(net: &Net, id: u32) -> usize {
 
 fn committed(net: &mut Net, id: u32, token: u64) -> bool {
     let point = net.engine(id).point();
+    committed_at(net, id, token, point)
+}
+
+fn committed_at(net: &mut Net, id: u32, token: u64, point: Point) -> bool {
     net.event(id, Event::Commit { token, point });
     net.settle();
     net.pass(20 * MS);
@@ -111,15 +115,51 @@ fn one_that_is_late_is_judged_when_it_comes() {
 }
 
 #[test]
+fn of_two_that_differ_one_commits_and_only_after_a_majority_has_judged() {
+    let mut net = running(&ALL);
+    let before = net.engine(1).point();
+    reads(&mut net, 1, Call::Time);
+    reads(&mut net, 2, Call::ClockGettime);
+    assert_eq!((fenced(&net, &ALL), contests(&net, 1)), (vec![], 1));
+    // The third has not come so far: it may come to what either of them has.
+    assert!(!committed(&mut net, 1, 1) && !committed(&mut net, 2, 1) && !committed(&mut net, 3, 1));
+    // They do not quarrel about what was before.
+    assert!(committed_at(&mut net, 1, 2, before) && committed_at(&mut net, 2, 2, before));
+    reads(&mut net, 3, Call::ClockGettime);
+    assert_eq!((fenced(&net, &ALL), contests(&net, 1)), (vec![1], 0));
+    let done = |id: u32, action: Action| net.nodes[&id].actions.contains(&action);
+    assert!([2, 3].iter().all(|&id| done(id, Action::Committed { token: 1 })));
+    assert!(done(1, Action::Uncommitted { token: 1 }));
+    assert!(!done(1, Action::Committed { token: 1 }));
+}
+
+/// All agents have acknowledged the place by then, and nothing of the difference is in the stream.
+#[test]
+fn whoever_differs_has_its_vote_in_the_stream_before_it_commits() {
+    let mut net = running(&ALL);
+    reads(&mut net, 1, Call::Time);
+    // The first to read is not held up: the others' programs may come as far a while later.
+    assert!(committed(&mut net, 1, 1));
+    net.event(2, Event::Read { thread: THREAD, call: Call::ClockGettime });
+    let point = net.engine(2).point();
+    net.event(2, Event::Commit { token: 1, point });
+    assert!(!net.nodes[&2].actions.contains(&Action::Committed { token: 1 }));
+    net.settle();
+    net.pass(20 * MS);
+    assert!(!net.nodes[&2].actions.contains(&Action::Committed { token: 1 }));
+    reads(&mut net, 3, Call::Time);
+    assert_eq!(fenced(&net, &ALL), [2]);
+    assert!(net.nodes[&2].actions.contains(&Action::Uncommitted { token: 1 }));
+}
+
+#[test]
 fn without_a_majority_nobody_is_fenced_and_nobody_commits() {
     let mut net = running(&ALL);
     reads(&mut net, 1, Call::Time);
     reads(&mut net, 2, Call::ClockGettime);
-    assert_eq!((fenced(&net, &ALL), contests(&net, 1)), (vec![], 1));
-    // The third has not come so far: it may have what either of them has.
-    assert!(committed(&mut net, 1, 1) && committed(&mut net, 2, 1));
     net.event(3, Event::End);
     net.settle();
+    assert_eq!((fenced(&net, &ALL), contests(&net, 1)), (vec![], 1));
     assert!(!committed(&mut net, 1, 2) && !committed(&mut net, 2, 2));
     // Readings go on; and the difference is said once, however many follow.
     for _ in 0..100 {
@@ -130,10 +170,15 @@ fn without_a_majority_nobody_is_fenced_and_nobody_commits() {
     // A program that starts now has read nothing of it, and cannot tell.
     start(&mut net, &[3]);
     assert_eq!((fenced(&net, &ALL), contests(&net, 1)), (vec![], 1));
+    assert!(ALL.iter().all(|&id| !committed(&mut net, id, 3)));
     // Where one ends there is no difference left.
     net.event(2, Event::End);
     net.settle();
     assert_eq!(contests(&net, 1), 0);
+    net.pass(20 * MS);
+    assert!(
+        [1, 3].iter().all(|&id| net.nodes[&id].actions.contains(&Action::Committed { token: 3 }))
+    );
 }
 
 #[test]

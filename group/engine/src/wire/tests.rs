@@ -97,8 +97,8 @@ fn plain() -> Message {
 
 /// The layout is a contract between members of different builds.
 #[test]
-fn version_7_as_it_is() {
-    let mut expected = b"TCGR\x07\x00\x08\x07\x06\x05\x04\x03\x02\x01".to_vec();
+fn version_8_as_it_is() {
+    let mut expected = b"TCGR\x08\x00\x08\x07\x06\x05\x04\x03\x02\x01".to_vec();
     for number in [9u64, 10, 11, 12] {
         expected.extend_from_slice(&number.to_le_bytes());
     }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use truechimer_group::{Agreed, Member, Order, Point, Round, Thread};
+use truechimer_group::{Agreed, Fence, GroupTime, Member, Order, Point, Round, Thread};
 
 use crate::world::{Case, Shared};
 
@@ -21,6 +21,8 @@ pub enum Violation {
     Minority(String),
     /// A program that starts got what was read before, or begins elsewhere than those with it.
     Stale(String),
+    /// Two programs that differ were both told that they may reply.
+    Unlike(String),
     /// A value that nobody waited for, a second one, or a broken message.
     Stray(String),
     /// Operations did not end though a majority lived.
@@ -57,6 +59,9 @@ pub struct History {
     settled: BTreeMap<Place, Agreed>,
     /// Those of them that somebody was told of.
     committed: BTreeSet<Place>,
+    /// Differences between programs that nobody had judged when a reply that depends on the round
+    /// was let out, and whether the one that differs from most replied.
+    replied: BTreeSet<(Thread, Round, GroupTime, bool)>,
     /// By node, for each message: until when its lease is.
     leases: Vec<Shared<BTreeMap<Place, (i64, i64)>>>,
     /// By node, for each message: what its program had got with it, if that can be known.
@@ -81,6 +86,7 @@ impl History {
             got: vec![Shared::default(); case.nodes],
             settled: BTreeMap::new(),
             committed: BTreeSet::new(),
+            replied: BTreeSet::new(),
             leases: vec![Shared::default(); case.nodes],
             logs: vec![Shared::default(); case.nodes],
             starts: vec![(None, BTreeMap::new()); case.nodes],
@@ -312,6 +318,24 @@ impl History {
         for (place, value) in all {
             self.stand(place, value)?;
             self.committed.insert(place);
+        }
+        Ok(())
+    }
+
+    /// A program may reply from that place on, where it is known that programs differ and not who is
+    /// right. Of two that differ one may at most.
+    pub fn replies(&mut self, fence: Fence, odd: bool, point: Point) -> Result<(), Violation> {
+        let Fence { thread, round, since, .. } = fence;
+        let place = Place::Round(thread, round);
+        // It may have been read elsewhere as well, where somebody strayed.
+        let read = self.got.iter().filter_map(|got| got.get(&place));
+        let last = read.chain(self.settled.get(&place)).map(|value| value.point).max();
+        if last.is_none_or(|last| last > point) {
+            return Ok(());
+        }
+        self.replied.insert((thread, round, since, odd));
+        if self.replied.contains(&(thread, round, since, !odd)) {
+            return Err(Violation::Unlike(format!("{fence}, and both may reply at {point:?}")));
         }
         Ok(())
     }

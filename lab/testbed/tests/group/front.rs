@@ -392,6 +392,61 @@ fn a_redis_that_is_a_loop_comes_back_with_the_state_of_another() {
     comes_back("--event-loop");
 }
 
+/// Something changes the Redis of member 2 behind its front's back: it gives another answer than the others, is out, and
+/// follows again once it is started anew with another's state.
+#[test]
+fn a_redis_that_differed_comes_back_with_the_state_of_another() {
+    let Some(server) = or_skip(runs("redis-server")) else { return };
+    let Some(cli) = or_skip(runs("redis-cli")) else { return };
+    let checkpoint = example("redis-checkpoint").display().to_string();
+    let mut local = Local::start(redis(&server), &["--checkpoint-command", &checkpoint]);
+    let mut client = local.client(1);
+    assert_eq!(client.ask("INCR n").as_deref(), Some(":1\r\n"));
+    let port = local.connect[1].to_string();
+    let set = command(&cli).args(["-p", &port, "SET", "n", "7"]).status().unwrap();
+    assert!(set.success());
+    let mut lost = local.client(2);
+    assert_eq!(client.ask("INCR n").as_deref(), Some(":2\r\n"), "what a majority has");
+    let out = local.fronts.get_mut(&2).unwrap().wait(PATIENCE);
+    assert_eq!(out.and_then(|status| status.code()), Some(1), "it differs");
+    assert_eq!(lost.ask("INCR n"), None, "its clients are cut off");
+    let (status, troubles) = local.status();
+    assert!(status == 1 && troubles.iter().any(|it| it.contains("member 2")), "{troubles:?}");
+    let mut differs = local.programs.remove(&2).unwrap();
+    differs.signal(Signal::Kill);
+    differs.wait(PATIENCE);
+
+    let own = local.dir.join("again2");
+    let again = restoring(&checkpoint, &own);
+    local.front(2, &again.each_ref().map(String::as_str));
+    local.wait_ready(&[2]);
+    assert_eq!(local.client(2).ask("INCR n").as_deref(), Some(":3\r\n"));
+    let mut troubles = Vec::new();
+    until("all is well again", || {
+        let (status, found) = local.status();
+        troubles = found;
+        status == 0
+    });
+    assert_eq!(troubles, [""; 0]);
+    end_redis(&own);
+}
+
+/// Options of a front that starts member 2's Redis, in that folder, from another's state.
+fn restoring(checkpoint: &str, own: &Path) -> [String; 4] {
+    let (script, own) = (example("redis-restore"), own.display());
+    let restore = format!("{} {GROUP} 2 {own}", script.display());
+    let programs = binary::truechimer().parent().unwrap().display().to_string();
+    let path = std::env::var("PATH").unwrap_or_default();
+    let restore = format!("PATH={programs}:{path} {restore}");
+    ["--checkpoint-command".into(), checkpoint.into(), "--restore-command".into(), restore]
+}
+
+/// Ends the Redis that the script has started there, which is no child of ours.
+fn end_redis(own: &Path) {
+    let pid = std::fs::read_to_string(own.join("redis.pid")).unwrap();
+    assert!(Command::new("kill").arg(pid.trim()).status().unwrap().success());
+}
+
 fn comes_back(how: &str) {
     let Some(server) = or_skip(runs("redis-server")) else { return };
     let Some(_) = or_skip(runs("redis-cli")) else { return };
@@ -411,12 +466,8 @@ fn comes_back(how: &str) {
     assert_eq!(client.ask("INCR n").as_deref(), Some(":2\r\n"), "the others go on");
 
     let own = local.dir.join("again2");
-    let (script, own) = (example("redis-restore"), own.display().to_string());
-    let restore = format!("{} {GROUP} 2 {own}", script.display());
-    let programs = binary::truechimer().parent().unwrap().display().to_string();
-    let path = std::env::var("PATH").unwrap_or_default();
-    let restore = format!("PATH={programs}:{path} {restore}");
-    let again = ["--checkpoint-command", &checkpoint, "--restore-command", &restore, how];
+    let again = restoring(&checkpoint, &own);
+    let again = [&again[0], &again[1], &again[2], &again[3], how];
     local.front(2, &again);
     local.wait_ready(&[2]);
     let mut client = local.client(2);
@@ -441,10 +492,48 @@ fn comes_back(how: &str) {
     for front in local.fronts.values() {
         assert!(!front.output().contains("cat:"), "{}", front.output());
     }
-    let pid = std::fs::read_to_string(Path::new(&own).join("redis.pid")).unwrap();
-    // It is no child of ours.
-    let killed = Command::new("kill").arg(pid.trim()).status().unwrap();
-    assert!(killed.success());
+    end_redis(&own);
+}
+
+/// One that is stopped answers nobody: its fronts end and say so, and leave no client to hang; also where so much is to
+/// be sent to it that it does not go.
+#[test]
+fn an_agent_that_stands_still_ends_its_fronts() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    for crowd in [0, 400] {
+        let mut local = Local::start(service(&python), &["--patience", "2s"]);
+        let mut clients = MEMBERS.map(|member| local.client(member));
+        local.agent.signal(Signal::Stop);
+        local.agent.signal(Signal::Continue);
+        assert!(
+            clients.iter_mut().all(|client| client.ask("NOW").is_some()),
+            "it was stopped for a moment only"
+        );
+        local.agent.signal(Signal::Stop);
+        for client in &mut clients {
+            client.stream.write_all(b"NOW\n").unwrap();
+        }
+        let mut crowd: Vec<Client> = (0..crowd).map(|_| local.client(1)).collect();
+        for front in local.fronts.values_mut() {
+            let status = front.wait(PATIENCE);
+            assert_eq!(status.and_then(|status| status.code()), Some(2), "{}", front.output());
+            assert!(
+                front.output().contains("agent on this node stands still"),
+                "{}",
+                front.output()
+            );
+        }
+        for client in clients.iter_mut().chain(&mut crowd) {
+            let mut rest = String::new();
+            let came = client.lines.read_line(&mut rest);
+            let cut = |why: std::io::ErrorKind| why == std::io::ErrorKind::ConnectionReset;
+            assert!(
+                came.as_ref().map_or_else(|why| cut(why.kind()), |length| *length == 0),
+                "{came:?}"
+            );
+        }
+        local.agent.signal(Signal::Continue);
+    }
 }
 
 /// The number of another process, and of one that has ended and whom nobody has looked for, are no

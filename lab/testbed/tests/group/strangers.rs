@@ -1,6 +1,6 @@
 //! Members that are not as they should be, and those that are none.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use truechimer_group_agent::Report;
@@ -9,6 +9,7 @@ use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::ring::{Ring, Settings};
 
 use crate::agents::{Agent, GROUP, agree};
+use crate::front::runs;
 
 fn noticed(report: &Report, kind: &str) -> bool {
     report.notices.iter().any(|notice| notice.kind == kind)
@@ -38,6 +39,70 @@ fn messages_that_are_not_ours_are_ignored_and_told() {
     agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
     stranger.kill().unwrap();
     stranger.wait().unwrap();
+}
+
+/// Hears the ring's packets. Then sends them again, some with a bit the other way, and noise, from the address and port
+/// of a node that was in the ring.
+const HOSTILE: &str = "
+import random, socket, sys
+link = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+heard = []
+while len(heard) < 300:
+    packet, source = link.recvfrom(65535)
+    udp = packet[(packet[0] & 15) * 4:] if packet and source[1] == 0x0800 and packet[9] == 17 else b''
+    if len(udp) > 8 and int.from_bytes(udp[2:4], 'big') == 5405:
+        heard.append(udp[8:])
+print('heard', flush=True)
+sys.stdin.readline()
+out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+out.bind(('192.0.2.4', 5405))
+random.seed(1)
+sent = 0
+while sent < 20000:
+    packet = random.choice(heard)
+    changed = bytearray(packet)
+    changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
+    for data in packet, bytes(changed), random.randbytes(random.randrange(1400)):
+        try:
+            out.sendto(data, ('192.0.2.%d' % random.randint(1, 3), 5405))
+            sent += 1
+        except OSError:
+            pass
+print('sent', flush=True)
+sys.stdin.readline()
+";
+
+/// With knet's crypto, who has not the key is nobody: what it sends does not come to the group, and readings go on.
+#[test]
+fn datagrams_of_those_without_the_ring_key_change_nothing() {
+    let Some(python) = or_skip(runs("python3")) else { return };
+    let settings = Settings { nodes: 4, knet: true, crypto: true, ..Settings::brisk() };
+    let Some(mut ring) = or_skip(Ring::up(&settings)) else { return };
+    let agents = Agent::at_all(&ring);
+    let replicas = Agent::attach_all(&agents);
+    let mut command = ring.command(4, python);
+    command.args(["-c", HOSTILE]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut hostile = command.spawn().unwrap();
+    let mut said = BufReader::new(hostile.stdout.take().unwrap()).lines();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
+    assert_eq!(said.next().unwrap().unwrap(), "heard");
+    ring.kill(4);
+    ring.wait_for(1, &[1, 2, 3]);
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 20);
+    let place = |agent: &Agent| (agent.report().generation, agent.report().counts.gaps);
+    let before: Vec<_> = agents.iter().map(place).collect();
+    writeln!(hostile.stdin.as_mut().unwrap(), "go").unwrap();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 500);
+    assert_eq!(said.next().unwrap().unwrap(), "sent");
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
+    assert_eq!(agents.iter().map(place).collect::<Vec<_>>(), before, "nobody was cut off");
+    for agent in &agents {
+        let report = agent.report();
+        assert_eq!((report.phase.as_str(), report.counts.foreign), ("live", 0));
+        assert_eq!(report.connected, [1, 2, 3]);
+    }
+    hostile.kill().unwrap();
+    hostile.wait().unwrap();
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl World {
                     if here.excluded {
                         self.outnumber(node);
                     }
+                    self.replies(node, excluded, value)?;
                     self.history.committed(node, excluded, value)?;
                 }
             }
@@ -201,6 +202,20 @@ impl World {
             engine.handle(now, Event::Commit { token, point: value.point });
         }
         Ok(())
+    }
+
+    /// What one that is cut off knows of the others is nothing to them.
+    fn replies(&mut self, node: usize, excluded: bool, value: Agreed) -> Outcome {
+        let Some(engine) = self.nodes[node].engine.as_ref().filter(|_| !excluded) else {
+            return Ok(());
+        };
+        let odd = self.case.odd == Some(node);
+        let members = engine.status().members;
+        let differ = members.iter().filter(|it| !it.fenced).filter_map(|it| it.differs);
+        differ
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|fence| self.history.replies(fence, odd, value.point))
     }
 
     /// The program here begins, where all do that begin with it.

@@ -29,17 +29,20 @@ impl World {
     }
 
     /// True where so many programs run that a reply of this one need not wait for ever. Only the one
-    /// that is odd stands in the way: between those that are right nothing does.
+    /// that is odd stands in the way: between those that are right nothing does, unless too few of
+    /// them are left that can tell who is right.
     pub(super) fn may_commit(&self, node: usize) -> bool {
         let engine = self.nodes[node].engine.as_ref();
         let members = engine.map_or_else(Vec::new, |engine| engine.status().members);
         let odd =
             |member: Member| self.case.odd.is_some_and(|odd| member == Member(odd as u32 + 1));
         let differs = members.iter().any(|it| it.differs.is_some());
+        let unjudged = members.iter().any(|it| it.differs.is_some() && !it.fenced);
         let run = members.iter().filter(|it| it.program.is_some());
         let right = run.clone().filter(|it| !odd(it.member)).count();
         let alone = self.case.odd != Some(node) && right >= self.case.majority();
-        !self.case.starts || alone || (run.count() >= self.case.majority() && !differs)
+        let enough = alone || (run.count() >= self.case.majority() && !differs);
+        !unjudged && (!self.case.starts || enough)
     }
 
     /// Whether the node has something to take that nothing else can take away from it. A partition
