@@ -15,7 +15,7 @@ use crate::process::is_root;
 /// User that runs PostgreSQL for root, whom it refuses.
 pub const NOBODY: u32 = 65534;
 
-/// How long a server may take for an answer, on a machine that does much else.
+/// Longest time that a server may take for an answer, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Makes a cluster in a folder that is not there yet, with these lines in its configuration; root

@@ -33,7 +33,7 @@ const PORT: u32 = 5432;
 /// Nodes of the primary and the standby.
 const PRIMARY: u32 = 1;
 const STANDBY: u32 = 2;
-/// How long a server may take to start, or the standby to have all that the primary has.
+/// Longest time for a server to start, or for the standby to have all that the primary has.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Words for setpriv by which a program runs as a user whom PostgreSQL does not refuse.
 const AS_NOBODY: [&str; 6] = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"];
@@ -41,7 +41,7 @@ const AS_NOBODY: [&str; 6] = ["--reuid", "65534", "--regid", "65534", "--clear-g
 /// Length of the turns.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Wanted {
-    /// How long pgbench works in each of the 24 turns
+    /// Time that pgbench works in each of the 24 turns
     #[arg(long, value_name = "S", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seconds: u32,
@@ -70,7 +70,7 @@ struct Turn {
     back: u64,
     /// Rows of pgbench's history whose time is later than the standby's once it has them.
     ahead: u64,
-    /// Whether the standby came to have just the primary's rows.
+    /// True if the standby came to have just the primary's rows.
     alike: bool,
 }
 
@@ -251,7 +251,7 @@ fn port(node: u32) -> u32 {
     PORT + node - PRIMARY
 }
 
-/// What a command says, once it has ended well.
+/// Output of a command that has ended well.
 fn done(command: &mut Command) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|why| Failure::of(&name, why))?;
