@@ -57,7 +57,7 @@ closed.
 A client whose front or replica dies sees its connection closed, and connects to another one. What
 it had asked and got no answer to was done once or not at all. The same goes when a member is
 outside the majority, and, at all fronts, when a replica joins. An agent that stands still (stopped,
-or without a processor) and answers nothing for --patience ends its front, with status 2.
+or without a processor) for --patience, three seconds at least, ends its front, with status 2.
 
 A replica that starts later, or has missed something, joins with the state of another one: that
 one's --checkpoint-command writes it to standard output, here --restore-command starts the program
@@ -108,7 +108,7 @@ pub struct Options {
     pub ready_command: Option<String>,
     /// After how long a program that is not done with a request is reported, and no longer counted
     /// as one that follows if others are, a client that came while nobody is answered sent away, and
-    /// an agent that answers nothing given up
+    /// an agent that stands still given up (after three seconds at least)
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub patience: Span,
     /// The program answers from one event loop (epoll), and what its other threads do changes no

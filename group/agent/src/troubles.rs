@@ -163,7 +163,10 @@ impl Report {
         let (whose, verdict) = if member.fenced {
             ("a majority's", "and is fenced: it gets no values until it is started anew")
         } else {
-            ("others'", "and no majority has read as far: its replies wait")
+            (
+                "others'",
+                "and no majority can tell which is right: replies that depend on it wait until one of the two is ended",
+            )
         };
         let why = format!(
             "its program has differed from {whose} for {seconds} s, {verdict}; it read round \

@@ -188,7 +188,7 @@ fn a_program_that_waits_for_others_and_one_that_began_beside_them_are_told() {
     diverged.iter_mut().for_each(|trouble| trouble.blame(&late_ones));
     let cause =
         "; the likely cause is the program of member 3, which began without the others' state";
-    assert!(diverged[0].why.contains("no majority has read as far"), "{diverged:?}");
+    assert!(diverged[0].why.contains("no majority can tell"), "{diverged:?}");
     assert!(diverged[0].why.ends_with(cause), "{diverged:?}");
     (0..2).for_each(|_| call(&other, Call::Group));
     until("the late one is fenced", || with(&bed, 1, "diverged").iter().all(|it| it.member == 3));

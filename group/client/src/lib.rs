@@ -87,6 +87,7 @@ pub mod message;
 pub mod packet;
 mod place;
 mod replica;
+mod silence;
 pub mod slots;
 mod sys;
 mod watch;
@@ -104,6 +105,7 @@ pub use replica::{
     AttachError, Attached, CommitError, Committing, Delivered, Event, Gone, NextError, Options,
     Replica, ReplyError, SendError, ThreadClock,
 };
+pub use silence::Silence;
 pub use truechimer_group::{
     Agreed, Bound, Call, Cause, GroupTime, Handover, Member, Mode, Order, Phase, Point, Post,
     Refusal, Rejection, Round, Thread, Unshifted,

@@ -546,8 +546,14 @@ impl Link {
             return sys::poll(self.socket.number, 0, Some(0)).is_ok_and(|has| has & gone == 0);
         }
         // The program has closed our descriptor.
-        let heartbeat = self.memory.heartbeat.load(Relaxed);
-        sys::monotonic().saturating_sub(heartbeat) < SILENCE
+        sys::monotonic().saturating_sub(self.beat()) < SILENCE
+    }
+
+    /// Newest sign of life of the agent (`CLOCK_MONOTONIC`, ns): one a second, whatever its disk and
+    /// the ring do.
+    #[must_use]
+    pub fn beat(&self) -> u64 {
+        self.memory.heartbeat.load(Relaxed)
     }
 
     /// The control socket; not for a preloaded library to use.

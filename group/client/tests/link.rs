@@ -187,7 +187,7 @@ fn one_that_takes_nothing_is_given_up_if_that_was_asked_for() {
     assert_eq!(delivered(&replica).payload, b"first");
     agent.manners.stands.store(true, Relaxed);
     let why = (0..100_000).find_map(|_| replica.multicast(&[7; 1000]).err()).unwrap();
-    assert!(matches!(why, SendError::Silent(span) if span >= Duration::from_millis(300)), "{why}");
+    assert!(matches!(why, SendError::Silent(span) if span >= Duration::from_secs(3)), "{why}");
     assert!(why.to_string().contains("stands still"), "{why}");
     agent.manners.stands.store(false, Relaxed);
 }

@@ -372,7 +372,7 @@ impl Engine {
         }
         // A program's reply is as good as the programs that have what it depends on: an agent
         // without one keeps nothing of it, nor is it known what one has that is at odds. A reading
-        // of the time at present depends on none.
+        // of the time at present depends on no program.
         let readings = self.acknowledged(state, |_| Some(EVERYWHERE));
         let runs = |member| state.live.get(&member)?.run.running();
         let replies = match self.group.mode {

@@ -237,7 +237,10 @@ impl Front {
     /// If the group's agent is gone or stands still, or a file cannot be written.
     pub fn run(&mut self, stop: &AtomicBool, say: &mut dyn FnMut(&str)) -> Result<Ended, String> {
         let ended = loop {
-            self.turn()?;
+            if let Err(why) = self.turn() {
+                self.report_end(&Ended::Unfit(why.clone()));
+                return Err(why);
+            }
             self.says.drain(..).for_each(|line| say(&line));
             if let Some(ended) = self.ended.take() {
                 break ended;

@@ -1,17 +1,9 @@
 //! Ring: needs of a front from the group.
 
 use std::os::fd::RawFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use truechimer_group_client::{
-    Committing as Asked, Event, Member, NextError, Phase, Point, Replica,
-};
-
-/// How often an agent that is well is asked whether it is.
-const ASK: Duration = Duration::from_millis(500);
-/// Longest time between two looks that counts as its silence: where this process was stopped as
-/// well, the rest is none of its.
-const LOOK: Duration = Duration::from_millis(200);
+use truechimer_group_client::{Event, Member, NextError, Phase, Point, Replica, Silence};
 
 /// Events from the group.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,29 +52,24 @@ pub trait Ring: Send {
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String>;
     /// Asks whether a majority has the stream up to there. The answer comes with [`Ring::next`].
     fn commit(&mut self, point: Point) -> Committing;
-    /// Asks now and then whether there is still an answer to be had here, whatever becomes of the
-    /// group. To be called at each turn, when [`Ring::next`] has taken all that has come.
+    /// Looks whether there is still somebody to be had here, whatever becomes of the group. To be
+    /// called at each turn.
     ///
     /// # Errors
-    /// If there has been none for so long.
+    /// If there has been no sign of life for so long.
     fn look(&mut self, patience: Duration) -> Result<(), String>;
 }
 
 /// The group by its agent on this node.
 pub struct AgentRing {
     replica: Replica,
-    /// The question that the agent has not answered yet.
-    asked: Option<Asked>,
-    /// How long it has not answered, or nothing was asked.
-    silent: Duration,
-    looked: Instant,
+    silence: Silence,
 }
 
 impl AgentRing {
     /// By this attachment.
     pub fn new(replica: Replica) -> AgentRing {
-        let (asked, silent, looked) = (None, Duration::ZERO, Instant::now());
-        AgentRing { replica, asked, silent, looked }
+        AgentRing { silence: Silence::since(replica.beat()), replica }
     }
 }
 
@@ -132,28 +119,14 @@ impl Ring for AgentRing {
             Err(why) => Box::new(move || Some(Err(why.to_string()))),
         }
     }
+
     fn look(&mut self, patience: Duration) -> Result<(), String> {
-        let now = Instant::now();
-        self.silent += now.saturating_duration_since(self.looked).min(LOOK);
-        self.looked = now;
-        match &self.asked {
-            Some(asked) if asked.answer().is_some() => {
-                (self.asked, self.silent) = (None, Duration::ZERO);
-            }
-            Some(_) if self.silent >= patience => {
-                return Err(format!(
-                    "the group's agent on this node stands still: it has answered nothing for {:.1} s",
-                    self.silent.as_secs_f64()
-                ));
-            }
-            None if self.silent >= ASK => {
-                // Of a place before all others it needs to ask nobody.
-                let asked = self.replica.committing(Point::default());
-                self.asked = Some(asked.map_err(|why| why.to_string())?);
-                self.silent = Duration::ZERO;
-            }
-            _ => {}
+        match self.silence.longer_than(patience, self.replica.beat()) {
+            None => Ok(()),
+            Some(silent) => Err(format!(
+                "the group's agent on this node stands still: no sign of life for {:.1} s",
+                silent.as_secs_f64()
+            )),
         }
-        Ok(())
     }
 }

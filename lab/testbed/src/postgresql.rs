@@ -88,17 +88,19 @@ impl Session {
 
     /// The rows of an answer, or an error; none if the connection was closed.
     fn answer(&mut self) -> Option<Result<Vec<String>, String>> {
-        let mut rows = Vec::new();
+        let (mut rows, mut error) = (Vec::new(), None);
         loop {
             let mut head = [0; 5];
-            self.0.read_exact(&mut head).ok()?;
+            if self.0.read_exact(&mut head).is_err() {
+                return error.map(Err);
+            }
             let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
             let mut body = vec![0; (length as usize).saturating_sub(4)];
             self.0.read_exact(&mut body).ok()?;
             match head[0] {
-                b'Z' => return Some(Ok(rows)),
+                b'Z' => return Some(error.map_or(Ok(rows), Err)),
                 b'D' => rows.push(row(&body)),
-                b'E' => return Some(Err(String::from_utf8_lossy(&body).into_owned())),
+                b'E' => error = Some(String::from_utf8_lossy(&body).into_owned()),
                 _ => {}
             }
         }
@@ -108,7 +110,8 @@ impl Session {
 fn row(body: &[u8]) -> String {
     let (mut values, mut rest) = (Vec::new(), body.get(2..).unwrap_or_default());
     while let Some((length, more)) = rest.split_first_chunk() {
-        let length = u32::from_be_bytes(*length) as usize;
+        // None has the length -1.
+        let length = usize::try_from(i32::from_be_bytes(*length)).unwrap_or(0);
         let (value, more) = more.split_at_checked(length).unwrap_or((more, &[]));
         values.push(String::from_utf8_lossy(value).into_owned());
         rest = more;

@@ -10,7 +10,7 @@
 //!
 //!     clockbound-clients yugabyte-start PAGE SECONDS
 //!
-//! What YugabyteDB does before it serves (its `clockbound_clock.cc` of commit b957a60f; its limit is 120 s):
+//! Start of YugabyteDB, before it serves (its `clockbound_clock.cc` of commit b957a60f; its limit is 120 s):
 //! prints `started`, `waited` if it did so not at once, or why it ended.
 
 use std::collections::BTreeMap;

@@ -155,7 +155,7 @@ impl Engine {
     /// True if that interval lies beside what the clock promises.
     fn contradicts(&self, (from, to): Interval, at: Count) -> bool {
         let (time, [before, after]) = (self.hand.time_at(at), self.hand.reach_at(at));
-        self.hand.status == Status::Synchronised && (to < time - before || time + after < from)
+        self.hand.status.bound_holds() && (to < time - before || time + after < from)
     }
 
     /// True if a source knows the time, so that its vote would be missed.

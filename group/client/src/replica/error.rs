@@ -43,7 +43,7 @@ pub enum SendError {
     Group(String),
     /// Role wrong: a reader does not take part in the group's messages.
     Role,
-    /// The agent is there, and has taken nothing for that long ([`Options::silence`]). It may have
+    /// The agent is there, takes nothing, and has shown no sign of life for that long ([`Options::silence`]). It may have
     /// a part of the message: nothing else can be sent by this attachment.
     ///
     /// [`Options::silence`]: crate::Options::silence
@@ -127,7 +127,7 @@ impl fmt::Display for SendError {
             ),
             SendError::Silent(span) => write!(
                 out,
-                "the group's agent on this node stands still: it has taken nothing for {:.1} s",
+                "the group's agent on this node stands still: no sign of life for {:.1} s",
                 span.as_secs_f64()
             ),
         }

@@ -25,6 +25,7 @@ use crate::link::{
 use crate::memory::{Began, Closed};
 use crate::message::{MOST_THREADS, News, ToAgent};
 use crate::place::valid_group;
+use crate::silence::Silence;
 use crate::sys;
 use crate::{LARGEST_CHECKPOINT, Where};
 pub use clock::{Delivered, ThreadClock};
@@ -56,8 +57,8 @@ pub struct Options {
     pub spin: Option<u32>,
     /// How long attaching waits for an agent that is not there yet; none: not at all.
     pub wait_for_agent: Option<Duration>,
-    /// How long what is sent waits for an agent that takes nothing ([`SendError::Silent`]); none:
-    /// as long as it stands still.
+    /// Time that what is sent waits for an agent that shows no sign of life
+    /// ([`SendError::Silent`]), three seconds at least; none: as long as it stands still.
     pub silence: Option<Duration>,
 }
 
@@ -277,7 +278,7 @@ impl Shared {
         let _one = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let link = self.link();
         for packet in &packets {
-            let mut silent = Duration::ZERO;
+            let mut silence = Silence::since(link.beat());
             loop {
                 match sys::send(link.socket(), packet, &[]) {
                     Ok(()) => break,
@@ -285,10 +286,11 @@ impl Shared {
                     // The agent takes no more at present. What it sends is taken meanwhile, as
                     // it would cut off a program that does not read.
                     Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
-                        if self.options.silence.is_some_and(|most| silent >= most) {
+                        let most = self.options.silence;
+                        let silent = most.and_then(|most| silence.longer_than(most, link.beat()));
+                        if let Some(silent) = silent {
                             return Err(SendError::Silent(silent));
                         }
-                        let began = Instant::now();
                         let full = self.inbox.full();
                         let for_ = libc::POLLOUT | if full { 0 } else { libc::POLLIN };
                         let has = sys::poll(link.socket(), for_, Some(PAUSE_NS)).unwrap_or(0);
@@ -299,8 +301,6 @@ impl Shared {
                             // Somebody else reads.
                             std::thread::sleep(Duration::from_millis(1));
                         }
-                        // Where this process was stopped as well, that is no silence.
-                        silent += began.elapsed().min(Duration::from_nanos(2 * PAUSE_NS));
                     }
                     Err(_) => return Err(SendError::Gone(link.closed())),
                 }
@@ -577,6 +577,12 @@ impl Replica {
             Ended::Full => CommitError::Unread,
             Ended::Gone(why) => CommitError::Gone(why),
         })?)
+    }
+
+    /// Newest sign of life of the agent, for a [`Silence`].
+    #[must_use]
+    pub fn beat(&self) -> u64 {
+        self.shared.link().beat()
     }
 
     /// Asks whether a majority has the group's stream up to `point`, and does not wait for the answer: [`Committing::answer`].

@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::process::{Process, Signal, command};
@@ -504,6 +505,7 @@ fn an_agent_that_stands_still_ends_its_fronts() {
         let mut local = Local::start(service(&python), &["--patience", "2s"]);
         let mut clients = MEMBERS.map(|member| local.client(member));
         local.agent.signal(Signal::Stop);
+        std::thread::sleep(Duration::from_secs(1));
         local.agent.signal(Signal::Continue);
         assert!(
             clients.iter_mut().all(|client| client.ask("NOW").is_some()),

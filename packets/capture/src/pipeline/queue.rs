@@ -183,7 +183,7 @@ impl Queue {
         Got::Batch(batch)
     }
 
-    /// Whether more is taken out, once all that was put in is worked on; `None` if that takes longer than `timeout`.
+    /// True if more is taken out, once all that was put in is worked on; `None` if that takes longer than `timeout`.
     pub fn settled(&self, timeout: Duration) -> Option<bool> {
         let works = |state: &mut State| !state.closed && (state.busy || !state.batches.is_empty());
         let state = guard(&self.state);

@@ -23,7 +23,7 @@ pub(super) struct Writer<'a, C> {
     sink: Box<dyn Sink>,
     progress: &'a Progress,
     count: Option<NonZeroU64>,
-    /// How many packets may still be written: those that were lost to a full disk leave room for others.
+    /// Packets that may still be written: those that were lost to a full disk leave room for others.
     room: u64,
     tally: Tally,
     told: Instant,

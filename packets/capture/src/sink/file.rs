@@ -63,7 +63,7 @@ pub struct CaptureFile {
     no_rotation_before: Option<Instant>,
     written: Written,
     finished: bool,
-    /// Why nothing more can be written, to be reported with the next call: what came before is accounted for.
+    /// Reason for which nothing more can be written, to be reported with the next call: what came before is accounted for.
     failed: Option<SinkError>,
 }
 
@@ -531,7 +531,13 @@ impl CaptureFile {
                 return self.end_file();
             }
         };
-        self.end_file()?;
+        if let Err(why) = self.end_file() {
+            // The next one is begun, and has nothing in it.
+            let mut next = next;
+            let _ = next.end();
+            let _ = std::fs::remove_file(&path);
+            return Err(why);
+        }
         let complete = self.exchange(next);
         // One that is compressed goes on meanwhile; of the one before nothing is left to do.
         let before = match complete.output.is_compressed() {
