@@ -24,14 +24,11 @@ fn an_agent_that_shows_no_life_is_found_though_nothing_is_sent_to_it() {
     let scratch = Scratch::new();
     let agent = Mock::start(scratch.settings());
     let mut ring = AgentRing::new(Replica::attach(&scratch.at()).unwrap());
-    // One that answers nothing and lives is well: its disk or the ring may stand still.
-    agent.manners.loses.store(true, Relaxed);
-    let waits = ring.commit(truechimer_group_client::Point::default());
+    // Nothing comes of it, and it is well.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
         turn(&mut ring).unwrap();
     }
-    assert!(waits().is_none());
     agent.manners.stands.store(true, Relaxed);
     let why = std::iter::repeat_with(|| turn(&mut ring)).find_map(Result::err).unwrap();
     assert!(why.contains("stands still: no sign of life for 3."), "{why}");
