@@ -128,7 +128,7 @@ fn one_that_falls_silent_keeps_its_vote_until_another_has_answered() {
 
 /// One that lies is no better than one that is silent, and one that answers again stays.
 #[test]
-fn one_on_trial_is_left_if_it_lies_or_is_not_needed() {
+fn one_on_trial_is_left_if_it_lies_or_is_silent() {
     let mut world = pool(&["s1", "s2", "s3", "s4", "s5"], 3);
     world.run(300);
     world.server("s4").offset = Span::from_millis(80);
@@ -147,7 +147,7 @@ fn one_on_trial_is_left_if_it_lies_or_is_not_needed() {
     assert!(!world.notes.iter().any(|note| note.contains("takes the place")));
     until(&mut world, "192.0.2.5:123 is asked too, as 192.0.2.2:123 is of no use");
     world.server("s2").up = true;
-    until(&mut world, "192.0.2.5:123 is not needed any more");
+    until(&mut world, "192.0.2.5:123 is left: it does not answer");
     world.run(300);
     assert_eq!(addresses(&world), ["s1", "s2", "s3"].map(address));
     assert!(rows(&world).iter().all(|row| row.vote && row.status.agrees()));
