@@ -162,15 +162,19 @@ impl Local {
     }
 
     pub fn client(&self, member: u32) -> Client {
-        let port = self.listen[member as usize - 1];
-        let mut stream = None;
+        let mut client = None;
         until("a front's listener", || {
-            stream = TcpStream::connect(("127.0.0.1", port)).ok();
-            stream.is_some()
+            client = self.client_if_there(member);
+            client.is_some()
         });
-        let stream = stream.unwrap();
+        client.unwrap()
+    }
+
+    fn client_if_there(&self, member: u32) -> Option<Client> {
+        let port = self.listen[member as usize - 1];
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client { lines: BufReader::new(stream.try_clone().unwrap()), stream }
+        Some(Client { lines: BufReader::new(stream.try_clone().unwrap()), stream })
     }
 
     /// Contents of these replicas' records, once they have so many lines; ends the fronts.
@@ -515,7 +519,8 @@ fn an_agent_that_stands_still_ends_its_fronts() {
         for client in &mut clients {
             client.stream.write_all(b"NOW\n").unwrap();
         }
-        let mut crowd: Vec<Client> = (0..crowd).map(|_| local.client(1)).collect();
+        // As many as come before it has ended.
+        let mut crowd: Vec<Client> = (0..crowd).map_while(|_| local.client_if_there(1)).collect();
         for front in local.fronts.values_mut() {
             let status = front.wait(PATIENCE);
             assert_eq!(status.and_then(|status| status.code()), Some(2), "{}", front.output());
