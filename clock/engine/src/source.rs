@@ -94,7 +94,7 @@ pub(crate) struct Source {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Member {
     pub(crate) pool: SourceId,
-    /// Its address there.
+    /// Address there.
     pub(crate) address: SocketAddr,
     /// The server whose place it takes once it has answered; until then it has no vote.
     pub(crate) instead_of: Option<SourceId>,

@@ -35,7 +35,7 @@ use rounds::Rounds;
 
 /// How often it is looked whether there is an agent (again).
 const RETRY: Duration = Duration::from_millis(50);
-/// How long at a time an agent that takes nothing is waited for, ns.
+/// Longest wait at a time for an agent that takes nothing, ns.
 const PAUSE_NS: u64 = 100_000_000;
 
 /// How one takes part.

@@ -64,7 +64,7 @@ pub struct Manners {
     pub silent: AtomicBool,
     /// Whether it loses what is to be committed.
     pub loses: AtomicBool,
-    /// Whether it stands still, as one that is stopped.
+    /// True while it stands still, as one that is stopped.
     pub stands: AtomicBool,
 }
 

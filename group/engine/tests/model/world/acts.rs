@@ -204,7 +204,7 @@ impl World {
         Ok(())
     }
 
-    /// What one that is cut off knows of the others is nothing to them.
+    /// Knowledge of one that is cut off about the others is nothing to them.
     fn replies(&mut self, node: usize, excluded: bool, value: Agreed) -> Outcome {
         let Some(engine) = self.nodes[node].engine.as_ref().filter(|_| !excluded) else {
             return Ok(());
