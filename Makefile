@@ -16,7 +16,7 @@ JAVA = "$${CARGO_TARGET_DIR:-target}/java"
 # What else programs need: the library that 'truechimer group exec' preloads, and the one for C, which packages have.
 SHIPPED = -p truechimer-cli -p truechimer-group-preload -p truechimer-c
 
-.PHONY: help run build install uninstall package static c java python lab check test accuracy drawn attacks compare bench figures fuzz soak lint clean have-cargo
+.PHONY: help run build install uninstall package static java python lab check test accuracy drawn attacks compare bench figures fuzz soak lint clean have-cargo
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -30,9 +30,10 @@ build: have-cargo ## the command truechimer, the library that 'group exec' prelo
 
 install: ## what 'make build' built, with manual pages, completions, units and configuration (PREFIX, DESTDIR, sysconfdir); what 'make java' built
 	@$(PLACES) scripts/install $(BUILT)
+	@$(PLACES) scripts/install $(BUILT) c
 	@[ ! -f $(JAVA)/truechimer.jar ] || $(PLACES) scripts/install $(JAVA) java
 
-uninstall: ## remove what 'make install' and 'make c' installed; a configuration that was changed stays
+uninstall: ## remove what 'make install' installed; a configuration that was changed stays
 	@$(PLACES) scripts/install --remove
 
 package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name <address>'), with the library for C and what 'make java' built
@@ -40,10 +41,6 @@ package: have-cargo ## a .deb and an .rpm, in target/package (MAINTAINER: 'Name 
 
 static: have-cargo ## the command alone, for any Linux of this processor: it needs no library (no groups on Corosync, no 'group exec')
 	@env "CC_$$(uname -m)_unknown_linux_musl=$${CC:-cc}" $(CARGO) build --release -p truechimer-cli --target "$$(uname -m)-unknown-linux-musl"
-
-c: have-cargo ## the library for C and C++, built and installed (PREFIX, DESTDIR)
-	@$(CARGO) build --release -p truechimer-c
-	@$(PLACES) scripts/install $(BUILT) c
 
 java: have-cargo ## the library for Java, truechimer.jar and libtruechimer_java.so, in target/java
 	@CARGO="$(CARGO)" scripts/java $(JAVA) --release >/dev/null
@@ -70,8 +67,14 @@ drawn: have-cargo ## docs/results/drawn.md anew: path-days drawn from ranges, ev
 	@mv $@.md.new docs/results/$@.md
 
 attacks: have-cargo ## docs/results/attacks.md anew: attacks drawn from ranges, half an hour of a processor
-	@$(CARGO) run --release --bin truechimer-lab -- simulate attacks --attacks 12750 --markdown $(ARGS) > $@.md.new \
-		|| [ $$? -eq 1 ]
+	@mkdir -p target/attacks
+	@lab="$(CARGO) run --release --bin truechimer-lab -- simulate attacks"; set -e; \
+	$$lab --attacks 12155 --json $(ARGS) > target/attacks/rows.jsonl || [ $$? -eq 1 ]; rows=target/attacks/rows.jsonl; \
+	for kind in redirect pool-minority pool-half; do \
+		$$lab --kind $$kind --attacks 300 --json $(ARGS) > target/attacks/$$kind.jsonl || [ $$? -eq 1 ]; \
+		rows=$$rows,target/attacks/$$kind.jsonl; \
+	done; \
+	$$lab --rows $$rows --markdown > $@.md.new || [ $$? -eq 1 ]
 	@mv $@.md.new docs/results/$@.md
 
 compare: have-cargo ## chronyd, ClockBound and Truechimer behind the same path, six rounds of three minutes (ARGS: --rounds, --minutes, --scenario ...)
@@ -83,7 +86,7 @@ bench: have-cargo ## what the clock, the daemon, captures and groups cost; insta
 figures: have-cargo ## docs/results/capture/ and docs/results/group/ anew (as root; hours, with ARGS=--quick some minutes)
 	@CARGO="$(CARGO)" scripts/bench figures $(ARGS) || [ $$? = 1 ]
 
-fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer)
+fuzz: have-cargo ## a minute of random packets for each parser (ARGS: options of libFuzzer, or --hour)
 	@CARGO="$(CARGO)" scripts/fuzz $(ARGS)
 
 soak: have-cargo ## property tests with other cases, tests against real servers and in virtual machines, and all under random faults, for an hour each (SECONDS_LONG=n for another time; ARGS="--minutes 60 --seed 1": under faults alone)

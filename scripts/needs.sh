@@ -8,7 +8,7 @@
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ptpd/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
-export PATH=$PATH:$target/test/cbindgen/bin
+export PATH=$PATH:$target/test/cbindgen/bin:$target/test/nginx/usr/sbin:$target/test/chrony-siv
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.
@@ -43,6 +43,18 @@ apt_install() {
     apt_update
     alone root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -qy --no-install-recommends "${lacking[@]}" >/dev/null 2>&1
+}
+
+# What these functions would install one by one, installed at once: each call by itself goes through all of the system's
+# packages. Each NEED is called here once more than elsewhere, and must be one that may be.
+apt_install_for() {
+    local packages
+    mapfile -t packages < <(
+        apt_install() { printf '%s\n' "$@" >&3; }
+        apt_fetch() { false; }
+        for need; do "$need"; done 3>&1 >/dev/null 2>&1
+    )
+    apt_install "${packages[@]}"
 }
 
 # Downloads Debian packages into the current folder without installing them.
@@ -80,6 +92,37 @@ need_chronyd() {
     mkdir -p "$target/test/chrony"
     (cd "$target/test/chrony" && apt_fetch chrony && dpkg-deb -x chrony_*.deb .)
     chronyd --version >/dev/null 2>&1 || echo "no chronyd (package chrony): what needs it will be skipped"
+}
+
+# chronyd-siv is a chronyd that has AES-128-GCM-SIV with the keys of RFC 8915 (4.6.1 and later): the system's,
+# or that of Debian 13 with its libraries and its loader, from wherever the system's packages come.
+need_chronyd_siv() {
+    local folder=$target/test/chrony-siv its least=4.6.1 loader
+    chronyd-siv --version >/dev/null 2>&1 && return
+    mkdir -p "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
+    its=$(chronyd --version 2>/dev/null | sed -n 's/.*version \([0-9.]*\).*/\1/p')
+    if [ -n "$its" ] && printf '%s\n' $least "$its" | sort -CV; then
+        ln -sf "$(command -v chronyd)" "$folder/chronyd-siv"
+    elif have_apt; then
+        echo "unpacking chrony and libraries of Debian 13 into $folder"
+        (
+            set -- -q -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null \
+                -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache" \
+                -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false
+            # shellcheck disable=SC2016  # apt's own words
+            apt-get indextargets --format '$(REPO_URI)' "Created-By: Packages" "Origin: Debian" "Component: main" |
+                grep -v security | sort -u | sed 's,.*,deb & trixie main,' >"$folder/apt/sources.list" &&
+                cd "$folder" && apt-get "$@" update && apt-get "$@" download chrony libc6 libcap2 libffi8 libgmp10 \
+                libgnutls30t64 libhogweed6t64 libidn2-0 libnettle8t64 libp11-kit0 libseccomp2 libtasn1-6 libunistring5 &&
+                for package in *.deb; do dpkg-deb -x "$package" .; done
+        ) >/dev/null 2>&1
+        rm -rf "$folder/apt" "$folder"/*.deb
+        loader=$(echo "$folder"/usr/lib/*/ld-linux*.so.*)
+        [ ! -e "$loader" ] || printf '#!/bin/sh\nexec "%s" --library-path "%s" "%s" "$@"\n' \
+            "$loader" "${loader%/*}" "$folder/usr/sbin/chronyd" >"$folder/chronyd-siv"
+        chmod +x "$folder/chronyd-siv" 2>/dev/null || :
+    fi
+    chronyd-siv --version >/dev/null 2>&1 || echo "no chronyd $least or later: what needs it will be skipped"
 }
 
 # gpsd likewise, with the libraries that nothing else needs.
@@ -167,7 +210,7 @@ need_unpacked() { # FOLDER PACKAGE PROGRAM LIBRARY...
 
 unpacked_libraries() {
     local name folder
-    for name in corosync redis postgresql; do
+    for name in corosync redis postgresql nginx; do
         folder=$target/test/$name/lib
         case ":${LD_LIBRARY_PATH:-}:" in
         *":$folder:"*) ;;
@@ -191,6 +234,12 @@ need_redis() {
     mkdir -p "$target/test/redis/usr/bin"
     ln -sf "$(command -v redis-check-rdb)" "$target/test/redis/usr/bin/redis-server"
     complete redis-server redis-cli || echo "no redis: what needs it will be skipped"
+}
+
+# Its own package would start it.
+need_nginx() {
+    need_unpacked "$target/test/nginx" nginx nginx libpcre2-8-0 libssl3 zlib1g ||
+        echo "no nginx: what needs it will be skipped"
 }
 
 # The server finds its files by where it is itself.

@@ -23,7 +23,7 @@ pub struct Segment {
     pub count: u64,
     /// UTC then, s and ns.
     pub as_of: (i64, i64),
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
     /// The bound then, ns.
     pub bound_ns: i64,

@@ -149,7 +149,7 @@ pub struct Capture {
     /// second, with -w), mark, summary; with '-w -' on standard error
     #[arg(long)]
     json: bool,
-    /// How packets are taken
+    /// Way in which packets are taken
     #[arg(long, value_enum, value_name = "HOW", default_value_t = How::Auto, help_heading = TAKING)]
     method: How,
     /// Let --method xdp take packets away from a host that uses the interface itself
@@ -695,7 +695,7 @@ fn put(args: &Capture, out: &mut dyn Write, object: &impl Serialize) -> Result<(
     Ok(())
 }
 
-/// How often.
+/// Time between looks at how far all are.
 const EVERY: Duration = Duration::from_secs(1);
 /// After a stop, when it is said that it is somebody else who takes his time.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -1,10 +1,11 @@
 //! The daemon as the commands ask it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use truechimer::places;
-use truechimer_daemon::control::{self, Accepted, Answer, Changed, ControlError};
+use truechimer::{Status, places};
+use truechimer_daemon::control::{self, Accepted, Answer, Changed, ControlError, Reloaded};
 
 use clap::Args;
 use truechimer_command::Failure;
@@ -19,18 +20,29 @@ pub struct Control {
 }
 
 impl Control {
-    /// Whether there is to be none.
+    /// True if there is to be none.
     pub fn is_none(&self) -> bool {
         self.control.as_deref().is_some_and(|path| path == Path::new("none"))
     }
 }
 
-/// How long a daemon may take to answer. It does at once, unless it has been stopped.
+/// Time that a daemon has to answer. It does so at once, unless it has been stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time that it has where the answer is worth no wait.
+const AT_ONCE: Duration = Duration::from_millis(200);
 
 /// Asks the daemon that the user means for all that it knows.
 pub fn ask(page: &Page, socket: &Control) -> Result<Answer, Failure> {
     at_its_socket(page, socket, |path| control::report(path, PATIENCE))
+}
+
+/// Reason of the daemon that writes this page for its clock's status, if that is the one meant, and if
+/// it answers at once.
+pub fn reason(page: &Path, status: Status) -> Option<String> {
+    let answer = control::report(&control::default_path(page), AT_ONCE).ok()?;
+    let report = answer.report;
+    let is_meant = report.hand.is_some_and(|hand| hand.status == status);
+    (is_meant && !report.reason.is_empty()).then_some(report.reason)
 }
 
 /// Has the daemon that the user means believe a source.
@@ -49,7 +61,7 @@ pub fn change(
 }
 
 /// Has the daemon that the user means read its configuration again.
-pub fn reload(page: &Page, socket: &Control) -> Result<(), Failure> {
+pub fn reload(page: &Page, socket: &Control) -> Result<Reloaded, Failure> {
     at_its_socket(page, socket, |path| control::reload(path, PATIENCE))
 }
 
@@ -61,18 +73,22 @@ fn at_its_socket<T>(
     if socket.is_none() {
         return Err(Failure::Said("--control none: the daemon is not asked".into()));
     }
-    let mut first_error = None;
+    let (mut best, mut found) = (None, false);
     for path in sockets(page, socket) {
         match ask(&path) {
             Ok(answer) => return Ok(answer),
-            // Nobody there: perhaps at the next place.
-            Err(why @ ControlError::NoDaemon { .. }) => {
-                first_error.get_or_insert(why);
+            // Nobody there: perhaps at the next place. A socket that one left says more than none.
+            Err(ControlError::NoDaemon { socket, why }) => {
+                let is_there = why.kind() != ErrorKind::NotFound;
+                if best.is_none() || (is_there && !found) {
+                    best = Some(ControlError::NoDaemon { socket, why });
+                }
+                found |= is_there;
             }
             Err(why) => return Err(Failure::Said(why.to_string())),
         }
     }
-    let why = first_error.map_or_else(|| "no place to look for it".into(), |why| why.to_string());
+    let why = best.map_or_else(|| "no place to look for it".into(), |why| why.to_string());
     Err(Failure::Said(why))
 }
 

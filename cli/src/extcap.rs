@@ -81,22 +81,22 @@ pub struct Extcap {
     /// Into this pipe
     #[arg(long, value_name = "PATH", help_heading = ASKED)]
     fifo: Option<PathBuf>,
-    /// As of 'truechimer capture'
+    /// Way in which packets are taken, as of 'truechimer capture'
     #[arg(long, value_name = "HOW", help_heading = SETTINGS)]
     method: Option<String>,
-    /// As of 'truechimer capture'
+    /// Memory for packets that wait, as of 'truechimer capture'
     #[arg(long, value_name = "MIB", help_heading = SETTINGS)]
     ring: Option<String>,
-    /// As of 'truechimer capture'
+    /// Bytes to keep of each packet, as of 'truechimer capture'
     #[arg(long, value_name = "BYTES", help_heading = SETTINGS)]
     snap_length: Option<String>,
-    /// As of 'truechimer capture'
+    /// Leave the interface out of promiscuous mode, as of 'truechimer capture'
     #[arg(long, help_heading = SETTINGS)]
     no_promiscuous: bool,
     /// Leave out the comments that the dissector reads
     #[arg(long, help_heading = SETTINGS)]
     no_comments: bool,
-    /// As of 'truechimer capture'
+    /// Clock page, as of 'truechimer capture'
     #[arg(long, value_name = "PATH", help_heading = SETTINGS)]
     page: Option<PathBuf>,
 }
@@ -222,7 +222,7 @@ fn uninstall(places: &Places) -> Result<Vec<PathBuf>, Failure> {
     Ok(ours.into_iter().cloned().collect())
 }
 
-/// Whether a file is a dissector that was laid by us; `None` if there is none.
+/// True if a file is a dissector that was laid by us; `None` if there is none.
 fn is_ours(path: &Path) -> Result<Option<bool>, Failure> {
     match std::fs::symlink_metadata(path) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),

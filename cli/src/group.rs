@@ -26,12 +26,12 @@ use truechimer_command::parse::not_negative;
 /// Options of `truechimer group`.
 #[derive(Args, Debug)]
 pub struct Group {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What to do.
+/// Commands of `truechimer group`.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// Make this node a member of groups (in the foreground)
@@ -84,11 +84,11 @@ pub struct Place {
     pub member: Option<Member>,
 }
 
-/// How long to wait for an agent that has just been started.
+/// Time to wait for an agent that has just been started.
 #[derive(Args, Clone, Debug)]
 pub struct Wait {
-    /// How long to wait for an agent, and for its member to be live, before it is said that there
-    /// is none
+    /// Time to wait for an agent, and for its member to be live, before it is said that there is
+    /// none
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = not_negative)]
     #[arg(help_heading = "Which agent")]
     pub wait: Span,

@@ -5,9 +5,11 @@ mod files;
 mod source;
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use truechimer_command::program::complain;
 use truechimer_command::show::plain;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -18,7 +20,8 @@ pub(crate) use source::quoted;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Prints a configuration for 'truechimer run --config FILE'. Above each value stands the line that it
-comes from; below, as comments, stands what has no counterpart here and what is not needed, and why.
+comes from; below, as comments, stands what is not quite the same, what has no counterpart here and
+what is not needed, and why.
 Files that are included (include, confdir, sourcedir) are read as well. Nothing is changed, and
 chronyd goes on.
 
@@ -33,7 +36,7 @@ Example:
   truechimer import-chrony /etc/chrony/chrony.conf > truechimer.toml
   truechimer run --config truechimer.toml --check")]
 pub struct ImportChrony {
-    /// chronyd's configuration
+    /// chronyd's configuration; - is standard input
     #[arg(value_name = "FILE", default_value = "/etc/chrony/chrony.conf")]
     pub file: PathBuf,
 }
@@ -45,10 +48,14 @@ pub fn run(args: &ImportChrony, out: &mut dyn Write) -> Ended {
     for line in &lines {
         directives::take(line, &mut found);
     }
+    found.finish();
     let text = found.text(&args.file);
     truechimer_daemon::config::parse(&text, "the configuration that was made")
         .map_err(|why| Failure::new(args.file.display(), why))?;
     write!(out, "{text}")?;
+    if found.sources.is_empty() {
+        complain(&found.nothing());
+    }
     Ok(Outcome::of(!found.sources.is_empty()))
 }
 
@@ -57,6 +64,18 @@ pub fn run(args: &ImportChrony, out: &mut dyn Write) -> Ended {
 struct Part {
     from: String,
     lines: Vec<String>,
+}
+
+impl Part {
+    /// The part as one that a later line takes the place of.
+    fn outdone(self) -> Left {
+        Left { from: self.from, why: "a later line counts".to_owned() }
+    }
+}
+
+/// The key of a line of the configuration.
+fn key_of(line: &str) -> &str {
+    line.split(' ').next().unwrap_or_default()
 }
 
 /// A directive that is not carried over, and why.
@@ -84,33 +103,117 @@ struct Found {
     by_key: bool,
     /// Options of `truechimer serve`.
     serve: Vec<String>,
+    /// Addresses of `bindaddress`, one of each family: where servers listen.
+    bound: Vec<(IpAddr, String)>,
+    /// Lines of `hwtimestamp` with options, which are not kept.
+    card_options: Vec<String>,
+    /// Word that the authorities of the system are not to be trusted.
+    nosystemcert: Option<String>,
+    /// Word that chronyd serves nobody: `port 0`.
+    serves_nobody: Option<String>,
+    /// Directives that are carried over, and mean something else here.
+    differs: Vec<Left>,
     /// Directives that have no counterpart.
     lost: Vec<Left>,
+    /// The first server, pool or reference clock that is left out as a whole, and why.
+    refused: Option<String>,
     /// Directives that nobody needs here.
     needless: Vec<Left>,
 }
 
 impl Found {
+    /// Settles what hangs on several lines.
+    fn finish(&mut self) {
+        let ca = self.nts.iter().find(|part| part.lines.iter().any(|line| line.starts_with("ca ")));
+        match (ca, self.nosystemcert.take()) {
+            (Some(part), None) => self.differs.push(Left {
+                from: part.from.clone(),
+                why: "[nts] ca takes the place of the system's authorities; chronyd has both"
+                    .to_owned(),
+            }),
+            (Some(_), Some(from)) => self.needless.push(Left {
+                from,
+                why: "[nts] ca takes the place of the system's authorities".to_owned(),
+            }),
+            (None, Some(from)) => self.lost.push(Left {
+                from,
+                why: "the system's authorities are trusted, unless [nts] ca names others"
+                    .to_owned(),
+            }),
+            (None, None) => {}
+        }
+        let cards = self.top.iter().flat_map(|part| &part.lines);
+        let mut cards = cards.filter_map(|line| line.split_once("    #").map(|(key, _)| key));
+        if let Some(key) = cards.rfind(|key| key.starts_with("hardware-stamps")) {
+            let why = format!("{key} is written; the options have no counterpart");
+            let left = |from| Left { from, why: why.clone() };
+            self.differs.extend(self.card_options.drain(..).map(left));
+        }
+        if let Some(from) = self.serves_nobody.take() {
+            self.serve.clear();
+            let why = "chronyd serves nobody with that, and 'truechimer run' never does";
+            self.needless.push(Left { from, why: why.to_owned() });
+        }
+        for (address, from) in std::mem::take(&mut self.bound) {
+            if self.serve.is_empty() {
+                let why = "says where servers listen, and nobody is served".to_owned();
+                self.needless.push(Left { from, why });
+            } else {
+                self.serve.push(format!("--listen {address}"));
+            }
+        }
+    }
+
+    /// Says why nothing is there to be followed.
+    fn nothing(&self) -> String {
+        match &self.refused {
+            Some(first) => {
+                format!("no server was carried over: see \"Not carried over\" ({first})")
+            }
+            None => "no server was carried over: none is named there".to_owned(),
+        }
+    }
+
+    fn differ(&mut self, line: &Line, why: impl Into<String>) {
+        self.differs.push(Left { from: line.shown(), why: why.into() });
+    }
+
     fn lose(&mut self, line: &Line, why: impl Into<String>) {
         self.lost.push(Left { from: line.shown(), why: why.into() });
     }
 
+    /// Leaves a whole source out.
+    fn refuse(&mut self, line: &Line, why: impl Into<String>) {
+        let why = why.into();
+        self.refused.get_or_insert_with(|| format!("{}: {}", line.shown(), plain(&why)));
+        self.lose(line, why);
+    }
+
     fn nts(&mut self, line: &Line, text: String) {
-        let key = |text: &str| text.split(' ').next().map(str::to_owned);
-        if self.nts.iter().flat_map(|part| &part.lines).any(|there| key(there) == key(&text)) {
+        if self.nts.iter().flat_map(|part| &part.lines).any(|own| key_of(own) == key_of(&text)) {
             return self.lose(line, "is there already: of several files of authorities make one");
         }
         self.nts.push(Part { from: line.shown(), lines: vec![text] });
     }
 
+    /// Takes a key of `[nts]` back, for a later line.
+    fn forget_nts(&mut self, key: &str) {
+        let is_it = |part: &mut Part| part.lines.iter().any(|line| key_of(line) == key);
+        self.needless.extend(self.nts.extract_if(.., is_it).map(Part::outdone));
+    }
+
     fn top(&mut self, line: &Line, text: String) {
+        // The last one counts, as for chronyd.
+        let is_twin = |part: &mut Part| part.lines.iter().any(|own| key_of(own) == key_of(&text));
+        self.needless.extend(self.top.extract_if(.., is_twin).map(Part::outdone));
         self.top.push(Part { from: line.shown(), lines: vec![text] });
     }
 
     fn text(&self, file: &Path) -> String {
         let mut text = format!(
-            "# Made from {} by 'truechimer import-chrony'. Every key: man truechimer.toml.\n",
-            printable(&file.display().to_string())
+            "# Made from {} by 'truechimer import-chrony'.\n\
+             # Every key: man truechimer.toml, or docs/reference/configuration.md of the sources.\n",
+            printable(&files::name(file))
         );
         let parts = |text: &mut String, parts: &[Part], apart: &str| {
             for Part { from, lines } in parts {
@@ -153,6 +256,7 @@ impl Found {
                 text.push_str(&format!("# {from}\n#     {}\n", plain(why)));
             }
         };
+        left("Carried over, but not quite the same here", &self.differs);
         left("Not carried over", &self.lost);
         left("Not needed here", &self.needless);
         text

@@ -8,6 +8,7 @@ use truechimer::{Moment, Span};
 use truechimer_command::clock::{self, Page};
 use truechimer_command::show;
 use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_time::BootId;
 
 /// Options of `truechimer interval`.
 #[derive(Args, Debug)]
@@ -16,7 +17,7 @@ Without FROM it prints this moment, as one word to keep. With it, how long that 
 how long it was from the one to the other: by the difference clock, which no correction of the time
 disturbs. The true length is within the bound of what is printed; starting this program twice takes
 some milliseconds, which are part of the length. A moment is good until the counter loses its
-continuity (a boot, a suspend).
+continuity (a boot, a suspend), and says of which boot it is.
 
 Examples:
   from=$(truechimer interval); make; truechimer interval $from
@@ -26,10 +27,10 @@ Exit status: 0 done, 2 error (no clock page, a moment of another boot, say).")]
 pub struct Interval {
     /// The first moment, as this command printed it
     #[arg(value_name = "FROM", value_parser = moment)]
-    pub from: Option<Moment>,
+    pub from: Option<Kept>,
     /// The second moment [default: now]
     #[arg(value_name = "TO", value_parser = moment)]
-    pub to: Option<Moment>,
+    pub to: Option<Kept>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
@@ -37,10 +38,16 @@ pub struct Interval {
     pub page: Page,
 }
 
+/// Moment in JSON.
+#[derive(Serialize)]
+struct Now {
+    moment: String,
+}
+
 /// Answer in JSON.
 #[derive(Serialize)]
 struct Answer {
-    /// How long, ns; negative if the second moment came first.
+    /// Length, ns; negative if the second moment came first.
     elapsed_ns: i64,
     /// The true length is within this of it, ns.
     bound_ns: i64,
@@ -49,13 +56,26 @@ struct Answer {
 /// Runs the command.
 pub fn run(args: &Interval, out: &mut dyn Write) -> Ended {
     let clock = clock::open(&args.page)?;
-    let now = clock.moment().map_err(clock::unreadable)?;
+    let moment = clock.moment().map_err(clock::unreadable)?;
+    let boot = clock.view().map_err(clock::unreadable)?.hand.counter.boot;
+    let now = Kept { moment, boot: tag(boot) };
     let Some(from) = args.from else {
-        writeln!(out, "{}", word(now))?;
+        match args.json {
+            true => writeln!(out, "{}", show::json(&Now { moment: now.word() })?)?,
+            false => writeln!(out, "{}", now.word())?,
+        }
         return Ok(Outcome::Good);
     };
-    let elapsed = clock.elapsed(from, args.to.unwrap_or(now));
-    let elapsed = elapsed.map_err(|why| Failure::new("these moments cannot be compared", why))?;
+    let to = args.to.unwrap_or(now);
+    let refused = |why: String| Failure::new("these moments cannot be compared", why);
+    for (kept, which) in [(from, "the first"), (to, "the second")] {
+        if kept.boot != now.boot {
+            return Err(refused(format!(
+                "{which} is of another boot of this machine, or of another machine"
+            )));
+        }
+    }
+    let elapsed = clock.elapsed(from.moment, to.moment).map_err(|why| refused(why.to_string()))?;
     let ns = elapsed.span.as_nanos_i64();
     // Whole nanoseconds are an error of their own.
     let bound = elapsed.bound + (elapsed.span - Span::from_nanos(ns)).abs();
@@ -71,21 +91,48 @@ pub fn run(args: &Interval, out: &mut dyn Write) -> Ended {
     Ok(Outcome::Good)
 }
 
-/// A moment as one word.
-fn word(moment: Moment) -> String {
-    let [count, stretch] = moment.to_words();
-    format!("{count:x}.{stretch:x}")
+/// A moment, and the boot that it is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    moment: Moment,
+    /// Tag of the boot.
+    boot: u32,
 }
 
-fn moment(text: &str) -> Result<Moment, String> {
-    let words = text.split_once('.').and_then(|(count, stretch)| {
-        let number = |text: &str| {
-            let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
-            u64::from_str_radix(text, 16).ok().filter(|_| digits)
-        };
-        Moment::from_words([number(count)?, number(stretch)?])
-    });
-    words.ok_or_else(|| "not a moment that 'truechimer interval' printed".to_owned())
+impl Kept {
+    /// One word, of which [`moment`] makes it again.
+    fn word(self) -> String {
+        let [count, stretch] = self.moment.to_words();
+        format!("{count:x}.{stretch:x}.{:08x}", self.boot)
+    }
+}
+
+/// Part of a boot's identity that tells it from others: one of four thousand million is like it.
+fn tag(BootId([a, b, c, d, ..]): BootId) -> u32 {
+    u32::from_be_bytes([a, b, c, d])
+}
+
+fn moment(text: &str) -> Result<Kept, String> {
+    let none = || "not a moment that 'truechimer interval' printed".to_owned();
+    let number = |text: &str| {
+        let digits = text.bytes().all(|b| b.is_ascii_hexdigit());
+        u64::from_str_radix(text, 16).ok().filter(|_| digits)
+    };
+    let mut words = text.splitn(3, '.');
+    let mut next = || words.next().map(number);
+    let (count, stretch, boot) = (next().flatten(), next().flatten(), next());
+    let moment =
+        count.zip(stretch).and_then(|(count, stretch)| Moment::from_words([count, stretch]));
+    match (moment, boot) {
+        (Some(_), None) => Err("a moment of an earlier release, which does not say of which boot \
+                                it is: begin anew"
+            .to_owned()),
+        (Some(moment), Some(boot)) => {
+            let boot = boot.and_then(|boot| u32::try_from(boot).ok()).ok_or_else(none)?;
+            Ok(Kept { moment, boot })
+        }
+        (None, _) => Err(none()),
+    }
 }
 
 #[cfg(test)]
@@ -94,13 +141,31 @@ mod tests {
 
     #[test]
     fn a_moment_is_one_word_there_and_back() {
-        let one = Moment::from_words([u64::MAX, 0x3_0000_0001]).unwrap();
-        assert_eq!(word(one), "ffffffffffffffff.300000001");
-        assert_eq!(moment(&word(one)), Ok(one));
-        for wrong in
-            ["", ".", "1", "1.", "+1.1", "1.1.1", "10000000000000000.1", "1.ffff", "x.1", "1.é"]
-        {
-            assert!(moment(wrong).is_err(), "{wrong}");
+        let words = [u64::MAX, 0x3_0000_0001];
+        let boot = tag(BootId([0, 0xb1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]));
+        let one = Kept { moment: Moment::from_words(words).unwrap(), boot };
+        assert_eq!(one.word(), "ffffffffffffffff.300000001.00b10203");
+        assert_eq!(moment(&one.word()), Ok(one));
+        for wrong in [
+            "",
+            ".",
+            "..",
+            "1",
+            "1.",
+            "+1.1.1",
+            "1.1.",
+            "1.1.1.1",
+            "10000000000000000.1.1",
+            "1.ffff.1",
+            "x.1.1",
+            "1.é.1",
+            "1.1.100000000",
+            "1.1.-1",
+            "1.ffff",
+        ] {
+            let why = moment(wrong).unwrap_err();
+            assert!(why.starts_with("not a moment"), "{wrong}: {why}");
         }
+        assert!(moment("ffffffffffffffff.300000001").unwrap_err().contains("earlier release"));
     }
 }

@@ -29,6 +29,7 @@ mod sources;
 mod status;
 mod waitsync;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -116,7 +117,7 @@ const GROUPS: &[Group] = &[
 fn command() -> clap::Command {
     const EXAMPLES: &str = "Examples:\n  \
         truechimer demo                              no root, no network, one minute\n  \
-        sudo truechimer run --server ntp.example.org\n  \
+        truechimer run --server ntp.example.org      no root either; stays in the foreground\n  \
         truechimer waitsync && truechimer now\n";
     const NOTES: &str = "Spans of time are written 1.5s, 20ms, 250us or 10ns; rates are in ppm.\n\
         Simulations, replays and benchmarks: 'truechimer-lab --help' (of the sources: make lab).\n";
@@ -134,8 +135,58 @@ fn main() -> ExitCode {
         ));
         return ExitCode::from(2);
     }
+    let known =
+        |name: &OsString| OF_CHRONYC.iter().find(|(names, _)| names.iter().any(|n| name == n));
+    if let Some((name, (_, ours))) = line.get(1).and_then(|name| Some((name, known(name)?))) {
+        program::complain(&format!("'{}' is a command of chronyc's: {ours}", name.display()));
+        return ExitCode::from(2);
+    }
+    if let Some(hint) = sources::key_as_option(&line) {
+        program::complain(&hint);
+        return ExitCode::from(2);
+    }
     program::main(NAME, command(), line, |line: CommandLine| dispatch(line.command))
 }
+
+/// Commands of chronyc's that are none here, and what stands for them. (`docs/use/chrony.md` has more.)
+const OF_CHRONYC: [(&[&str], &str); 9] = [
+    (&["tracking"], "here it is 'truechimer status'"),
+    (
+        &["sourcestats", "selectdata", "ntpdata", "authdata", "activity", "sourcename"],
+        "here it is 'truechimer sources -v'",
+    ),
+    (&["add", "delete", "online", "offline"], "here it is a command of 'truechimer sources'"),
+    (&["reload"], "here it is 'truechimer sources reload'"),
+    (
+        &["makestep"],
+        "here 'step' in [system-clock] says when the system clock is stepped; a server that is held \
+         off is believed by 'truechimer accept'",
+    ),
+    (
+        &["clients", "serverstats", "accheck", "allow", "deny", "local"],
+        "here 'truechimer serve' is the server, by its options and metrics",
+    ),
+    (
+        &[
+            "burst",
+            "reselect",
+            "refresh",
+            "maxdelay",
+            "minpoll",
+            "maxpoll",
+            "polltarget",
+            "onoffline",
+            "dump",
+            "cyclelogs",
+        ],
+        "here that comes by itself, or is set in the configuration",
+    ),
+    (
+        &["settime", "manual", "smoothing", "rtcdata"],
+        "there is nothing like it here (docs/use/chrony.md says what stands beside it)",
+    ),
+    (&["shutdown", "rekey"], "here the daemon takes signals, as 'truechimer run --help' says"),
+];
 
 /// Commands of before that are in the laboratory.
 const MOVED: [&str; 3] = ["simulate", "replay", "bench"];
@@ -180,6 +231,19 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         truechimer_command::check::command_line(&command(), GROUPS);
+    }
+
+    /// Names in the table of others' commands are none of ours.
+    #[test]
+    fn no_command_of_ours_is_sent_elsewhere() {
+        let ours = command();
+        let names = OF_CHRONYC.iter().flat_map(|(names, _)| *names).chain(&MOVED);
+        names.for_each(|name| assert!(ours.find_subcommand(name).is_none(), "{name}"));
+    }
+
+    #[test]
+    fn commands_that_are_shown_are_commands() {
+        truechimer_command::check::shown_commands(&command(), &[]);
     }
 
     #[test]

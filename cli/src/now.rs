@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use serde::Serialize;
-use truechimer::{Instant, Reading, Span, Status, View};
+use truechimer::{Clock, Instant, Reading, Span, Status, View};
 
+use crate::daemon;
 use clap::Args;
 use truechimer_command::clock;
 use truechimer_command::clock::Page;
@@ -22,6 +23,9 @@ it is disputed_bound_ns, which is contained in statistical_bound_ns; 0 if nothin
 
 'likely' (likely_ns) is how far best is likely to be off, by statistics and a prior for asymmetry,
 at likely-confidence. It promises nothing: who waits until a time is over goes by the bound.
+
+While the clock is not synchronised the daemon is asked why, if it answers beside the clock page
+('reason' of the JSON, null while it is synchronised).
 
 Exit status: 0 the bound holds, 1 the status says that it does not (unknown, disrupted),
 2 error (no clock page, say).")]
@@ -41,12 +45,23 @@ pub fn run(args: &Now, out: &mut dyn Write) -> Ended {
     let clock = clock::open(&args.page)?;
     let (reading, view) = clock::look(&clock).map_err(clock::unreadable)?;
     let scale = Scale::of(args.tai, &reading)?;
+    let why = why(&clock, &view);
     if args.json {
-        writeln!(out, "{}", scale.json(&reading, &view)?)?;
+        writeln!(out, "{}", scale.json(&reading, &view, why.as_deref())?)?;
     } else {
-        write_text(&scale, &reading, &view, out)?;
+        write_text(&scale, &reading, &view, why.as_deref(), out)?;
     }
     Ok(Outcome::of(reading.status.bound_holds()))
+}
+
+/// Reason for a status that is not synchronised: by the reader itself, or else by the daemon, as far as
+/// it can be asked at once.
+fn why(clock: &Clock, view: &View) -> Option<String> {
+    if let Some(own) = view.reason {
+        return Some(own.to_owned());
+    }
+    let status = Some(view.status).filter(|status| *status != Status::Synchronised)?;
+    daemon::reason(clock.page().path(), status)
 }
 
 /// On which scale times are shown.
@@ -88,12 +103,13 @@ impl Scale {
         i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
     }
 
-    fn json(&self, reading: &Reading, view: &View) -> Result<String, Failure> {
+    fn json(&self, reading: &Reading, view: &View, why: Option<&str>) -> Result<String, Failure> {
         let holds = reading.status.bound_holds();
         let latest = show::round_up(reading.latest);
         let parts = Parts::of(reading, view);
         let common = Common {
             status: reading.status.name(),
+            reason: why.map(str::to_owned),
             bound_ns: parts.as_ref().map(|p| p.whole.as_nanos_up()),
             path_bound_ns: parts.as_ref().map(|p| p.path.as_nanos_i64()),
             statistical_bound_ns: parts.as_ref().map(|p| p.statistical.as_nanos_i64()),
@@ -161,7 +177,7 @@ impl Parts {
     }
 }
 
-/// Whether the hand in force comes from any server at all, so that its time means something.
+/// True if the hand in force comes from any server at all, so that its time means something.
 pub fn was_set(view: &View) -> bool {
     view.hand.status != Status::Unknown
 }
@@ -175,6 +191,7 @@ fn write_text(
     scale: &Scale,
     reading: &Reading,
     view: &View,
+    why: Option<&str>,
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let mut line = |name: &str, text: &str| writeln!(out, "{name:<9} {text}");
@@ -204,7 +221,7 @@ fn write_text(
         let best = if was_set(view) { best + " (nothing is promised)" } else { "not known".into() };
         line("best", &best)?;
     }
-    let why = view.reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    let why = why.map_or_else(String::new, |reason| format!(": {}", show::plain(reason)));
     line("status", &format!("{}{why}", reading.status))?;
     line(
         "by",
@@ -243,14 +260,15 @@ struct TaiJson {
 #[derive(Serialize)]
 struct Common {
     status: &'static str,
+    /// Reason for a status other than synchronised.
+    reason: Option<String>,
     bound_ns: Option<i64>,
     path_bound_ns: Option<i64>,
     statistical_bound_ns: Option<i64>,
     /// Share of the statistical bound that covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
-    /// How far `best` is likely to be off, which is no promise; null if nothing but the bound is
-    /// known.
+    /// Likely error of `best`, ns, which is no promise; null if nothing but the bound is known.
     likely_ns: Option<i64>,
     count: u64,
     counter: &'static str,
@@ -319,8 +337,8 @@ pub mod tests {
         let reading = view.reading(view.count, status);
         let scale = Scale::Utc(reading.leaps());
         let mut text = Vec::new();
-        write_text(&scale, &reading, &view, &mut text).unwrap();
-        let json = serde_json::from_str(&scale.json(&reading, &view).unwrap()).unwrap();
+        write_text(&scale, &reading, &view, None, &mut text).unwrap();
+        let json = serde_json::from_str(&scale.json(&reading, &view, None).unwrap()).unwrap();
         (String::from_utf8(text).unwrap(), json)
     }
 
@@ -351,9 +369,9 @@ pub mod tests {
             let reading = view.reading(view.count, view.status);
             let scale = Scale::Utc(reading.leaps());
             let mut text = Vec::new();
-            write_text(&scale, &reading, view, &mut text).unwrap();
+            write_text(&scale, &reading, view, None, &mut text).unwrap();
             let json: serde_json::Value =
-                serde_json::from_str(&scale.json(&reading, view).unwrap()).unwrap();
+                serde_json::from_str(&scale.json(&reading, view, None).unwrap()).unwrap();
             (String::from_utf8(text).unwrap(), json)
         };
         let (text, json) = tell(&view);

@@ -26,9 +26,9 @@ use truechimer_command::{Ended, Failure, Outcome, parse, show, signals};
 
 /// Largest packet, in bytes: the payload of a datagram of 9000 bytes over IPv6.
 const MOST_BYTES: i64 = 8952;
-/// Most packets a second.
+/// Largest number of packets a second.
 const MOST_RATE: i64 = 1000;
-/// Most packets of a session: 304 MB of memory, and 130 MB more while figures are made of it.
+/// Largest number of packets of a session: 304 MB of memory, and 130 MB more while figures are made of it.
 const MOST_PACKETS: i64 = 1_000_000;
 
 /// Options of `truechimer probe`.
@@ -98,7 +98,8 @@ pub struct Probe {
     #[arg(long, value_name = "N", requires = "keys")]
     key: Option<u32>,
     /// The codec of which voice is estimated: g711, g711-plc (hides losses) or g729a
-    #[arg(long, value_name = "NAME", default_value = "g711-plc", value_parser = codec)]
+    #[arg(long, value_name = "NAME", default_value = "g711-plc")]
+    #[arg(value_parser = parse::one_of(Codec::ALL.map(|codec| codec.name), codec), hide_possible_values = true)]
     codec: Codec,
     /// Write each packet to FILE: what was measured of it
     #[arg(long, value_name = "FILE")]
@@ -176,7 +177,7 @@ fn measure(args: &Probe, host: &str, out: &mut dyn Write) -> Ended {
             packets: format!("{} of {size} bytes{keyed}, {}", report.sent, every(interval)),
             clock: &clock.told(),
         };
-        output::save(path, &page::page(&about, &report, session).render())?;
+        output::save_report(path, &page::page(&about, &report, session))?;
     }
     if args.json {
         let interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);

@@ -26,7 +26,7 @@ use truechimer_qos::{
 };
 use truechimer_time::Span;
 
-use truechimer_command::output::{ready, save};
+use truechimer_command::output::{ready, save_report};
 use truechimer_command::parse;
 use truechimer_command::program;
 use truechimer_command::report::host;
@@ -166,7 +166,7 @@ pub struct Qos {
     /// Which way packets go between the two points [default: told from each flow's packets]
     #[arg(long, value_enum, value_name = "WAY", help_heading = PACKETS)]
     direction: Option<Direction>,
-    /// How long a packet or an answer is waited for
+    /// Time to wait for a packet or an answer
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, default_value = "2s")]
     #[arg(help_heading = PACKETS)]
     timeout: Span,
@@ -403,7 +403,7 @@ fn tell(args: &Qos, found: &Found, clock: Option<Watch>, out: &mut dyn Write) ->
             page = page.fact("host", &host()).fact("interface", &args.interface.join(", "));
             page = page.fact("clock", &clock.told());
         }
-        save(path, &page.render())?;
+        save_report(path, &page)?;
     }
     if args.json {
         writeln!(out, "{}", show::json(&report)?)?;
@@ -418,7 +418,7 @@ fn tell(args: &Qos, found: &Found, clock: Option<Watch>, out: &mut dyn Write) ->
     Ok(Outcome::of(seen && !wrong(&report, &totals)))
 }
 
-/// Whether a clock must be wrong.
+/// True if a clock must be wrong.
 fn wrong(report: &Report, totals: &Totals) -> bool {
     let problem = report.notes.iter().any(|note| note.severity == Severity::Problem);
     problem || totals.ways.iter().any(|way| way.negative > 0)

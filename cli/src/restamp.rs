@@ -210,7 +210,7 @@ struct Job<'a> {
     name: &'a str,
     scanned: &'a Scanned,
     by: By,
-    /// Whether packets get comments that have none.
+    /// True if packets get comments that have none.
     comments: bool,
 }
 

@@ -8,13 +8,14 @@ use truechimer_engine::{Config, RefClockKind};
 use crate::daemon::Control;
 use clap::Args;
 use std::path::PathBuf;
+use std::str::FromStr;
 use truechimer_command::clock::Page;
 use truechimer_command::log::{self, Priority};
 use truechimer_command::parse;
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
 use truechimer_confine::Unlisted;
-use truechimer_counter::Choice;
+use truechimer_counter::{Choice, CounterError};
 
 /// Options of `truechimer run`.
 #[derive(Args, Debug)]
@@ -51,7 +52,8 @@ estimator had learnt by then. So it cannot be rotated while the daemon runs, and
 begin a new one: move the file away and restart the daemon, which goes on from its last word.
 A restart keeps an older log beside the new one, with .old after its name.
 
-Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
+Exit status: 0 ended by a signal, or --check found nothing that keeps it from starting (warnings
+say what may), 2 error.")]
 pub struct Run {
     /// An NTP server to follow: a name or an address, IPv6 with a port as [::1]:123; may be
     /// repeated
@@ -73,7 +75,7 @@ pub struct Run {
     /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw (CLOCK_MONOTONIC_RAW, over any
     /// clocksource), and as root hpet, acpi-pm or acpi-pm-safe; 'truechimer counters list' says
     /// which there are [default: auto]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = counter(), hide_possible_values = true)]
     pub counter: Option<Choice>,
     #[command(flatten)]
     pub page: Page,
@@ -94,6 +96,7 @@ pub struct Run {
     /// process (kill), or is logged by the kernel (log) ('seccomp' in the configuration; off there)
     #[arg(long, value_name = "FATE", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "kill", conflicts_with = "no_sandbox")]
+    #[arg(value_parser = fate(), hide_possible_values = true)]
     pub seccomp: Option<Unlisted>,
     /// Check the configuration and the files that it names, say what is wrong, and end
     #[arg(long)]
@@ -101,6 +104,17 @@ pub struct Run {
     /// Say more about what is going on
     #[arg(short, long)]
     pub verbose: bool,
+}
+
+/// Parser of a counter's name.
+pub fn counter() -> parse::OneOf<Choice, CounterError> {
+    let names = [Choice::Auto].into_iter().chain(Choice::EVERY).map(Choice::name);
+    parse::one_of(names, Choice::from_str)
+}
+
+/// Parser of the fate of system calls that a service does not make.
+pub fn fate() -> parse::OneOf<Unlisted, String> {
+    parse::one_of(["kill", "log", "off"], Unlisted::from_str)
 }
 
 /// Runs the command.
@@ -121,9 +135,9 @@ pub fn run(args: Run, out: &mut dyn Write) -> Ended {
     };
     options.find_config();
     if args.check {
-        let (settings, warnings) = options.check().map_err(|why| Failure::Said(why.to_string()))?;
         let mut note = note(Level::Warning);
-        warnings.iter().for_each(|text| note(Level::Warning, text));
+        let settings = options.check(&mut |text| note(Level::Warning, text));
+        let settings = settings.map_err(|why| Failure::Said(why.to_string()))?;
         let good = what_is_followed(&settings.engine);
         let file = options.config.map(|path| format!(" {}", path.display())).unwrap_or_default();
         writeln!(out, "the configuration{} is good: {good}", show::plain(&file))?;
@@ -173,17 +187,23 @@ fn what_is_followed(config: &Config) -> String {
         (ports, "PTP port"),
         (pools, "pool"),
         (pulses, "pulse"),
-        (refclocks.len() - pulses, "other reference clock"),
+        (
+            refclocks.len() - pulses,
+            if pulses > 0 { "other reference clock" } else { "reference clock" },
+        ),
     ];
     let kinds = kinds.into_iter().filter(|(n, _)| *n > 0);
     let kinds: Vec<String> = kinds.map(|(n, what)| some(n, what)).collect();
-    kinds.join(" and ")
+    match kinds.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} and {last}", most.join(", ")),
+        _ => kinds.concat(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_engine::{PtpConfig, SourceConfig};
+    use truechimer_engine::{PtpConfig, RefClockConfig, SourceConfig};
 
     #[test]
     fn each_kind_of_source_is_counted_as_what_it_is() {
@@ -191,5 +211,7 @@ mod tests {
         assert_eq!(what_is_followed(&config), "2 servers");
         config.sources[1].ptp = Some(PtpConfig::default());
         assert_eq!(what_is_followed(&config), "1 server and 1 PTP port");
+        config.refclocks = vec![RefClockConfig::pulse("/dev/pps0")];
+        assert_eq!(what_is_followed(&config), "1 server, 1 PTP port and 1 pulse");
     }
 }

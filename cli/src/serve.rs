@@ -69,6 +69,7 @@ fn system(args: &Serve, out: &mut dyn Write) -> Ended {
         )?;
     }
     out.flush()?;
+    log::begin();
     tell_sandbox(sandbox);
     server.run(&stop).map_err(|why| Failure::new(format!("serving on {address}"), why))?;
     page::tell(&server.tally(), args.json, Form::Bare, out)?;

@@ -41,7 +41,7 @@ Columns:
   offset     published clock - this server's estimate, positive = published is ahead, and the
              bound of that estimate; of one that is held off, by what it says now. While there
              is no clock yet, the server in the middle takes its place, as the last line says
-  floor      what the round trip takes at least just now, as far as is known
+  floor      what the round trip takes at least just now, estimated: single ones may be shorter
 Reference clocks stand behind the servers. Below the table stands what is wrong with a source,
 if anything is. In the JSON, kind is server, ptp, pulse, phc, shm, sock or vmclock.
 
@@ -79,7 +79,7 @@ pub struct Sources {
     /// stamp errors, root distance
     #[arg(short, long)]
     pub verbose: bool,
-    /// How the two directions of each server's path differ, as far as the clock knows the time
+    /// Show how the two directions of each server's path differ, as far as the clock knows the time
     /// better than that path can tell it; and how to declare it
     #[arg(long, conflicts_with_all = ["verbose", "json"])]
     pub asymmetry: bool,
@@ -92,6 +92,7 @@ pub struct Sources {
     pub control: Control,
 }
 
+pub use change::key_as_option;
 pub use json::{DoubtJson, ReasonJson};
 
 /// Runs the command.
@@ -194,7 +195,7 @@ fn reference(sources: &[SourceReport]) -> String {
     }
 }
 
-/// Its status, and whether its estimate is stale or its newest samples are held off.
+/// Status of the source, and whether its estimate is stale or its newest samples are held off.
 fn marks(source: &SourceReport) -> String {
     let more = match source.holdover {
         _ if source.is_held_off() => "!",
@@ -204,7 +205,7 @@ fn marks(source: &SourceReport) -> String {
     format!("{}{more}", mark(source.status))
 }
 
-/// Its share in the published time.
+/// Share of the source in the published time.
 fn share(source: &SourceReport) -> String {
     match source.weight {
         // That of what was known before.
@@ -217,7 +218,7 @@ fn share(source: &SourceReport) -> String {
     }
 }
 
-/// Whether that share is the whole.
+/// True if that share is the whole.
 fn is_all(weight: f64) -> bool {
     weight > 1.0 - 1e-9
 }
@@ -245,7 +246,7 @@ fn by_it(source: &SourceReport) -> String {
     }
 }
 
-/// Its status in words, with the reason if there is one.
+/// Status of the source in words, with the reason if there is one.
 fn status(source: &SourceReport) -> String {
     let why = source.reason.as_ref().map(|reason| plain(&reason.text));
     let (marks, name) = (marks(source), source.status.name());
@@ -351,7 +352,10 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
             format!("{offset} ({}deviation {})", likely(source), optional(source.deviation)),
         ),
         ("skew", source.skew.map_or_else(|| "-".into(), |skew| format!("counter {skew:+}"))),
-        ("round trip", format!("{}, floor {}", optional(source.rtt), optional(source.rtt_floor))),
+        (
+            "round trip",
+            format!("{}, estimated floor {}", optional(source.rtt), optional(source.rtt_floor)),
+        ),
         ("stamps", stamps),
         (
             "counted",
@@ -408,7 +412,7 @@ fn write_detail(source: &SourceReport, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How far its estimate is likely to be off, if that is less than its bound.
+/// Likely error of its estimate, if that is less than its bound.
 fn likely(source: &SourceReport) -> String {
     source.likely.map_or_else(String::new, |likely| format!("likely ± {}, ", likely.rounded_up()))
 }
@@ -493,7 +497,7 @@ fn server(source: &SourceReport) -> String {
     )
 }
 
-/// How packets were stamped, sent and received.
+/// Methods by which packets were stamped, sent and received.
 fn stamps(source: &SourceReport) -> String {
     let name = |method: Option<StampMethod>| method.map_or("-", StampMethod::name);
     format!("{}/{}", name(source.sent_method), name(source.received_method))

@@ -75,7 +75,7 @@ impl State<'_> {
         self.looked.map_or("unknown", |(reading, _)| reading.status.name())
     }
 
-    /// Why the status is what it is: by the reader itself, or else by the daemon.
+    /// Reason for the status: by the reader itself, or else by the daemon.
     fn reason(&self) -> Option<&str> {
         let own = self.looked.and_then(|(_, view)| view.reason);
         let daemon = || self.daemon.as_ref().ok().map(|answer| answer.report.reason.as_str());
@@ -349,8 +349,8 @@ fn leading(sources: &[SourceReport]) -> Option<&SourceReport> {
     sources.iter().find(|s| s.status == SourceStatus::Selected)
 }
 
-/// Why the clock does not go along with the selected one, or, where none is, with the first that is
-/// held off.
+/// Reason why the clock does not go along with the selected source, or, where none is, with the
+/// first that is held off.
 fn reason(sources: &[SourceReport]) -> Option<&Reason> {
     let held =
         |s: &&SourceReport| s.reason.as_ref().is_some_and(|reason| reason.kind.is_hold_off());
@@ -358,7 +358,7 @@ fn reason(sources: &[SourceReport]) -> Option<&Reason> {
     source.and_then(|source| source.reason.as_ref())
 }
 
-/// Its name.
+/// Name of the selected source.
 fn selected(answer: &Answer) -> Option<&str> {
     leading(&answer.report.sources).map(|s| s.name.as_str())
 }
@@ -374,12 +374,12 @@ struct Json<'a> {
     /// Share of the statistical bound that covers words that are held off.
     disputed_bound_ns: Option<i64>,
     growth_bound_ns: Option<i64>,
-    /// How far the time is likely to be off; null if nothing but the bound is known.
+    /// Likely error of the time, ns; null if nothing but the bound is known.
     likely_ns: Option<i64>,
     growth_ppb: Option<f64>,
     counter: Option<&'static str>,
     counter_read_by: Option<&'static str>,
-    /// Whether this user's readings hear the hypervisor; null if there is none to hear.
+    /// True if this user's readings hear the hypervisor; null if there is none to hear.
     vmclock: Option<bool>,
     counter_hz: Option<u64>,
     resolution_ns: Option<f64>,
@@ -411,7 +411,7 @@ struct DaemonJson<'a> {
     clockbound: &'a [ClockBoundPage],
     sources: usize,
     selected: Option<&'a str>,
-    /// Why the clock does not go along with that one, and in the words of before.
+    /// Reason why the clock does not go along with that one, and in the words of before.
     reason: Option<ReasonJson>,
     doubt: Option<DoubtJson>,
 }

@@ -1,6 +1,7 @@
 //! `truechimer waitsync`: wait until the clock is good.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
@@ -18,8 +19,10 @@ use truechimer_command::{Ended, Failure, Outcome};
 /// Options of `truechimer waitsync`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-A clock page that is not there yet is waited for. At the timeout it says what is missing, and why
-by the daemon's word, if that can be asked (its control socket beside the page).
+A clock page that is not there yet is waited for. Where a daemon that has ended left one, all places
+are looked at again for one that a daemon tends, as long as it takes. At the timeout it says of which
+page what is missing, and why by its daemon's word, if that can be asked (its control socket beside
+the page).
 
 A server's own root distance and half of the round trip to it are part of the bound: over the
 Internet some 5 to 50 ms remain, on a LAN some 100 us. Without --max-bound nothing is asked of the
@@ -36,13 +39,13 @@ Examples:
 
 Exit status: 0 synchronised (within --max-bound), 1 not before the timeout, 2 error.")]
 pub struct Waitsync {
-    /// How small the bound must be [default: any bound will do]
+    /// Largest bound to accept [default: any bound will do]
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
     pub max_bound: Option<Span>,
     /// Wait also until the system clock is that close to this one, whoever steers it
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
     pub system_clock: Option<Span>,
-    /// How long to wait
+    /// Time to wait
     #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = parse::not_negative, allow_hyphen_values = true)]
     pub timeout: Span,
     /// Print one JSON object at the end
@@ -66,6 +69,9 @@ struct Answer {
 
 /// Time between two looks at the system clock.
 const LOOKS: Duration = Duration::from_millis(20);
+
+/// Time after which a page that no daemon tends is looked for anew.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// State after a wait.
 #[derive(Default)]
@@ -97,7 +103,12 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
         writeln!(out, "{}", json(&answer)?)?;
     } else {
         match (&why, bound) {
-            (Some(why), _) => writeln!(out, "not synchronised after {}: {why}", args.timeout)?,
+            (Some(why), _) => {
+                let is_synchronised =
+                    reading.is_some_and(|reading| reading.status == Status::Synchronised);
+                let short = if is_synchronised { "not good enough" } else { "not synchronised" };
+                writeln!(out, "{short} after {}: {why}", args.timeout)?;
+            }
             (None, bound) => {
                 let bound = bound.unwrap_or(Span::MAX).rounded_up();
                 writeln!(out, "synchronised to ± {bound} after {waited}")?;
@@ -109,28 +120,37 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
 
 /// Waits until all is good, or for the timeout, and says which.
 fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Failure> {
-    let short = |reading, why: String| {
-        Ok(Seen { reading, why: Some(why + &by_daemon(args)), ..Seen::default() })
+    let short = |reading, page: Option<&Path>, why: String| {
+        let at = page.map_or_else(String::new, |page| format!("{}: ", page.display()));
+        let why = at + &why + &by_daemon(args, page);
+        Ok(Seen { reading, why: Some(why), ..Seen::default() })
     };
-    let clock = match Clock::open_within(args.page.page.as_deref(), timeout) {
+    let mut clock = match Clock::open_within(args.page.page.as_deref(), timeout) {
         Ok(clock) => clock,
         // Waited for in vain; anything else would not have become better.
         Err(why @ (OpenError::NoPage { .. } | OpenError::OtherBoot { .. }))
             if start.elapsed() >= timeout =>
         {
-            return short(None, why.to_string());
+            return short(None, None, why.to_string());
         }
         Err(why) => return Err(Failure::Said(why.to_string())),
     };
     loop {
         let left = timeout.saturating_sub(start.elapsed());
-        let reading = match clock.wait_synchronised(args.max_bound, left) {
+        let reading = match clock.wait_synchronised(args.max_bound, left.min(AGAIN)) {
             Ok(reading) => reading,
+            Err(_) if left > AGAIN => {
+                clock = tended_instead(&clock, &args.page).unwrap_or(clock);
+                continue;
+            }
             Err(error) => match error.last {
                 Ok(reading) => {
-                    return short(Some(reading), short_of(&reading, args.max_bound));
+                    let missing = short_of(&reading, args.max_bound) + &because(&clock, &reading);
+                    return short(Some(reading), Some(clock.page().path()), missing);
                 }
-                Err(why @ ReadError::NotYet { .. }) => return short(None, why.to_string()),
+                Err(why @ ReadError::NotYet { .. }) => {
+                    return short(None, Some(clock.page().path()), why.to_string());
+                }
                 Err(why) => return Err(Failure::Said(why.to_string())),
             },
         };
@@ -153,6 +173,15 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
         }
         std::thread::sleep(LOOKS);
     }
+}
+
+/// Clock of a page that a daemon tends, where none tends this one.
+fn tended_instead(clock: &Clock, page: &Page) -> Option<Clock> {
+    if clock.page().tended() {
+        return None;
+    }
+    let found = page.page.as_deref().map_or_else(Clock::open, Clock::open_at).ok()?;
+    found.page().tended().then_some(found)
 }
 
 /// Synchronised, with a bound that is asked for.
@@ -182,15 +211,23 @@ fn system() -> i128 {
     }
 }
 
-/// Why that is, if the daemon can be asked.
-fn by_daemon(args: &Waitsync) -> String {
+/// Reason for that, if the daemon of this page can be asked; without one, the daemon that is meant.
+fn by_daemon(args: &Waitsync, page: Option<&Path>) -> String {
     let control = Control { control: None };
-    match daemon::ask(&args.page, &control) {
+    let page = page.map_or_else(|| args.page.clone(), |page| Page { page: Some(page.into()) });
+    match daemon::ask(&page, &control) {
         Ok(answer) if !answer.report.reason.is_empty() => {
             format!("; {}", show::plain(&answer.report.reason))
         }
         _ => String::new(),
     }
+}
+
+/// Reason why the reading is of another status than the daemon published, if it still is.
+fn because(clock: &Clock, reading: &Reading) -> String {
+    let view = clock.view().ok().filter(|view| view.status == reading.status);
+    let reason = view.and_then(|view| view.reason);
+    reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }
 
 /// Names what is missing.

@@ -51,6 +51,7 @@ type Reading struct {
 	// EarliestNS: true time was not before this. Rounded down.
 	EarliestNS int64
 	// BestNS is the best estimate, rounded down. Not necessarily half-way between the other two.
+	// While nothing is promised it is only what the clock shows, in 1970 perhaps.
 	BestNS int64
 	// LatestNS: true time was not after this. Rounded up.
 	LatestNS int64
@@ -476,8 +477,13 @@ func (c *Clock) elapsed(from, to Moment) (span, bound wide, err error) {
 	if err := c.viewOf(&v, from, to); err != nil {
 		return wide{}, wide{}, err
 	}
-	if v.voidAt(from.Count) || v.voidAt(to.Count) {
-		return wide{}, wide{}, errVoid
+	for _, moment := range [2]Moment{from, to} {
+		if v.voidAt(moment.Count) && int64(v.count-moment.Count) < 0 {
+			return wide{}, wide{}, errNotOver
+		}
+		if v.voidAt(moment.Count) {
+			return wide{}, wide{}, errVoid
+		}
 	}
 	if v.status == Disrupted {
 		return wide{}, wide{}, errBroken
@@ -500,7 +506,11 @@ func (c *Clock) viewOf(v *view, from, to Moment) error {
 		}
 	}
 	for _, moment := range [2]Moment{from, to} {
-		if moment.kind() != v.kind() || moment.epoch() != v.epoch() {
+		if moment.kind() != v.kind() {
+			return fail(ErrOtherEpoch, fmt.Sprintf("that moment is of the counter %s, and the clock goes by %s now",
+				moment.kind(), v.kind()))
+		}
+		if moment.epoch() != v.epoch() {
 			return fail(ErrOtherEpoch, fmt.Sprintf("the counter lost its continuity in between: that moment is of epoch %d, the "+
 				"clock in epoch %d", moment.epoch(), v.epoch()))
 		}

@@ -204,6 +204,28 @@ func TestMonotoneTimeIsSoInAllGoroutines(t *testing.T) {
 	readers.Wait()
 }
 
+func TestAMomentThatIsNotOverIsToldFromAnOldPage(t *testing.T) {
+	d := newDaemon(t)
+	w := d.words(t)
+	w[wordVoidAfter] = w[wordBase]
+	d.publish(&w)
+	clock := d.clock(t)
+	moment, err := clock.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead := moment
+	ahead.Count += 1 << 40
+	for _, of := range []struct {
+		from Moment
+		want error
+	}{{moment, errVoid}, {ahead, errNotOver}} {
+		if _, err := clock.Elapsed(of.from, moment); err != of.want || !errors.Is(err, ErrVoid) {
+			t.Errorf("%v, not %v", err, of.want)
+		}
+	}
+}
+
 func TestAReadingTakesNoMemory(t *testing.T) {
 	d := synchronised(t)
 	clock := d.clock(t)

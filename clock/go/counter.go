@@ -71,7 +71,7 @@ func (k kind) read(fenced bool) uint64 {
 	return readNative()
 }
 
-// How many readings in a row show how fine a counter is, and how often that is tried.
+// Number of readings in a row that show how fine a counter is, and of tries.
 const (
 	burst  = 256
 	bursts = 16

@@ -30,12 +30,13 @@ var (
 	ErrCounter = errors.New("the clock's counter cannot be read")
 	// ErrNotYet: the page holds no time yet.
 	ErrNotYet = errors.New("the clock is not set yet")
-	// ErrOtherEpoch: the counter lost its continuity since that moment.
-	ErrOtherEpoch = errors.New("the counter lost its continuity since that moment")
+	// ErrOtherEpoch: the counter lost its continuity since that moment, or the moment is of another counter than
+	// the clock goes by now.
+	ErrOtherEpoch = errors.New("the counter lost its continuity since that moment, or it is of another counter")
 	// ErrDisrupted: the counter has just lost its continuity.
 	ErrDisrupted = errors.New("the counter lost its continuity")
-	// ErrVoid: the page promises nothing for that moment.
-	ErrVoid = errors.New("the clock page is too old")
+	// ErrVoid: the page promises nothing for that moment: it is too old, or the moment is not over.
+	ErrVoid = errors.New("the clock page is too old, or that moment is not over")
 	// ErrMoment: a moment that no clock gave.
 	ErrMoment = errors.New("that is no moment of a clock")
 	// ErrClosed: the clock was closed.
@@ -60,7 +61,8 @@ var (
 	errNeverSet = fail(ErrNotYet, "the clock was never set and no daemon tends it: start one (truechimer run --server HOST)")
 	errBroken   = fail(ErrDisrupted, "the counter lost its continuity (suspend, migration or a jump): wait until the daemon has "+
 		"synchronised again")
-	errVoid = fail(ErrVoid, "the clock page is too old to say: is the daemon still running, and does it reach its servers?")
+	errVoid    = fail(ErrVoid, "the clock page is too old to say: is the daemon still running, and does it reach its servers?")
+	errNotOver = fail(ErrVoid, "that moment is not over yet, or it is of another boot")
 )
 
 // corrupt is a hand that cannot be, by the field, found at a place.

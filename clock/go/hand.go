@@ -51,7 +51,7 @@ const (
 	farthest = 1 << 40
 	// Two periods of one counter are no further apart than this: 1 %, in 2⁻⁶⁴.
 	periodsApart = 184_467_440_737_095_516
-	// How often a look is repeated before the page is taken to be damaged.
+	// Number of times that a look is repeated before the page is taken to be damaged.
 	tries = 1000
 )
 
@@ -59,11 +59,11 @@ const (
 type hand struct {
 	generation uint64
 	words      [handWords]uint64
-	// How much farther true time may be after the time than before it, in 2⁻³² s.
+	// Distance by which true time may be farther after the time than before it, in 2⁻³² s.
 	imbalance int64
 	// The hypervisor's device, and the disruption marker in it under which the hand was made.
 	vmclock, marker uint64
-	// How long a count lasts, for the absolute clock.
+	// Length of a count, for the absolute clock.
 	period period
 }
 

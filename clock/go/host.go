@@ -25,7 +25,7 @@ type hostReading struct {
 	suspended int64
 	// CLOCK_BOOTTIME, ns.
 	boot int64
-	// How long the whole reading took, in counts.
+	// Length of the whole reading, in counts.
 	width int64
 }
 

@@ -14,7 +14,7 @@ import (
 // vmclock is the page in which the hypervisor says that the machine was migrated or restored.
 type vmclock struct {
 	*device
-	// Its number, if nobody says where it is.
+	// Number of the device, if nobody says where it is.
 	number uint64
 	chosen bool
 }
@@ -22,7 +22,7 @@ type vmclock struct {
 const (
 	// Another name of the device than /dev/vmclockN.
 	vmclockVariable = "TRUECHIMER_VMCLOCK"
-	// What a hand says of a device that is elsewhere.
+	// Word of a hand on a device that is elsewhere.
 	vmclockElsewhere = 0xffff
 	vmclockMagic     = 0x4b4c4356
 	vmclockVersion   = 1

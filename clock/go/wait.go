@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// How long to sleep between looks.
+	// Time to sleep between looks.
 	pause = 20 * time.Millisecond
 	// The longest sleep of WaitAfter: then the clock is looked at anew.
 	longest = time.Second

@@ -61,7 +61,7 @@ check "a program in C is compiled by pkg-config" env "${named[@]}" bash -c \
     'gcc -std=c89 -Wall -Wextra -Wpedantic -Werror /example.c -o /tmp/example $(pkg-config --cflags --libs truechimer)'
 check "and statically" env "${named[@]}" bash -c \
     'gcc -static /example.c -o /tmp/static $(pkg-config --static --cflags --libs truechimer)'
-check "it says that there is no daemon" grep -q 'there is no clock page' <(in_c 2>&1)
+check "it says that there is no daemon" grep -q 'no clock page at' <(in_c 2>&1)
 check "it can be enabled" systemctl enable truechimer truechimer-wait truechimer-serve truechimer-group@daemon
 check "its directories can be made" systemd-tmpfiles --create truechimer.conf
 # From the package to the time, by a server on this machine: the seconds are told and not judged.

@@ -271,7 +271,7 @@ fi
 # Those that bound the system clock, by both drop-ins as docs/use/clockbound.md has it; but without the right to set
 # this machine's clock, which is not ours.
 rm /etc/truechimer.toml
-sed -n '/^\[clockbound\]/,/^```/{/^```/d;s/, "shm1"//;p}' /opt/bin/clockbound.md >/etc/truechimer.toml
+sed -n '/^\[clockbound\]/,/^```/{/^```/q;s/, "shm1"//;p}' /opt/bin/clockbound.md >/etc/truechimer.toml
 cat /opt/bin/truechimer.toml >>/etc/truechimer.toml
 cp /usr/local/share/truechimer/truechimer-discipline.conf $drop/discipline.conf
 printf '[Service]\nAmbientCapabilities=\nCapabilityBoundingSet=\n' >$drop/zz-not-here.conf

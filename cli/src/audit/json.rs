@@ -10,6 +10,7 @@ use super::Report;
 pub struct Json<'a> {
     from: String,
     to: String,
+    unfinished_from: Option<String>,
     length_ns: i64,
     recorded_ns: i64,
     bounded_ns: i64,
@@ -56,6 +57,7 @@ struct Source {
     root_distance_ns: Option<u64>,
     from: String,
     to: String,
+    time_ns: i64,
     statuses: Vec<String>,
 }
 
@@ -137,6 +139,7 @@ impl<'a> Json<'a> {
         Json {
             from: account.from.to_string(),
             to: account.to.to_string(),
+            unfinished_from: report.unfinished.map(|begin| begin.to_string()),
             length_ns,
             recorded_ns: account.recorded_ns(),
             bounded_ns: account.bounded_ns(),
@@ -168,6 +171,7 @@ impl<'a> Json<'a> {
                     root_distance_ns: seen.root_distance_ns,
                     from: seen.first.to_string(),
                     to: seen.last.to_string(),
+                    time_ns: seen.time_ns,
                     statuses: seen.statuses,
                 })
                 .collect(),

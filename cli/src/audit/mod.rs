@@ -32,8 +32,8 @@ const MEANING: &str = "The chain shows that a line was changed, removed or put i
 The daemon keeps the record if 'directory' stands under [audit] in its configuration. Without a
 span of time the report is of the last 24 hours of the record. Times are UTC. A bound is the worst
 of its interval (a minute unless configured), and an interval counts as within a limit only if its
-worst bound was. Time of which the record says nothing (no daemon, a full disk) is time without a
-bound.
+worst bound was. The one that is not over is not in the record yet. Time of which the record says
+nothing (no daemon, a full disk) is time without a bound.
 
 Examples:
   truechimer audit --day yesterday --limit 100us --limit 1ms
@@ -91,6 +91,8 @@ struct Report<'a> {
     args: &'a Audit,
     account: &'a Account,
     chain: &'a Chain,
+    /// Begin of the interval that is not over, if the report reaches so far.
+    unfinished: Option<Time>,
     limits_ns: Vec<u64>,
 }
 
@@ -142,12 +144,17 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
     } else {
         account.to = account.to.min(now.max(last));
     }
+    let unfinished = unfinished(&account, now).filter(|begin| *begin == account.to);
     if account.to <= account.from {
-        let text = format!("the record says nothing yet of the time from {} on", account.from);
+        let text = format!(
+            "the record says nothing yet of the time from {} on: an interval is in it when it is over \
+             (after a minute unless configured)",
+            account.from
+        );
         return Err(Failure::Said(text));
     }
     let limits_ns = args.limit.iter().map(|limit| limit.as_nanos_i64().unsigned_abs()).collect();
-    let report = Report { args, account: &account, chain: &chain, limits_ns };
+    let report = Report { args, account: &account, chain: &chain, unfinished, limits_ns };
     if args.json {
         writeln!(out, "{}", show::json(&json::Json::of(&report))?)?;
     } else if args.csv {
@@ -156,9 +163,18 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         screen::report(&report, out)?;
     }
     if let Some(path) = &args.html {
-        output::save(path, &page::page(&report, &program::line()).render())?;
+        output::save_report(path, &page::page(&report, &program::line()))?;
     }
     Ok(Outcome::of(chain.is_whole()))
+}
+
+/// Begin of the interval that a daemon is at: of the last one's end, unless the daemon ended since or
+/// has not been heard of for two of its intervals.
+fn unfinished(account: &Account, now: Time) -> Option<Time> {
+    let longest = account.pieces().map(|piece| piece.length_ns()).max().unwrap_or(0);
+    let lag = longest.saturating_mul(2).max(LAG_NS);
+    let begin = account.covers.or(account.begins).filter(|_| !account.is_ended)?;
+    (0..=lag).contains(&now.0.saturating_sub(begin.0)).then_some(begin)
 }
 
 /// Now, as far as the system clock knows.
@@ -197,8 +213,10 @@ impl Audit {
 
     /// To the end of the record: from where it was asked, or a day.
     fn default_span(&self, whole: &Account) -> Result<(Time, Time), Failure> {
-        let (Some(begins), Some(ends)) = (whole.begins, whole.ends) else {
-            let text = "has no interval and no event yet: wait for a minute";
+        let some = whole.begins.zip(whole.ends);
+        let Some((begins, ends)) = some.filter(|(begins, ends)| begins < ends) else {
+            let text = "has no interval yet: the first one is in it when it is over \
+                        (after a minute unless configured)";
             return Err(Failure::new(self.record.display(), text));
         };
         let from = self.from.unwrap_or(Time(ends.0.saturating_sub(DAY_NS)).max(begins));

@@ -19,6 +19,16 @@ pub fn page(report: &Report<'_>, command: &str) -> Page {
         at(account.to),
         report.args.record.display()
     );
+    let about = match report.unfinished {
+        Some(begin) => {
+            about
+                + &format!(
+                    " The interval that began at {} is not over, and not in it yet.",
+                    at(begin)
+                )
+        }
+        None => about,
+    };
     let bounded = account.bounded_ns();
     let worst = account.worst().and_then(|piece| piece.bound_ns);
     // Of several limits the first counts; all are in the table.
@@ -143,8 +153,8 @@ fn shares(report: &Report<'_>) -> Section {
     }
     let silent = all - account.recorded_ns();
     statuses = statuses.row("no record", [length(silent), percent(silent, all)]);
-    let mut gaps =
-        Table::new("No record: no daemon, or it could not write").head(["from", "to", "time"]);
+    let mut gaps = Table::new("No record: no daemon, one that was killed, or it could not write")
+        .head(["from", "to", "time"]);
     for gap in account.gaps() {
         gaps = gaps.row(at(gap.from), [at(gap.to), length(gap.length_ns())]);
     }
@@ -170,6 +180,7 @@ fn sources(report: &Report<'_>) -> Section {
         "address",
         "stratum, refid, root distance",
         "seen so",
+        "time",
         "status",
     ]);
     for source in account.sources() {
@@ -184,6 +195,7 @@ fn sources(report: &Report<'_>) -> Section {
                 or_dash(source.address.unwrap_or_default()),
                 or_dash(own.join(", ")),
                 Cell::text(between(source.first, source.last)),
+                Cell::text(length(source.time_ns)),
                 Cell::text(source.statuses.join(", ")),
             ],
         );

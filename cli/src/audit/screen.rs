@@ -15,6 +15,10 @@ pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let all = account.length_ns();
     line(out, "from", &at(account.from))?;
     line(out, "to", &format!("{} ({})", at(account.to), length(all)))?;
+    if let Some(begin) = report.unfinished {
+        let text = "is in the record when it is over";
+        line(out, "not yet", &format!("the interval that began at {} {text}", at(begin)))?;
+    }
     let begins = account.begins.map_or_else(String::new, |time| format!(", from {} on", at(time)));
     line(out, "record", &format!("{}{begins}", report.args.record.display()))?;
     let (recorded, bounded) = (account.recorded_ns(), account.bounded_ns());
@@ -22,6 +26,7 @@ pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     line(out, "without one", &length(recorded - bounded))?;
     line(out, "no record", &length(all - recorded))?;
     match account.worst() {
+        None if report.unfinished.is_some() => line(out, "bound", "none held so far")?,
         None => line(out, "bound", "none held at any time")?,
         Some(worst) => {
             let bound = worst.bound_ns.map_or_else(String::new, short);
@@ -61,14 +66,15 @@ pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         for gap in gaps {
             table.row(vec![at(gap.from), at(gap.to), length(gap.length_ns())]);
         }
-        headed("No record (no daemon, or it could not write)", &table, out)?;
+        headed("No record (no daemon, one that was killed, or it could not write)", &table, out)?;
     }
     sources(report, out)?;
     if !account.events().is_empty() {
         writeln!(out, "\nEvents (UTC; ~: by the system clock, as no bound held)")?;
         for event in account.events() {
             let by = if event.by_system_clock { "~" } else { " " };
-            let text = show::plain(&event.text);
+            let lines: Vec<&str> = event.text.lines().map(str::trim).collect();
+            let text = show::plain(&lines.join(" "));
             writeln!(out, "{by}{}  {:<13}  {text}", at(event.at), event.kind.name())?;
         }
     }
@@ -106,6 +112,7 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         ("root distance", Side::Right),
         ("from", Side::Left),
         ("to", Side::Left),
+        ("time", Side::Right),
         ("status", Side::Left),
     ]);
     for seen in seen {
@@ -118,6 +125,7 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             or_dash(seen.root_distance_ns.map(|ns| format!("≤ {}", short(ns)))),
             at(seen.first),
             at(seen.last),
+            length(seen.time_ns),
             seen.statuses.join(", "),
         ]);
     }

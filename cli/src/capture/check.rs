@@ -11,7 +11,7 @@ use truechimer_report::{Chart, Histogram, Page as Html, Section, Unit};
 use truechimer_time::Span;
 
 use truechimer_command::clock::Page;
-use truechimer_command::output::{ready, save};
+use truechimer_command::output::{ready, save_report};
 use truechimer_command::report::{self, Watch};
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Outcome, parse, show, signals};
@@ -52,10 +52,10 @@ pub struct Check {
     /// The interface
     #[arg(value_name = "NAME")]
     interface: String,
-    /// How long
+    /// Time to measure
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, default_value = "3s")]
     duration: Span,
-    /// How often a frame is sent
+    /// Time between frames
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, default_value = "10ms")]
     interval: Span,
     /// Send nothing: look at what arrives
@@ -137,7 +137,7 @@ pub fn run(args: &Check, out: &mut dyn Write) -> Ended {
         report.write(out)?;
     }
     if let Some(file) = &args.html {
-        save(file, &report.page(&measured, &clock.told()).render())?;
+        save_report(file, &report.page(&measured, &clock.told()))?;
     }
     Ok(Outcome::of(report.good))
 }

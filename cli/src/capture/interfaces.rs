@@ -20,7 +20,7 @@ use super::check::{Tally, tallies};
 /// An interface.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// The link type of what is captured there, as tcpdump.org numbers them.
     pub link_type: Option<u16>,
@@ -28,7 +28,7 @@ pub struct Interface {
     pub state: Option<String>,
     /// The driver; `None` for a virtual one, or where `/sys` does not tell.
     pub driver: Option<String>,
-    /// How many receive queues it has.
+    /// Number of receive queues.
     pub queues: Option<usize>,
     /// Stamps that its driver claims; `None` where it does not say.
     pub stamps: Option<Stamps>,

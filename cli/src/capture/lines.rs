@@ -14,7 +14,7 @@ use truechimer_time::Span;
 
 use super::sink_error;
 
-/// How packets are written.
+/// Form in which packets are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// Text like tcpdump's, in brief.

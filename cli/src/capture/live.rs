@@ -1,4 +1,4 @@
-//! How a capture goes, and how it went.
+//! Progress of a capture, and its outcome.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -254,7 +254,7 @@ pub struct Told {
     /// Came after the end.
     left: u64,
     downs: u64,
-    /// How often the capture thread waited for the other.
+    /// Number of times that the capture thread waited for the other.
     waits: u64,
     stamps: Worth,
     file: Option<PathBuf>,

@@ -15,7 +15,7 @@ pub struct Opened {
     pub tap: Box<dyn Tap>,
     /// Reads the clock of the card that stamps.
     pub device: Option<Device>,
-    /// Why this method, for people.
+    /// Reason for this method, for people.
     pub why: String,
     /// Advice on what may be wiser.
     pub warnings: Vec<String>,
@@ -80,7 +80,7 @@ fn wish(args: &Capture, wanted: &Wanted, counter: Counter) -> Wish {
     }
 }
 
-/// Why it is this method, and not the one that comes next.
+/// Reason why it is this method, and not the next one.
 fn why(choice: Choice) -> String {
     let Choice { mut why, against, .. } = choice;
     if let Some((method, reason)) = against.first() {

@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
-use truechimer_report::{Cell, Chart, Section, Series, Table as HtmlTable, Unit};
+use truechimer_report::{Cell, Chart, Page, Section, Series, Table as HtmlTable, Unit};
 use truechimer_survey::bench::{
     self, Bench, By, Clock, Cost, OfSource, Plan, Progress, Unreadable, parse_reads,
 };
 use truechimer_survey::clocksource::{Clocksources, FOLDER};
 
-use truechimer_command::output::{ready, save};
-use truechimer_command::report;
+use truechimer_command::output::{ready, save_report};
+use truechimer_command::report::{self, Watch};
 use truechimer_command::show::{json, wrapped};
 use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
@@ -45,7 +45,7 @@ Examples:
 
 Exit status: 0, 2 on an error, or interrupted.")]
 pub struct Options {
-    /// How many readings of each: 10000000, 10M, 500k, 1e6
+    /// Number of readings of each: 10000000, 10M, 500k, 1e6
     #[arg(long, value_name = "N", default_value = "10M", value_parser = parse_reads)]
     pub reads: u64,
     /// Change the clocksource, to compare all that the kernel offers; needs root
@@ -77,6 +77,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         switch: options.switch,
         clocksources: Clocksources::at(&options.clocksources),
     };
+    let clock = Watch::usual();
     let found = measure(&plan, &stop)?;
     if options.json {
         writeln!(out, "{}", json(&found)?)?;
@@ -84,8 +85,10 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         write(&found, out)?;
     }
     if let Some(path) = &options.report {
-        let page = report::page("What reading a clock costs").section(section(&found));
-        save(path, &page.render())?;
+        let page = report::page("What reading a clock costs")
+            .about("Every clock and counter, read the same number of times on this machine.")
+            .fact("clock", &clock.told());
+        save_report(path, &highlights(page, &found).section(section(&found)))?;
     }
     Ok(Outcome::Good)
 }
@@ -265,6 +268,26 @@ pub(super) fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// Fastest way to read a counter, by any clock of the kernel and directly.
+fn fastest(found: &Bench) -> [Option<&Cost>; 2] {
+    let least = |a: &&Cost, b: &&Cost| a.ns.total_cmp(&b.ns);
+    let kernels = found.sources.iter().flat_map(|of| &of.costs).filter(|cost| !cost.coarse);
+    [kernels.min_by(least), found.direct.iter().min_by(least)]
+}
+
+/// Adds what one wants to know first: the fastest clock, the fastest counter, and how many readings.
+fn highlights(page: Page, found: &Bench) -> Page {
+    let named = ["fastest clock", "fastest counter"].into_iter().zip(fastest(found));
+    let page = named.fold(page, |page, (name, cost)| match cost {
+        Some(cost) => page.highlight(
+            &format!("{name}: {}", cost.what),
+            Cell::number(cost.ns * 1e-9, Unit::Seconds),
+        ),
+        None => page,
+    });
+    page.highlight("readings of each", grouped(found.reads))
 }
 
 /// The part of a report.

@@ -13,18 +13,20 @@ use truechimer_survey::latency::{self, Amount, Distribution, Latency, NOTHING, P
 use truechimer_survey::stress::{Phases, Stress};
 
 use super::bench::{grouped, not_read};
-use truechimer_command::output::{ready, save};
-use truechimer_command::report;
+use super::stress;
+use truechimer_command::output::{ready, save_report};
+use truechimer_command::report::{self, Watch};
 use truechimer_command::show::{json, wrapped};
 use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 
+use section::highlights;
 pub use section::section;
 
 /// The longest that anybody may ask for, s: a day.
 const DAY: f64 = 86_400.0;
-/// How long phases are, s, unless asked for; if there is time for this many rounds of them.
+/// Length of phases, s, unless asked for; if there is time for this many rounds of them.
 const PHASE: f64 = 1.0;
 const ROUNDS: f64 = 3.0;
 
@@ -58,14 +60,15 @@ Exit status: 0 (also if interrupted: with what there was by then), 2 on an error
 pub struct Options {
     /// Which loads alternate with quiet: none, cpu, net or all
     #[arg(long, value_name = "LOAD", default_value = "none")]
+    #[arg(value_parser = stress(), hide_possible_values = true)]
     pub stress: Stress,
-    /// How long to measure, all phases together [default: 10]
+    /// Time to measure, all phases together [default: 10]
     #[arg(long, value_name = "S", value_parser = seconds, conflicts_with = "samples")]
     pub seconds: Option<Duration>,
     /// Measure until there are N readings of each way under each load: 500k, 1e6
     #[arg(long, value_name = "N", value_parser = parse_reads)]
     pub samples: Option<u64>,
-    /// How long each phase of the load is [default: 1, less where time is short]
+    /// Length of each phase of the load [default: 1, less where time is short]
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub phase: Option<Duration>,
     /// The processor to read on [default: where the program happens to be]
@@ -125,6 +128,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         ready(path)?;
     }
     let stop = signals::interrupted()?;
+    let clock = Watch::usual();
     let found = measure(&plan, &stop)?;
     if options.json {
         writeln!(out, "{}", json(&found)?)?;
@@ -134,8 +138,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     if let Some(path) = &options.report {
         let page = report::page("What reading a counter takes")
             .about("The distribution of the time that one reading takes, on this machine.")
-            .section(section(&found));
-        save(path, &page.render())?;
+            .fact("clock", &clock.told());
+        save_report(path, &highlights(page, &found).section(section(&found)))?;
     }
     Ok(Outcome::Good)
 }

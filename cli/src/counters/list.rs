@@ -81,7 +81,7 @@ pub fn measure(sources: &Sources, seconds: f64) -> Listed {
 pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let sources = match &options.root {
         Some(root) if !root.is_dir() => {
-            return Err(Failure::new(root.display(), "no such folder: --root takes one"));
+            return Err(Failure::new(root.display(), "no such directory: --root takes one"));
         }
         Some(root) => Sources::under(root),
         None => Sources::here(),

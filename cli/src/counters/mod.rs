@@ -8,20 +8,27 @@ pub mod select;
 pub mod stability;
 
 use std::io::Write;
+use std::str::FromStr;
 
 use clap::{Args, Subcommand};
+use truechimer_survey::stress::Stress;
 
-use truechimer_command::Ended;
+use truechimer_command::{Ended, parse};
+
+/// Parser of a load.
+fn stress() -> parse::OneOf<Stress, String> {
+    parse::one_of(["none", "cpu", "net", "all"], Stress::from_str)
+}
 
 /// Options of `truechimer counters`.
 #[derive(Args, Debug)]
 pub struct Counters {
-    /// What to look at.
+    /// Command to run.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What to look at.
+/// Commands of `truechimer counters`.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// List every counter and clocksource, and say whether this machine uses the right one

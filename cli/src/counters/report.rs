@@ -17,9 +17,10 @@ use truechimer_survey::latency::{Amount, Plan as LatencyPlan};
 use truechimer_survey::stability::{Against, Setup};
 use truechimer_survey::stress::{Phases, Stress};
 
-use super::{bench, latency, list, stability};
+use super::{bench, latency, list, stability, stress};
+use crate::run;
 use truechimer_command::output::{ready, save};
-use truechimer_command::report;
+use truechimer_command::report::{self, Watch};
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -44,10 +45,10 @@ pub struct Options {
     /// The page to write
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// How long latency and stability are measured together, 0.1 to 10000
+    /// Time to measure latency and stability, together, 0.1 to 10000
     #[arg(long, value_name = "MIN", default_value_t = 2.0, value_parser = minutes)]
     pub minutes: f64,
-    /// How many readings of each clock to compare: 1M, 500k
+    /// Number of readings of each clock to compare: 1M, 500k
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_reads)]
     pub reads: u64,
     /// Compare all clocksources: each becomes that of the whole machine for a while; needs root
@@ -55,8 +56,9 @@ pub struct Options {
     pub switch: bool,
     /// The counter whose stability is measured
     #[arg(long, value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = run::counter(), hide_possible_values = true)]
     pub counter: Choice,
-    /// What it is compared with, as 'truechimer counters stability --help' lists it
+    /// Reference that it is compared with, as 'truechimer counters stability --help' lists it
     #[arg(long, value_name = "REFERENCE", default_value = "realtime")]
     pub against: Against,
     /// Between samples of the stability, s, 0.01 to 3600 [default: 1; with NTP 16]
@@ -64,6 +66,7 @@ pub struct Options {
     pub interval: Option<f64>,
     /// Which loads alternate with quiet: none, cpu, net or all
     #[arg(long, value_name = "LOAD", default_value = "all")]
+    #[arg(value_parser = stress(), hide_possible_values = true)]
     pub stress: Stress,
 }
 
@@ -82,7 +85,7 @@ fn interval(text: &str) -> Result<f64, String> {
 }
 
 impl Options {
-    /// How long latency and stability each take.
+    /// Time that latency and stability each take.
     fn half(&self) -> Duration {
         Duration::from_secs_f64(self.minutes * 30.0)
     }
@@ -128,7 +131,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     if options.switch {
         signals::no_stop()?;
     }
-    let page = measure(options, &stop)?;
+    let clock = Watch::usual();
+    let page = measure(options, &stop)?.fact("clock", &clock.told());
     save(&options.file, &page.render())?;
     writeln!(out, "{}", options.file.display())?;
     Ok(Outcome::Good)

@@ -4,6 +4,7 @@ mod section;
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -15,12 +16,15 @@ use truechimer_survey::stability::{self, Against, Progress, Setup, Stability, an
 use truechimer_survey::stress::{Phases, Stress};
 use truechimer_time::Span;
 
-use truechimer_command::output::{ready, save};
-use truechimer_command::report;
+use super::bench::grouped;
+use super::stress;
+use crate::run;
+use truechimer_command::output::{ready, save_report};
+use truechimer_command::report::{self, Watch};
 use truechimer_command::show::{frequency, json, wrapped};
 use truechimer_command::signals;
 use truechimer_command::table::{Side, Table};
-use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{Ended, Failure, Outcome, parse};
 
 pub use section::section;
 
@@ -77,11 +81,12 @@ there was by then, which it says), 2 on an error.")]
 pub struct Options {
     /// The counter to measure, as 'truechimer counters list' names it
     #[arg(long, value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = run::counter(), hide_possible_values = true)]
     pub counter: Choice,
-    /// What it is compared with; see below
+    /// Reference that it is compared with; see below
     #[arg(long, value_name = "REFERENCE", default_value = "raw")]
     pub against: Against,
-    /// How long to measure
+    /// Time to measure
     #[arg(long, value_name = "SPAN", default_value = "10min", value_parser = duration)]
     pub duration: Duration,
     /// Between samples, 1ms to 1h [default: 1s; with NTP 16s; of a file, what it says]
@@ -99,20 +104,23 @@ pub struct Options {
     pub resume: bool,
     /// Which loads alternate with quiet: none, cpu, net or all
     #[arg(long, value_name = "LOAD", default_value = "none")]
+    #[arg(value_parser = stress(), hide_possible_values = true)]
     pub stress: Stress,
-    /// How long each phase of the load is
+    /// Length of each phase of the load
     #[arg(long, value_name = "SPAN", default_value = "1min", value_parser = duration)]
     pub phase: Duration,
     /// Which averaging times: octave, decade or all
     #[arg(long, value_name = "LIST", default_value = "octave")]
+    #[arg(value_parser = parse::one_of(["octave", "decade", "all"], Taus::from_str), hide_possible_values = true)]
     pub taus: Taus,
-    /// What is taken away first: none, offset (of the frequency) or drift (and offset)
+    /// Part to take away first: none, offset (of the frequency) or drift (and offset)
     #[arg(long, value_name = "WHAT", default_value = "offset")]
+    #[arg(value_parser = parse::one_of(["none", "offset", "drift"], Removal::from_str), hide_possible_values = true)]
     pub remove: Removal,
     /// Leave out single samples that are far off (5 median deviations)
     #[arg(long)]
     pub drop_spikes: bool,
-    /// How likely the limits enclose the true deviation, 0.5 to 0.999
+    /// Probability that the limits enclose the true deviation, 0.5 to 0.999
     #[arg(long, value_name = "P", default_value_t = 0.95, value_parser = confidence)]
     pub confidence: f64,
     /// Print one JSON object; times end in _s, deviations are ratios
@@ -158,6 +166,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     for path in [&options.report, &options.phase_file].into_iter().flatten() {
         ready(path)?;
     }
+    let clock = Watch::usual();
     let found = match &options.against {
         Against::File(path) => {
             if options.log.is_some() || options.stress != Stress::None {
@@ -179,7 +188,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
         write(&found, out)?;
     }
     if let Some(path) = &options.report {
-        save(path, &page(&found).render())?;
+        save_report(path, &page(&found).fact("clock", &clock.told()))?;
     }
     Ok(Outcome::Good)
 }
@@ -251,10 +260,10 @@ fn page(found: &Stability) -> Page {
         page = page.highlight(&name, ratio(first.adev));
     }
     if let Some(least) = found.analysis.minimum {
-        page = page
-            .highlight("least Allan deviation", ratio(least.deviation))
-            .highlight("at τ", short(least.tau_s));
+        let name = format!("least Allan deviation, at {}", short(least.tau_s));
+        page = page.highlight(&name, ratio(least.deviation));
     }
+    page = page.highlight("samples", grouped(found.analysis.samples as u64));
     page.section(section(found))
 }
 
@@ -398,7 +407,7 @@ fn summary(found: &Stability) -> Vec<String> {
     said
 }
 
-/// Whether there are so many that they are none.
+/// True if there are so many that they are none.
 fn many_outliers(analysis: &analysis::Analysis) -> bool {
     let outliers = &analysis.outliers;
     (outliers.spikes.len() + outliers.steps.len()) * 20 > analysis.samples

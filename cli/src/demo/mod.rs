@@ -47,14 +47,14 @@ Examples:
 Exit status: 0 the clock synchronised and every reading since was within its bound, 1 it did not,
 2 error.")]
 pub struct Demo {
-    /// How long to watch
+    /// Time to watch
     #[arg(long, value_name = "S", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(3..=86_400))]
     pub seconds: u32,
-    /// How far the server's time is ahead of the system clock at the start
+    /// Offset of the server's time from the system clock at the start (positive: ahead)
     #[arg(long, value_name = "SPAN", default_value = "1.5s", allow_hyphen_values = true)]
     pub offset: Span,
-    /// How much the server's time gains on the system clock
+    /// Rate at which the server's time gains on the system clock
     #[arg(long, value_name = "PPM", default_value = "37", allow_hyphen_values = true)]
     pub skew_ppm: Rate,
     /// Seconds between requests to the server, 1 to 1024
@@ -63,6 +63,7 @@ pub struct Demo {
     pub poll: u32,
     /// The counter to read: auto, tsc, tsc-fenced, arm-generic, raw, hpet, acpi-pm, acpi-pm-safe
     #[arg(long, value_name = "NAME", default_value = "auto")]
+    #[arg(value_parser = run::counter(), hide_possible_values = true)]
     pub counter: Choice,
     /// Print JSON lines: one object a second, and the summary
     #[arg(long)]
@@ -79,9 +80,9 @@ pub struct Demo {
 const STEP: Duration = Duration::from_millis(50);
 /// Between lines.
 const LINE: Duration = Duration::from_secs(1);
-/// How long the daemon may take to answer; it does at once.
+/// Time that the daemon has to answer; it does so at once.
 const ANSWER: Duration = Duration::from_millis(500);
-/// How long the daemon may take to make its page, having looked at its counter first.
+/// Time that the daemon has to make its page, having looked at its counter first.
 const START: Duration = Duration::from_secs(5);
 
 /// Runs the command.
@@ -120,9 +121,6 @@ pub fn run(args: &Demo, out: &mut dyn Write) -> Ended {
         // Its log is complete once it has ended.
         drop(daemon);
         watch.record.write(path, &log, parameters(args))?;
-        if !args.json {
-            writeln!(out, "Report written to {}", path.display())?;
-        }
     }
     Ok(ended)
 }

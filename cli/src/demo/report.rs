@@ -16,16 +16,16 @@ use truechimer_trace::{Exchanged, Interval, Noted, Sample, Statistics, Trace, re
 
 use super::tally;
 use truechimer_command::Failure;
-use truechimer_command::output::save;
+use truechimer_command::output::save_report;
 use truechimer_command::program;
-use truechimer_command::report::{between, host};
+use truechimer_command::report::placed;
 
 /// 2⁶⁴.
 const SCALE: f64 = 18_446_744_073_709_551_616.0;
 /// Readings that are all kept; later ones so far apart, s: not in step with any poll interval.
 const DENSE: usize = 6000;
 const SPARSE: f64 = 1.05;
-/// How long the longer of the intervals is, s.
+/// Length of the longer of the intervals, s.
 const THOUSAND: f64 = 1000.0;
 
 /// Record of what was read.
@@ -130,13 +130,11 @@ impl Record {
             .map_err(|why| Failure::new("the daemon's log", why))?;
         }
         let statistics = Statistics::of(&[&trace]);
-        let mut page = report::page(&[(&trace, statistics)], &program::line())
-            .fact("host", &host())
-            .fact("time", &between(program::begun_ns(), program::now_ns()));
+        let mut page = placed(report::page(&[(&trace, statistics)], &program::line()));
         if let Some(zero_ns) = self.zero_ns {
             page = page.since(zero_ns);
         }
-        save(to, &page.render())
+        save_report(to, &page)
     }
 }
 

@@ -107,7 +107,7 @@ pub struct End<'a> {
 }
 
 impl End<'_> {
-    /// Whether all went well.
+    /// True if all went well.
     pub fn good(&self) -> bool {
         self.summary.is_some_and(|summary| summary.good())
     }

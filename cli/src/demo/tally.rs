@@ -18,7 +18,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Whether the truth lay within the bound.
+    /// True if the truth lay within the bound.
     pub fn inside(&self) -> bool {
         self.error.abs() <= self.bound
     }
@@ -37,9 +37,9 @@ pub struct Summary {
     pub first: Sample,
     /// The last reading.
     pub last: Sample,
-    /// How many readings there were since the first.
+    /// Number of readings since the first.
     pub readings: usize,
-    /// How many of them were within their bound, and promised to be.
+    /// Number of them that were within their bound, and promised to be.
     pub inside: usize,
     /// Median of |error|.
     pub median_error: Span,
@@ -50,7 +50,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether every reading was within its bound.
+    /// True if every reading was within its bound.
     pub fn good(&self) -> bool {
         self.inside == self.readings
     }

@@ -19,7 +19,7 @@ struct Moment {
     raw: (Count, i64),
 }
 
-/// How fast clocks run against the host's `CLOCK_MONOTONIC_RAW`, averaged since the beginning.
+/// Rates of clocks against the host's `CLOCK_MONOTONIC_RAW`, averaged since the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rates {
     /// The clock in question.
@@ -63,7 +63,7 @@ impl Moment {
     }
 }
 
-/// How long a count lasted between two readings, in ns, of the same clock.
+/// Length of a count between two readings (count, ns) of the same clock.
 fn lasting(from: (Count, i64), to: (Count, i64)) -> Option<Period> {
     let counts: CountSpan = to.0 - from.0;
     Period::from_ratio(Span::from_nanos(to.1.checked_sub(from.1)?), counts)

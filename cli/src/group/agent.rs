@@ -10,7 +10,12 @@ use truechimer_group_agent::{Level, Service, Settings, run as run_agent};
 
 use truechimer_command::log::{self, Priority};
 use truechimer_command::{Ended, Failure, Outcome};
-use truechimer_command::{show, signals};
+use truechimer_command::{parse, show, signals};
+
+/// Words of --mode.
+const MODES: [&str; 3] = ["active", "semi-active", "passive"];
+/// Words of --order.
+const ORDERS: [&str; 2] = ["monotone", "published"];
 
 /// Options of `truechimer group agent`.
 #[derive(Args, Debug)]
@@ -37,7 +42,7 @@ $XDG_STATE_HOME/truechimer/group (~/.local/state/truechimer/group).
 
 Signals: TERM and INT leave all groups and end the agent.
 
-Exit status: 0 ended by a signal (or --check found nothing wrong), 2 error.")]
+Exit status: 0 ended by a signal, or --check found nothing that keeps it from starting, 2 error.")]
 pub struct Options {
     /// The group to take part in
     #[arg(long, value_name = "NAME", value_parser = config::name)]
@@ -61,7 +66,7 @@ pub struct Options {
     pub verbose: bool,
 }
 
-/// What must be the same on all nodes.
+/// Settings that must be the same on all nodes.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "The group, the same on all nodes")]
 pub struct Common {
@@ -69,12 +74,14 @@ pub struct Common {
     /// node list]
     #[arg(long, value_name = "ID,…", value_parser = members, requires = "group")]
     pub members: Option<Members>,
-    /// How the replicas divide the work: active, semi-active or passive [default: active]
-    #[arg(long, value_name = "MODE", value_parser = config::mode, requires = "group")]
+    /// Division of the work among the replicas: active, semi-active or passive [default: active]
+    #[arg(long, value_name = "MODE", requires = "group")]
+    #[arg(value_parser = parse::one_of(MODES, config::mode), hide_possible_values = true)]
     pub mode: Option<Mode>,
-    /// How values are made of proposals: monotone for the whole group, or as published, for each
-    /// thread only [default: monotone]
-    #[arg(long, value_name = "ORDER", value_parser = config::order, requires = "group")]
+    /// Order of the values that are made of proposals: monotone for the whole group, or as
+    /// published, for each thread only [default: monotone]
+    #[arg(long, value_name = "ORDER", requires = "group")]
+    #[arg(value_parser = parse::one_of(ORDERS, config::order), hide_possible_values = true)]
     pub order: Option<Order>,
     /// Let the order in which members propose go round with the rounds
     #[arg(long, requires = "group")]
@@ -85,18 +92,18 @@ pub struct Common {
     /// In which time steering takes away an offset [default: 8s]
     #[arg(long, value_name = "SPAN", value_parser = config::steering_time, requires = "group")]
     pub steering_time: Option<u64>,
-    /// How far ahead of the members' reports a proposal may be [default: 5s]
+    /// Limit of how far ahead of the members' reports a proposal may be [default: 5s]
     #[arg(long, value_name = "SPAN", value_parser = config::horizon, requires = "group")]
     pub horizon: Option<u64>,
-    /// How much time a message reserves for further readings while it is processed [default: 1us]
+    /// Time that a message reserves for further readings while it is processed [default: 1us]
     #[arg(long, value_name = "SPAN", value_parser = config::lease, requires = "group")]
     pub lease: Option<u64>,
-    /// How far ahead another group's message may be stamped [default: 10s]
+    /// Limit of how far ahead another group's message may be stamped [default: 10s]
     #[arg(long, value_name = "SPAN", value_parser = config::causal_horizon, requires = "group")]
     pub causal_horizon: Option<u64>,
 }
 
-/// What each member chooses for itself.
+/// Settings that each member chooses for itself.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "This member")]
 pub struct Own {
@@ -104,11 +111,11 @@ pub struct Own {
     #[arg(long, value_name = "N", requires = "group")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub local: Option<u32>,
-    /// How long each further replica waits with its proposal [default: 400us]
+    /// Time that each further replica waits with its proposal [default: 400us]
     #[arg(long, value_name = "SPAN", value_parser = config::stagger, requires = "group")]
     pub stagger: Option<u64>,
-    /// How long a program that starts here waits for those of the other live members, unless it says
-    /// with how many it starts ('exec --together') [default: 1s]
+    /// Time that a program that starts here waits for those of the other live members, unless it
+    /// says with how many it starts ('exec --together') [default: 1s]
     #[arg(long, value_name = "SPAN", value_parser = config::gather, requires = "group")]
     pub gather: Option<u64>,
     /// The least time between two reports of this member's clock [default: 1s]
@@ -123,7 +130,7 @@ pub struct Own {
     pub without_utc: bool,
 }
 
-/// What holds for the agent as a whole.
+/// Settings of the agent as a whole.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "This node")]
 pub struct Node {

@@ -18,9 +18,9 @@ use truechimer_group_front::FrontReport;
 use super::Place;
 use truechimer_command::Failure;
 
-/// How long an agent may take to answer. It does at once, unless it has been stopped.
+/// Time that an agent has to answer. It does so at once, unless it has been stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often it is looked for an agent that is not there yet.
+/// Time between looks for an agent that is not there yet.
 const LOOK: Duration = Duration::from_millis(50);
 /// The most sockets that are looked at.
 const MOST: usize = 1024;
@@ -30,7 +30,7 @@ pub fn find(place: &Place, group: Option<&str>) -> Result<Vec<Where>, Failure> {
     search(place, group).map_err(Missing::failure)
 }
 
-/// Why none was found.
+/// Reason why none was found.
 enum Missing {
     /// There is none: one may come.
     Nobody(Failure),
@@ -180,9 +180,11 @@ fn only(found: Vec<Where>) -> Result<Where, Failure> {
                 None => place.group.clone(),
             };
             let all: Vec<String> = found.iter().map(name).collect();
+            let groups: BTreeSet<&str> = found.iter().map(|place| place.group.as_str()).collect();
+            let options = if groups.len() > 1 { "--group and --member" } else { "--member" };
             Err(Failure::new(
                 "several members are here",
-                format!("{}: say which with --group and --member", all.join(", ")),
+                format!("{}: say which with {options}", all.join(", ")),
             ))
         }
     }

@@ -43,15 +43,15 @@ pub struct Options {
     /// The group; may be left out if this node has one agent and one group only
     #[arg(long, value_name = "NAME", value_parser = config::name)]
     pub group: Option<String>,
-    /// How many readings, of each kind
+    /// Number of readings, of each kind
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub count: u32,
-    /// How many threads read at once
+    /// Number of threads that read at once
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: u32,
-    /// How long to wait for any one value
+    /// Time to wait for any one value
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub timeout: Span,
     /// Print one JSON object; spans are whole nanoseconds

@@ -40,7 +40,9 @@ before this one began, at whichever member (of a database's primary and its stan
 agreed time of the request that it is processing: reads are free then, and may be in any order.
 
 Nothing that this program can do reaches static programs (most of Go's, and Rust's for musl), system
-calls that a program makes by itself, and setuid programs. It says so if PROGRAM is one of them.
+calls that a program makes by itself, and setuid programs. It says so if PROGRAM is one of them; with
+--reads delivery no front can follow it, unless it only starts another one, or is a server in Go
+that uses the package truechimer/group.
 
 PROGRAM's first read waits for the programs of the other members (--together), so that all begin
 with the same rounds, whatever was read at one of them before, and none is older than their
@@ -76,7 +78,7 @@ pub struct Options {
     /// Make sure that the group's mode is this: active, semi-active or passive
     #[arg(long, value_name = "MODE", value_parser = ["active", "semi-active", "passive"])]
     mode: Option<String>,
-    /// What a read gives
+    /// Value that a read gives
     #[arg(long, value_enum, default_value_t = Reads::Round)]
     reads: Reads,
     /// Make the monotonic clocks the group's as well: for programs that make decisions by them, not
@@ -90,7 +92,7 @@ pub struct Options {
     /// [default: of all live members, or of those that start within the agents' --gather, 1s]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
     together: Option<u8>,
-    /// What reads do outside the primary component
+    /// Behaviour of reads outside the primary component
     #[arg(long, value_enum, default_value_t = Outside::Block)]
     outside: Outside,
     /// End the program if a read has had no value for so long, as in 10s (a bare number: seconds)
@@ -102,7 +104,7 @@ pub struct Options {
     #[arg(long, value_name = "SECONDS", default_value_t = 0,
           value_parser = clap::value_parser!(u16).range(0..=1000))]
     tai_offset: u16,
-    /// Whether programs that PROGRAM executes read the group's clock, too
+    /// Clock that programs have which PROGRAM executes
     #[arg(long, value_enum, default_value_t = Children::Inherit)]
     children: Children,
     /// Programs that keep the host's clocks wherever they come up
@@ -123,7 +125,7 @@ pub struct Options {
     program: Vec<OsString>,
 }
 
-/// What a read gives.
+/// Value that a read gives.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Reads {
     /// A round of the group for each read: the k-th of each thread is the same at all replicas
@@ -134,7 +136,7 @@ enum Reads {
     Delivery,
 }
 
-/// What reads do outside the primary component.
+/// Behaviour of reads outside the primary component.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Outside {
     /// Wait until this member is back; end the program if the others may have gone on without it
@@ -145,7 +147,7 @@ enum Outside {
     Resume,
 }
 
-/// What programs that the program executes do.
+/// Clocks of programs that the program executes.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Children {
     /// Read the group's clock
@@ -165,7 +167,11 @@ pub fn run(options: &Options, _out: &mut dyn Write) -> Ended {
         Failure::new(name.display(), "no such program: name one, by its path or in $PATH")
     })?;
     for limit in reach::limits(&path) {
-        warn(&format!("{}: {limit}", path.display()));
+        // It may be one that only starts another program, which can be followed.
+        let unseen = "; a front cannot follow it, and says so at its first request, unless it is one in Go that uses the \
+                      package truechimer/group";
+        let unseen = if options.reads == Reads::Delivery { unseen } else { "" };
+        warn(&format!("{}: {limit}{unseen}", path.display()));
     }
     let mut command = Command::new(&path);
     command.arg0(name).args(words);

@@ -19,7 +19,7 @@ use truechimer_command::parse::{not_negative, positive};
 use truechimer_command::{Ended as Result, Failure, Outcome};
 use truechimer_command::{show, signals};
 
-/// How long the agent may take to answer.
+/// Time that the agent has to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Options of `truechimer group front`.
@@ -78,10 +78,10 @@ pub struct Options {
     /// Where clients connect
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: SocketAddr,
-    /// Where this replica's program listens
+    /// Where this replica's program listens, on this host's loopback
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub connect: SocketAddr,
-    /// How many replicas there are in all [default: as many as the group has members]
+    /// Number of replicas in all [default: as many as the group has members]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub replicas: Option<u32>,
     /// Write each request's number, agreed time and reply to FILE
@@ -90,10 +90,10 @@ pub struct Options {
     /// After how long without requests the time goes on by itself
     #[arg(long, value_name = "SPAN", default_value = "100ms", value_parser = positive)]
     pub tick: Span,
-    /// How requests are told apart
+    /// Way in which requests are told apart
     #[arg(long, value_enum, default_value_t = Requests::Auto)]
     pub protocol: Requests,
-    /// What replies wait for
+    /// Condition that replies wait for
     #[arg(long, value_enum, default_value_t = Commit::Majority)]
     pub commit: Commit,
     /// Writes the program's state to standard output, for a replica that joins
@@ -138,7 +138,7 @@ pub struct Options {
     pub wait: Wait,
 }
 
-/// How requests are told apart.
+/// Way in which requests are told apart.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Requests {
     /// RESP commands if a connection begins with one, else what comes at once
@@ -147,11 +147,11 @@ pub enum Requests {
     Line,
     /// RESP commands (Redis) and lines; those that come at once (a pipeline) are one request
     Resp,
-    /// What comes at once
+    /// Bytes that come at once
     Bytes,
 }
 
-/// What replies wait for.
+/// Condition that replies wait for.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Commit {
     /// Until a majority has the request, and a majority of the programs gives the same reply
@@ -259,7 +259,7 @@ fn read_only(options: &Options) -> std::result::Result<Option<ReadOnly>, Failure
     Ok(Some(ReadOnly { listen, age, commands, most: MOST_READERS }))
 }
 
-/// How many members the group has.
+/// Number of members that the group has.
 fn members(replica: &Replica) -> std::result::Result<usize, Failure> {
     let status = replica.status(PATIENCE).map_err(|why| Failure::Said(why.to_string()))?;
     let report = status.as_deref().and_then(|status| Report::from_json(status).ok());

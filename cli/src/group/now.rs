@@ -8,7 +8,7 @@ use serde::Serialize;
 use truechimer_group::{Agreed, Call, Member, Rejection, Thread};
 use truechimer_group_agent::{Report, config};
 use truechimer_group_client::link::{ReadError, Refused, Role, Together, WhyRefused};
-use truechimer_group_client::{AttachError, Options as Attachment, Replica, Where};
+use truechimer_group_client::{AttachError, Closed, Options as Attachment, Replica, Where};
 use truechimer_time::Span;
 
 use super::{Place, Wait, ask, screen};
@@ -46,7 +46,7 @@ pub struct Options {
     /// The thread that the replicas' scripts share
     #[arg(long, value_name = "NAME")]
     pub thread: Option<String>,
-    /// How long to wait for the value
+    /// Time to wait for the value
     #[arg(long, value_name = "SPAN", default_value = "5s", value_parser = positive)]
     pub timeout: Span,
     /// Print one JSON object; times are whole nanoseconds
@@ -62,17 +62,22 @@ pub struct Options {
 pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
     let place = &ask::one_awaited(&options.place, options.group.as_deref(), options.wait.end())?;
     let end = Instant::now() + Duration::from_nanos(options.timeout.as_nanos_i64().max(0) as u64);
-    let (report, reader) = attach(place, end)?;
+    let role = if options.thread.is_some() { Role::Reader } else { Role::Passing };
+    let (report, mut reader) = attach(place, role, end)?;
     let member = place.member.unwrap_or(Member(0));
     let thread = thread(options.thread.as_deref(), member, &report.group.members)?;
-    let clock = reader.thread(thread);
     let value = loop {
+        let clock = reader.thread(thread);
         let patience = end.saturating_duration_since(Instant::now());
         match clock.now(Call::Group, Some(patience)) {
             Ok(value) => break value,
             // Somebody else reads by this name at this moment.
             Err(ReadError::Rejected(Rejection::Busy)) if Instant::now() < end => {
                 std::thread::sleep(Duration::from_millis(1));
+            }
+            // A program has come: this goes on beside it.
+            Err(ReadError::Gone) if reader.closed() == Some(Closed::GaveWay) => {
+                (_, reader) = attach(place, role, end)?;
             }
             Err(ReadError::Late | ReadError::Rejected(Rejection::Outside)) => {
                 return no_value(options, place);
@@ -106,17 +111,13 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Ended {
 
 /// Attaches beside the program of the member, if there is one: no other's are let in. That may come
 /// or go meanwhile, as another reading like this one does.
-fn attach(place: &Where, end: Instant) -> Result<(Report, Replica), Failure> {
+fn attach(place: &Where, role: Role, end: Instant) -> Result<(Report, Replica), Failure> {
     loop {
         let report = ask::report(place)?;
         let family = report.programs.family.clone();
         let family = family.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0);
-        let attachment = Attachment {
-            role: Role::Reader,
-            family,
-            together: Together::Apart,
-            ..Attachment::default()
-        };
+        let attachment =
+            Attachment { role, family, together: Together::Apart, ..Attachment::default() };
         match Replica::attach_with(place, &attachment) {
             Ok(reader) => return Ok((report, reader)),
             Err(AttachError::Refused {

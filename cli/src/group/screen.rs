@@ -128,7 +128,7 @@ const UNTIMED: &str = "none for programs: they wait, as the group's clock is not
     `truechimer run` on the nodes, or start the agents with --system-clock BOUND (or, for a clock \
     without UTC, with --without-utc)";
 
-/// Why a member's readings get no value.
+/// Reason why a member's readings get no value.
 pub fn unwell(report: &Report) -> String {
     match report.stalled_ns {
         _ if report.phase != "live" => format!("this member is {}", standing(report)),
@@ -242,7 +242,7 @@ pub fn per_round(report: &Report) -> Option<f64> {
     (counts.rounds > 0).then(|| delivered as f64 / counts.rounds as f64)
 }
 
-/// How many of the last rounds each member was the synchronizer of.
+/// Number of the last rounds that each member was the synchronizer of.
 fn recent(report: &Report) -> String {
     let last: Vec<u32> = report.recent_synchronizers.iter().rev().take(16).copied().collect();
     let mut counts = BTreeMap::new();

@@ -12,7 +12,7 @@ use truechimer_group_client::{Post, Watcher};
 
 use super::{Place, ask, member};
 
-/// How long the group's order may take.
+/// Time that the group's order may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Options of all three.

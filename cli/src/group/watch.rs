@@ -17,7 +17,7 @@ use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
 
-/// How often the flag is looked at.
+/// Time between looks at the flag.
 const GLANCE: Duration = Duration::from_millis(50);
 /// Members that are shown on one screen.
 const LINES: usize = 18;
@@ -63,7 +63,7 @@ pub struct Options {
     /// Only this group
     #[arg(long, value_name = "NAME", value_parser = config::name)]
     pub group: Option<String>,
-    /// How long to wait in between
+    /// Time to wait in between
     #[arg(long, value_name = "SPAN", default_value = "1s", value_parser = positive)]
     pub interval: Span,
     /// Look twice, so that there are rates, and end
@@ -250,7 +250,7 @@ impl Watch<'_> {
     }
 }
 
-/// How old a trouble is, before all notices.
+/// Age of a trouble, ns: it comes before all notices.
 const NOW: i64 = -1;
 
 /// The troubles, then the notices that are not old, each once: the text, whose it is, and how old

@@ -1,27 +1,28 @@
 //! Each of chrony's directives: where it goes, or why it goes nowhere. chrony.conf(5) of chrony 4.
 
+use std::net::IpAddr;
+
 use super::files::Line;
 use super::source::{quoted, refclock, server};
 use super::{Found, Left, Part};
 
 /// Directives that nobody needs here, and why.
-const NEEDLESS: [(&[&str], &str); 9] = [
+const NEEDLESS: [(&[&str], &str); 10] = [
     (
         &["driftfile", "dumpdir", "dumponexit"],
         "the daemon keeps its rate and what it knows by itself (state)",
     ),
     (
         &["log", "logdir", "logbanner", "rawmeasurements"],
-        "one log that has everything: replay-log, shown by 'truechimer-lab replay'",
+        "[audit] keeps a record of the bound, the sources and what happened, for 'truechimer audit'; \
+         replay-log has every packet",
     ),
+    (&["pidfile", "user"], "the unit of systemd says that"),
     (
-        &["pidfile", "user", "sched_priority", "ntsprocesses", "dscp"],
-        "the unit of systemd says that",
+        &["sched_priority"],
+        "nothing here has a priority of its own, as the kernel stamps the packets; the unit of systemd has RestrictRealtime=yes",
     ),
-    (
-        &["lock_all"],
-        "that is lock-memory = true, which takes more than the unit allows as it comes",
-    ),
+    (&["ntsprocesses"], "'truechimer serve' has --threads"),
     (
         &["cmdport", "cmdallow", "cmddeny", "cmdratelimit", "bindcmdaddress", "bindcmddevice"],
         "commands go over a socket file on this machine (control), and over no network",
@@ -51,26 +52,14 @@ const NEEDLESS: [(&[&str], &str); 9] = [
 ];
 
 /// Directives that have no counterpart, and what is lost.
-const LOST: [(&[&str], &str); 13] = [
+const LOST: [(&[&str], &str); 14] = [
     (
-        &[
-            "ntsdumpdir",
-            "ntsrefresh",
-            "ntsrotate",
-            "maxntsconnections",
-            "ntsratelimit",
-            "nosystemcert",
-            "ntsaeads",
-        ],
-        "cookies are kept beside the state, and 'truechimer serve' has --nts-cookie-keys; authorities are \
-         either the system's or those of [nts] ca",
+        &["ntsdumpdir", "ntsrefresh", "ntsrotate", "maxntsconnections", "ntsratelimit", "ntsaeads"],
+        "cookies are kept beside the state, and 'truechimer serve' has --nts-cookie-keys; \
+         algorithms are agreed on by themselves",
     ),
     (&["ntsntpserver", "ntsca"], "there is nothing like it"),
-    (
-        &["sourcedir"],
-        "its files are read once, as they stand (none below /run); what comes and goes, as by DHCP, is for source-dir, whose \
-         files have [[source]]: truechimer-dispatcher fills it for NetworkManager",
-    ),
+    (&["dscp"], "requests and answers are sent without a class (DSCP 0)"),
     (
         &["leapsecmode"],
         "with discipline = true the kernel inserts leap seconds; there is no other way",
@@ -84,7 +73,7 @@ const LOST: [(&[&str], &str); 13] = [
         "stamps of cards are taken if they have come by the time of the reply, and NTP goes by its own port",
     ),
     (
-        &["bindaddress", "binddevice", "port", "bindacqaddress", "acquisitionport"],
+        &["binddevice", "port", "bindacqaddress", "acquisitionport"],
         "the daemon asks from any port; 'truechimer serve --listen' says where servers listen",
     ),
     (&["bindacqdevice"], "that is `interface`, in each [[source]]"),
@@ -105,18 +94,20 @@ const LOST: [(&[&str], &str); 13] = [
         "the first reading comes within a second; [system-clock] step says what it does",
     ),
     (
-        &[
-            "broadcast",
-            "fallbackdrift",
-            "smoothtime",
-            "tempcomp",
-            "mailonchange",
-            "logchange",
-            "ntpsigndsocket",
-        ],
+        &["broadcast", "fallbackdrift", "smoothtime", "tempcomp", "ntpsigndsocket"],
         "there is nothing like it",
     ),
+    (
+        &["mailonchange", "logchange"],
+        "the log tells of each step and hold-off, and [metrics] has alert rules (docs/use/alerts.md)",
+    ),
 ];
+
+/// Names of all directives in the two tables.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    NEEDLESS.iter().chain(&LOST).flat_map(|(names, _)| *names).copied()
+}
 
 /// Puts a directive where it belongs.
 pub(super) fn take(line: &Line, found: &mut Found) {
@@ -124,23 +115,40 @@ pub(super) fn take(line: &Line, found: &mut Found) {
     match line.name() {
         "server" | "pool" | "peer" => server(line, found),
         "refclock" => refclock(line, found),
-        "minsources" => number(line, found, "min-sources", 1.0, 1e3),
+        "minsources" => match first.and_then(|n| n.parse::<u32>().ok()) {
+            Some(least @ 1..=1000) => found.top(line, format!("min-sources = {least}")),
+            _ => found.lose(line, "min-sources: must be a whole number, 1 to 1000"),
+        },
         "authselectmode" => authentication(line, first, found),
-        "maxclockerror" => number(line, found, "max-wander-ppm", 0.001, 100.0),
+        "maxclockerror" => match first.and_then(|ppm| ppm.parse::<f64>().ok()) {
+            Some(ppm) if (0.001..=100.0).contains(&ppm) => {
+                found.top(line, format!("max-wander-ppm = {ppm}"));
+            }
+            _ => found.lose(line, "max-wander-ppm: must be 0.001 to 100"),
+        },
         "maxchange" => match first.and_then(|s| s.parse::<f64>().ok()) {
             Some(seconds) if (1.0..=604_800.0).contains(&seconds) => {
                 found.top(line, format!("max-step = \"{seconds}s\""));
             }
             _ => found.lose(line, "max-step: must be 1s to 7d"),
         },
-        "ntstrustedcerts" => match line.rest().last() {
-            Some(path) => found.nts(line, format!("ca = {}", quoted(path))),
-            None => found.lose(line, "names no file"),
-        },
+        "ntstrustedcerts" => authorities(line, found),
+        "nosystemcert" => found.nosystemcert = Some(line.shown()),
+        "lock_all" => found.top(
+            line,
+            "lock-memory = true    # what it takes of the unit of systemd: docs/use/service.md"
+                .to_owned(),
+        ),
+        "sourcedir" => folder(line, found),
+        "port" if first == Some("0") => found.serves_nobody = Some(line.shown()),
         "nocerttimecheck" => match first.and_then(|n| n.parse::<u32>().ok()) {
-            Some(0) => {}
-            Some(_) => found.nts(line, "unset-clock = true".to_owned()),
-            None => found.lose(line, "has no value"),
+            Some(times) => {
+                found.forget_nts("unset-clock");
+                if times > 0 {
+                    found.nts(line, "unset-clock = true".to_owned());
+                }
+            }
+            None => found.lose(line, "must be a whole number"),
         },
         "keyfile" => match first {
             Some(_) if found.key_file.is_some() => found.lose(line, "is there already"),
@@ -149,6 +157,16 @@ pub(super) fn take(line: &Line, found: &mut Found) {
                 found.key_file = Some(path.to_owned());
             }
             _ => found.lose(line, "names no file by its whole path"),
+        },
+        "bindaddress" => match first.and_then(|address| address.parse::<IpAddr>().ok()) {
+            Some(address) => {
+                let is_twin = |(other, _): &mut (IpAddr, _)| other.is_ipv4() == address.is_ipv4();
+                let outdone = found.bound.extract_if(.., is_twin);
+                let why = || "a later line counts".to_owned();
+                found.needless.extend(outdone.map(|(_, from)| Left { from, why: why() }));
+                found.bound.push((address, line.shown()));
+            }
+            None => found.lose(line, "must be an address"),
         },
         "ntsservercert" | "ntsserverkey" | "ntsport" => match first {
             Some(value) => {
@@ -176,6 +194,10 @@ pub(super) fn take(line: &Line, found: &mut Found) {
         "ratelimit" => found
             .lose(line, "'truechimer serve' has --rate and --burst, 16 a second and 64 at once"),
         name => {
+            // The last one counts.
+            if name == "port" {
+                found.serves_nobody = None;
+            }
             let by = |table: &[(&[&str], &str)]| {
                 let row = table.iter().find(|(names, _)| names.contains(&name));
                 row.map(|(_, why)| Left { from: line.shown(), why: (*why).to_owned() })
@@ -191,12 +213,36 @@ pub(super) fn take(line: &Line, found: &mut Found) {
     }
 }
 
-/// A number that has the same meaning here.
-fn number(line: &Line, found: &mut Found, key: &str, least: f64, most: f64) {
-    let value = line.rest().first().and_then(|text| text.parse::<f64>().ok());
-    match value.filter(|value| (least..=most).contains(value)) {
-        Some(value) => found.top(line, format!("{key} = {value}")),
-        None => found.lose(line, format!("{key}: must be {least} to {most}")),
+/// A file of authorities, for servers of a set of them: there is one for all here.
+fn authorities(line: &Line, found: &mut Found) {
+    let (set, path) = match line.rest() {
+        [path] => ("0", path),
+        [set, path] => (set.as_str(), path),
+        _ => return found.lose(line, "names no file"),
+    };
+    match set.parse::<u32>() {
+        Ok(0) => found.nts(line, format!("ca = {}", quoted(path))),
+        Ok(set) => found.lose(
+            line,
+            format!(
+                "for servers with certset {set} only; [nts] ca would be for all, in place of the \
+                 system's authorities"
+            ),
+        ),
+        Err(_) => found.lose(line, "the set of certificates must be a number"),
+    }
+}
+
+/// A folder of sources, whose files were read where they last.
+fn folder(line: &Line, found: &mut Found) {
+    const OURS: &str = "what comes and goes, as by DHCP, is for source-dir, whose files have \
+                        [[source]]: truechimer-dispatcher fills it for NetworkManager";
+    match line.read {
+        0 => found.lose(line, format!("no file was there (none is read below /run); {OURS}")),
+        n => {
+            let files = if n == 1 { "file was" } else { "files were" };
+            found.differ(line, format!("{n} {files} read, once (none below /run); {OURS}"));
+        }
     }
 }
 
@@ -215,7 +261,7 @@ fn cards(line: &Line, found: &mut Found) {
         return found.lose(line, "hardware-stamps: must name an interface, or all by *");
     }
     if !options.is_empty() {
-        found.lose(line, "of this only the interface is kept (hardware-stamps)");
+        found.card_options.push(line.shown());
     }
     let own = |part: &Part| part.lines.iter().any(|line| line.starts_with(KEY));
     let others = found.top.iter().position(own).map(|at| found.top.remove(at).lines.concat());

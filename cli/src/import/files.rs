@@ -21,6 +21,8 @@ pub(super) struct Line {
     pub place: String,
     /// The directive in small letters, then its words.
     pub words: Vec<String>,
+    /// Number of files that it names and that were read.
+    pub read: usize,
 }
 
 impl Line {
@@ -46,29 +48,49 @@ impl Line {
 /// Which file cannot be read, and why.
 pub(super) fn read(file: &Path) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
-    include(file, 0, &mut lines)?;
+    include(file, (0, None), &mut lines)?;
     Ok(lines)
 }
 
-fn include(file: &Path, level: usize, lines: &mut Vec<Line>) -> Result<(), String> {
+/// The name of a file in messages: `-` is standard input.
+pub(super) fn name(file: &Path) -> String {
+    if file == Path::new("-") { "standard input".into() } else { file.display().to_string() }
+}
+
+/// Reads a file that a line asks for, the first one for none.
+fn include(
+    file: &Path,
+    (level, place): (usize, Option<&str>),
+    lines: &mut Vec<Line>,
+) -> Result<(), String> {
+    let by = |why: String, place: &str| format!("{why} ({} asks for it)", printable(place));
     if level > MOST_LEVELS {
         return Err(format!("{}: included more than {MOST_LEVELS} times over", file.display()));
     }
-    for line in parse(&contents(file)?, &file.display().to_string()) {
+    let text = match place {
+        None if file == Path::new("-") => text(std::io::stdin().lock(), &name(file))?,
+        None => contents(file)?,
+        Some(place) => contents(file).map_err(|why| by(why, place))?,
+    };
+    for mut line in parse(&text, &name(file)) {
+        let place = line.place.clone();
+        let asked = |why: String| by(why, &place);
         let folders = |ending: &str| listed(line.rest(), ending);
         let more = match line.name() {
             "include" => line
                 .rest()
                 .iter()
                 .map(|path| matching(path))
-                .collect::<Result<Vec<_>, _>>()?
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(asked)?
                 .concat(),
-            "confdir" => folders("conf")?,
+            "confdir" => folders("conf").map_err(asked)?,
             "sourcedir" => {
                 // What comes at run time is none of the configuration.
                 let lasts = |folder: &&String| !RUN.iter().any(|run| folder.starts_with(run));
                 let lasting: Vec<String> = line.rest().iter().filter(lasts).cloned().collect();
-                let files = listed(&lasting, "sources")?;
+                let files = listed(&lasting, "sources").map_err(asked)?;
+                line.read = files.len();
                 lines.push(line);
                 files
             }
@@ -78,16 +100,21 @@ fn include(file: &Path, level: usize, lines: &mut Vec<Line>) -> Result<(), Strin
             }
         };
         for path in more {
-            include(&path, level + 1, lines)?;
+            include(&path, (level + 1, Some(&place)), lines)?;
         }
     }
     Ok(())
 }
 
 fn contents(file: &Path) -> Result<String, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", file.display());
+    let opened = fs::File::open(file).map_err(|why| format!("{}: {why}", file.display()))?;
+    text(opened, &name(file))
+}
+
+/// The text of what is open, unless it is too long.
+fn text(opened: impl Read, name: &str) -> Result<String, String> {
+    let failed = |why: &dyn std::fmt::Display| format!("{name}: {why}");
     let mut bytes = Vec::new();
-    let opened = fs::File::open(file).map_err(|why| failed(&why))?;
     let whole = opened.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|why| failed(&why))?;
     if whole as u64 > LONGEST {
         return Err(failed(&"longer than 1 MiB: that is no configuration of chronyd's"));
@@ -104,7 +131,7 @@ pub(super) fn parse(text: &str, name: &str) -> Vec<Line> {
         }
         let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         words.first_mut()?.make_ascii_lowercase();
-        Some(Line { place: format!("{name}:{}", number + 1), words })
+        Some(Line { place: format!("{name}:{}", number + 1), words, read: 0 })
     };
     text.lines().enumerate().filter_map(line).collect()
 }
@@ -149,7 +176,7 @@ fn names(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>, S
     Ok(paths)
 }
 
-/// Whether a name is as the pattern has it.
+/// True if a name is as the pattern has it.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.chars().next() {
         None => name.is_empty(),

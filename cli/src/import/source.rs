@@ -25,7 +25,7 @@ const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
         "silent for accept-step-after a server has no vote; one of a pool is replaced before",
     ),
     (
-        &["presend", "version", "minstratum", "extfield", "certset"],
+        &["presend", "version", "minstratum", "extfield"],
         "requests are of version 4, and say nothing",
     ),
 ];
@@ -33,13 +33,13 @@ const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
 /// Takes a `server`, `pool` or `peer`.
 pub(super) fn server(line: &Line, found: &mut Found) {
     let Some((host, options)) = line.rest().split_first() else {
-        return found.lose(line, "names no server");
+        return found.refuse(line, "names no server");
     };
     if line.name() == "peer" {
-        return found.lose(line, "symmetric mode is not there: name it as a server if it is one");
+        return found.refuse(line, "symmetric mode is not there: name it as a server if it is one");
     }
     let mut keys = Vec::new();
-    let is_pool = line.name() == "pool";
+    let mut is_pool = line.name() == "pool";
     let (mut port, mut nts_port) = (None, None);
     let (mut minpoll, mut maxpoll, mut burst) = (None, None, false);
     let mut options = options.iter().map(|word| word.to_ascii_lowercase());
@@ -51,11 +51,19 @@ pub(super) fn server(line: &Line, found: &mut Found) {
             "ipv4" | "ipv6" => keys.push(format!("family = \"{option}\"")),
             "xleave" => keys.push("interleaved = true".to_owned()),
             "nts" => keys.push("nts = true".to_owned()),
+            "certset" => {
+                if number() != Some(0.0) {
+                    found.lose(
+                        line,
+                        "certset: all servers go by [nts] ca, or else by the system's authorities",
+                    );
+                }
+            }
             "ntsport" => nts_port = number().map(|port| port as u32),
             "key" => match options.next().map(|value| value.parse::<u32>()) {
                 Some(Ok(number @ 1..)) => keys.push(format!("key = {number}")),
                 // Without its proof it would be believed whoever answers.
-                _ => return found.lose(line, "key: must be the number of a key"),
+                _ => return found.refuse(line, "key: must be the number of a key"),
             },
             "port" => port = number().map(|port| port as u32),
             "maxsources" => {
@@ -98,14 +106,45 @@ pub(super) fn server(line: &Line, found: &mut Found) {
         keys.push("burst = false".to_owned());
     }
     let ours = |poll: i32| 1_u32 << poll.clamp(*POLLS.start(), *POLLS.end());
-    // As chronyd does: a longest interval below the shortest is as long as that.
+    // A longest interval below the shortest is as long as that, as with chronyd.
     let shortest = minpoll.unwrap_or(DEFAULT_POLLS.0);
     let longest = maxpoll.unwrap_or(DEFAULT_POLLS.1).max(shortest);
+    let mut differs = Vec::new();
+    for (option, given, exponent) in [("minpoll", minpoll, shortest), ("maxpoll", maxpoll, longest)]
+    {
+        if let Some(given) = given.filter(|_| !POLLS.contains(&exponent)) {
+            let seconds = ours(exponent);
+            let below = if given < exponent { ", below minpoll" } else { "" };
+            differs
+                .push(format!("{option} {given}{below}: {seconds} s is written, of 1 to 1024 s"));
+        }
+    }
     keys.push(format!("poll = {}", ours(shortest)));
     if ours(longest) > ours(shortest) {
         keys.push(format!("max-poll = {}", ours(longest)));
     }
-    one(line, host, port, &keys, found);
+    let single = ["nts = true", "max-sources = 1"].map(str::to_owned);
+    if is_pool && single.iter().all(|key| keys.contains(key)) {
+        // One server at a time, with a certificate for that name: as `host` has it.
+        is_pool = false;
+        keys.retain(|key| *key != single[1]);
+        differs.push(
+            "a pool of one server with a certificate for the pool's name: written as host, whose name is \
+             looked up again once its server is silent"
+                .to_owned(),
+        );
+    }
+    match one(line, if is_pool { "pool" } else { "host" }, (host, port), &keys, found) {
+        Ok(()) => differs.into_iter().for_each(|why| found.differ(line, why)),
+        Err(why) => found.refuse(line, why),
+    }
+}
+
+/// Says what is wrong with a part of a configuration, without the place of it.
+fn wrong(text: &str) -> Option<String> {
+    let error = truechimer_daemon::config::parse(text, "it").err()?;
+    let problems = error.problems().iter().map(|problem| problem.text());
+    Some(super::printable(&problems.collect::<Vec<_>>().join("; ")))
 }
 
 /// Half of the path's asymmetry with the sign turned round is what chrony calls an offset.
@@ -120,13 +159,22 @@ fn asymmetry(seconds: Option<f64>, line: &Line, keys: &mut Vec<String>, found: &
     }
 }
 
-fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut Found) {
+/// Adds a server or pool.
+///
+/// # Errors
+/// Reason why it cannot be followed.
+fn one(
+    line: &Line,
+    own: &str,
+    (host, port): (&str, Option<u32>),
+    keys: &[String],
+    found: &mut Found,
+) -> Result<(), String> {
     let address = match port {
         None => host.to_owned(),
         Some(port) if host.contains(':') => format!("[{host}]:{port}"),
         Some(port) => format!("{host}:{port}"),
     };
-    let own = if line.name() == "pool" { "pool" } else { "host" };
     let source = format!("[[source]]\n{own} = {}", quoted(&address));
     // Beside another: a single one may not be `noselect`.
     let by_key = keys.iter().any(|key| key.starts_with("key"));
@@ -134,16 +182,17 @@ fn one(line: &Line, host: &str, port: Option<u32>, keys: &[String], found: &mut 
     let keys_of = keys.join("\n");
     let alone = format!("{file}{source}\n{keys_of}\n[[source]]\nhost = \"other.invalid\"");
     if found.hosts.contains(&address) {
-        return found.lose(line, "is there already, and counts once");
+        return Err("is there already, and counts once".to_owned());
     }
-    if let Err(why) = truechimer_daemon::config::parse(&alone, "it") {
-        return found.lose(line, super::printable(&why.to_string()));
+    if let Some(why) = wrong(&alone) {
+        return Err(why);
     }
     found.by_key |= by_key;
     found.hosts.push(address);
     let mut lines = vec![source];
     lines.extend_from_slice(keys);
     found.sources.push(Part { from: line.shown(), lines });
+    Ok(())
 }
 
 /// Fate of an option without a counterpart: nothing is lost without it, something is, or the whole clock would be
@@ -191,10 +240,13 @@ const REFCLOCK_OPTIONS: [(&[&str], Known, &str); 10] = [
     (&["precision"], Known::Needless, "the noise of its samples is learnt"),
 ];
 
+/// Offset of a card that shows TAI, s: UTC less TAI since 2017.
+const TAI_OFFSET: f64 = -37.0;
+
 /// Takes a `refclock`.
 pub(super) fn refclock(line: &Line, found: &mut Found) {
     let [driver, device, options @ ..] = line.rest() else {
-        return found.lose(line, "names no device");
+        return found.refuse(line, "names no device");
     };
     let kind = driver.to_ascii_uppercase();
     let key = match kind.as_str() {
@@ -205,23 +257,41 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
         _ => {
             let driver = super::printable(driver);
             return found
-                .lose(line, format!("reference clocks of the kind {driver} are not there"));
+                .refuse(line, format!("reference clocks of the kind {driver} are not there"));
         }
     };
+    let (path, options_of_device) = device.split_once(':').unwrap_or((device, ""));
+    let of_device: Vec<&str> = options_of_device.split(':').filter(|o| !o.is_empty()).collect();
+    // The pulses at an input of the card, not the card's own time.
+    let is_input = key == "phc" && of_device.contains(&"extpps");
+    let key = if is_input { "pps" } else { key };
     let is_pulse = key == "pps";
-    let (path, edge) = device.split_once(':').unwrap_or((device, ""));
-    if edge == "clear" {
-        return found.lose(
+    if is_pulse && of_device.contains(&"clear") {
+        return found.refuse(
             line,
             "the clear edge is not there: name the other edge's file, or turn the pulse round",
         );
     }
-    if key == "phc" && !edge.is_empty() && edge != "nocrossts" {
-        return found
-            .lose(line, format!("{}: a card's pulses are not read", super::printable(edge)));
+    let unknown = of_device.iter().find(|option| {
+        let is_place = option.starts_with("pin=") || option.starts_with("channel=");
+        !(["extpps", "nocrossts"].contains(*option) || is_input && is_place)
+    });
+    if let Some(unknown) = unknown.filter(|_| kind == "PHC") {
+        let unknown = super::printable(unknown);
+        return found.refuse(line, format!("{unknown}: no option of a card is known by this name"));
     }
     let place = if key == "shm" { path.to_owned() } else { quoted(path) };
     let mut lines = vec![format!("[[source]]\n{key} = {place}")];
+    if is_input {
+        // Unless it is said, chronyd takes the first of each.
+        for name in ["pin", "channel"] {
+            let given = of_device.iter().find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
+            match given.unwrap_or("0").parse::<u32>() {
+                Ok(n) => lines.push(format!("{name} = {n}")),
+                Err(_) => return found.refuse(line, format!("{name}: must be a whole number")),
+            }
+        }
+    }
     let mut error = None;
     let mut words = options.iter().peekable();
     while let Some(word) = words.next() {
@@ -240,11 +310,26 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
                     let ns = (seconds * 1e9).round() as i64;
                     lines.push(format!("offset = \"{ns}ns\""));
                 }
-                _ => return found.lose(line, "offset: must be less than 0.5 s"),
+                Ok(seconds) if key == "phc" && seconds == TAI_OFFSET => {
+                    lines.push("scale = \"tai\"".to_owned());
+                    found.differ(
+                        line,
+                        "offset -37: the card shows TAI: scale = \"tai\" is written, which goes along \
+                         with leap seconds",
+                    );
+                }
+                _ if key == "phc" => {
+                    return found.refuse(
+                        line,
+                        "offset: must be less than 0.5 s; of a card that shows TAI (-37) write \
+                         scale = \"tai\" in its place",
+                    );
+                }
+                _ => return found.refuse(line, "offset: must be less than 0.5 s"),
             },
             ("refid", Some(name)) => lines.push(format!("name = {}", quoted(name))),
             ("noselect", _) => {
-                return found.lose(line, "noselect: a reference clock is believed or left out");
+                return found.refuse(line, "noselect: a reference clock is believed or left out");
             }
             ("tai", _) if !is_pulse => lines.push("scale = \"tai\"".to_owned()),
             ("trust", _) if !is_pulse => lines.push("trust = true".to_owned()),
@@ -278,7 +363,7 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
                     );
                 let why = format!("{}: {why}", super::printable(word));
                 match known {
-                    Known::Unusable => return found.lose(line, why),
+                    Known::Unusable => return found.refuse(line, why),
                     Known::Lost => found.lose(line, why),
                     Known::Needless => found.needless.push(Left { from: line.shown(), why }),
                 }
@@ -303,13 +388,11 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
     if key == "phc" && is_trusted && !lines.iter().any(|line| line.starts_with("scale")) {
         lines.push("scale = \"utc\"".to_owned());
     }
-    if let Err(why) =
-        truechimer_daemon::config::parse(&(lines.join("\n") + "\n[[source]]\nhost = \"a\""), "it")
-    {
-        return found.lose(line, super::printable(&why.to_string()));
+    if let Some(why) = wrong(&(lines.join("\n") + "\n[[source]]\nhost = \"a\"")) {
+        return found.refuse(line, why);
     }
     if found.hosts.iter().any(|other| other == path) {
-        return found.lose(line, "is there already, and counts once");
+        return found.refuse(line, "is there already, and counts once");
     }
     found.hosts.push(path.to_owned());
     found.sources.push(Part { from: line.shown(), lines });

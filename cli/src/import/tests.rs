@@ -3,12 +3,19 @@
 use truechimer_daemon::config::{HardwareStamps, Settings, parse};
 
 use super::*;
+use truechimer_time::Span;
 
-fn made(text: &str) -> (String, Settings) {
+fn taken(text: &str) -> Found {
     let mut found = Found::default();
     for line in files::parse(text, "c") {
         directives::take(&line, &mut found);
     }
+    found.finish();
+    found
+}
+
+fn made(text: &str) -> (String, Settings) {
+    let found = taken(text);
     let text = found.text(Path::new("c"));
     let settings = parse(&text, "made").unwrap_or_else(|why| panic!("{why}\n{text}"));
     (text, settings)
@@ -61,6 +68,56 @@ fn servers_are_sources_with_their_poll_and_port() {
 }
 
 #[test]
+fn a_poll_that_cannot_be_is_told() {
+    let told = "# Carried over, but not quite the same here:\n\
+                # c:1: server a minpoll -3 maxpoll 99\n#     minpoll -3: 1 s is written, of 1 to 1024 s\n\
+                # c:1: server a minpoll -3 maxpoll 99\n#     maxpoll 99: 1024 s is written, of 1 to 1024 s\n";
+    has("server a minpoll -3 maxpoll 99", &[told]);
+    has("server a minpoll 12 maxpoll 3", &["#     maxpoll 3, below minpoll: 1024 s is written"]);
+    // A source that is not carried over at all differs in nothing.
+    for refused in
+        ["pool a nts minpoll -3", "server b\nserver b maxpoll 12", "pool a nts maxsources 1 key 5"]
+    {
+        let (text, _) = made(refused);
+        assert!(text.contains("# Not carried over:\n") && !text.contains("not quite"), "{text}");
+    }
+    // A longest one below the shortest is not used at all.
+    let (text, _) = made("server a minpoll 0 maxpoll 10\nserver b maxpoll -2");
+    assert!(!text.contains("not quite"), "{text}");
+}
+
+/// Lines of that kind are Ubuntu's own.
+#[test]
+fn a_pool_of_one_server_with_proof_is_a_host() {
+    let (text, settings) = made("pool 1.ntp.ubuntu.com iburst maxsources 1 nts prefer");
+    let [source] = settings.engine.sources.as_slice() else { panic!("{text}") };
+    assert_eq!((source.host.as_str(), source.pool), ("1.ntp.ubuntu.com", None));
+    assert!(source.is_authenticated() && source.prefer && source.burst);
+    assert!(text.contains("a certificate for the pool's name: written as host"), "{text}");
+    has(
+        "pool a nts certset 1 maxsources 1",
+        &["host = \"a\"\nnts = true", "certset: all servers go"],
+    );
+    assert!(!made("server a nts certset 0").0.contains("certset: "));
+}
+
+#[test]
+fn who_gets_no_server_is_told_why() {
+    let why = |text: &str| taken(text).nothing();
+    let pool = why("driftfile /d\nlocal stratum 8\npool a nts");
+    let wanted = "no server was carried over: see \"Not carried over\" (c:3: pool a nts: `nts` is not for a pool";
+    assert!(pool.starts_with(wanted), "{pool}");
+    // An option may be lost, but it is not why the whole is.
+    let pool = why("pool a nts certset 1\nserver b key");
+    assert!(pool.contains("(c:1: pool a nts certset 1: `nts` is not for a pool"), "{pool}");
+    let mut found = Found::default();
+    files::parse("peer a", "/etc/with: colon").iter().for_each(|l| directives::take(l, &mut found));
+    assert!(found.nothing().contains("(/etc/with: colon:1: peer a: symmetric"), "{found:?}");
+    assert_eq!(why("local"), "no server was carried over: none is named there");
+    assert!(!made("pool a nts").0.contains("it:"), "no inner name");
+}
+
+#[test]
 fn a_pool_is_a_pool() {
     let pools = |text: &str| -> Vec<_> {
         let sources = made(text).1.engine.sources;
@@ -93,7 +150,17 @@ fn cards_that_stamp_are_one_key() {
         assert_eq!(cards(all), HardwareStamps::Auto, "{all}");
     }
     has("hwtimestamp eth0", &["truechimer-hardware-stamps.conf"]);
-    has("hwtimestamp eth0 minpoll -6", &["[\"eth0\"]", "only the interface is kept"]);
+    has(
+        "hwtimestamp eth0 minpoll -6",
+        &[
+            "not quite the same",
+            "# c:1: hwtimestamp eth0 minpoll -6\n#     hardware-stamps = [\"eth0\"] is written",
+        ],
+    );
+    has(
+        "hwtimestamp eth0 rxfilter all\nhwtimestamp *",
+        &["#     hardware-stamps = \"auto\" is written"],
+    );
     for wrong in ["hwtimestamp eth*", "hwtimestamp a-name-of-sixteen", "hwtimestamp"] {
         assert_eq!(cards(wrong), HardwareStamps::None, "{wrong}");
     }
@@ -104,6 +171,23 @@ fn authentication_is_not_lost_in_silence() {
     has("server a nts iburst", &["host = \"a\"\nnts = true"]);
     let found = "[nts]\n# c:2: ntstrustedcerts /ca\nca = \"/ca\"\n# c:3: nocerttimecheck 1\nunset-clock = true\n";
     has("server a nts\nntstrustedcerts /ca\nnocerttimecheck 1", &[found]);
+    let later = "# c:1: nocerttimecheck 1\n#     a later line counts";
+    let (text, settings) = made("nocerttimecheck 1\nnocerttimecheck 0\nntstrustedcerts /ca");
+    assert!(text.contains(later) && !text.contains("unset-clock"), "{text}");
+    assert_eq!(settings.nts_ca, Some(PathBuf::from("/ca")));
+    let (text, _) = made("nocerttimecheck 1\nnocerttimecheck 3");
+    assert!(text.contains(later) && text.contains("nocerttimecheck 3\nunset-clock"), "{text}");
+    has("nocerttimecheck x", &["must be a whole number"]);
+    let differs = "takes the place of the system's authorities; chronyd has both";
+    has("ntstrustedcerts /ca", &[differs]);
+    has("ntstrustedcerts 0 /ca", &["ca = \"/ca\"", differs]);
+    let (text, _) = made("nosystemcert\nntstrustedcerts /ca");
+    assert!(text.contains("ca = \"/ca\"") && !text.contains("chronyd has both"), "{text}");
+    has("nosystemcert", &["the system's authorities are trusted, unless"]);
+    // Else nobody but the servers of that set would have proof.
+    let (text, settings) = made("server a nts\nntstrustedcerts 1 /ca");
+    assert_eq!(settings.nts_ca, None);
+    assert!(text.contains("for servers with certset 1 only"), "{text}");
     let (text, settings) = made("server a key 25 port 1123\nkeyfile /etc/k.keys\nserver b");
     let found = |settings: &Settings| -> Vec<_> {
         settings.engine.sources.iter().map(|s| (s.authentication.key(), s.port)).collect()
@@ -142,9 +226,39 @@ fn pulses_keep_their_name_and_offset() {
     assert!(text.contains("error = \"500ms\"    # the most by which it may be off: set it"));
     assert_eq!(sock.path, "/run/x.sock");
     assert_eq!((phc.poll, phc.trust, phc.scale), (4, true, truechimer_engine::Scale::Tai));
-    has("refclock PHC /dev/ptp0:extpps:pin=1", &["a card's pulses are not read"]);
+    // The examples of chrony.conf(5).
+    let (text, settings) = made(
+        "server a\nrefclock PHC /dev/ptp0 poll 0 dpoll -2 offset -37\n\
+         refclock PHC /dev/ptp1:extpps:pin=1 width 0.2 poll 2",
+    );
+    let [card, input] = settings.engine.refclocks.as_slice() else { panic!("{text}") };
+    assert_eq!((card.scale, card.offset), (truechimer_engine::Scale::Tai, Span::ZERO), "{text}");
+    assert!(text.contains("the card shows TAI: scale = \"tai\" is written"), "{text}");
+    assert_eq!(input.path, "/dev/ptp1:channel=0:pin=1", "{text}");
+    assert!(text.contains("pps = \"/dev/ptp1\"\npin = 1\nchannel = 0\n"), "{text}");
+    has("refclock PHC /dev/ptp0 offset -36.5", &["less than 0.5 s; of a card that shows TAI"]);
+    has("refclock PHC /dev/ptp0:extpps:pin=x", &["pin: must be a whole number"]);
+    has("refclock PHC /dev/ptp0:extpps:clear", &["the clear edge"]);
+    has("refclock PHC /dev/ptp0:pin=1", &["pin=1: no option of a card"]);
     has("refclock PPS /dev/pps0:clear", &["the clear edge"]);
     has("refclock PPS", &["names no device"]);
+}
+
+#[test]
+fn who_serves_listens_where_chronyd_did() {
+    has(
+        "bindaddress 192.0.2.9\nallow\nbindaddress 192.0.2.1\nbindaddress 2001:db8::1",
+        &[
+            "truechimer serve --allow 0.0.0.0/0 --allow ::/0 --listen 192.0.2.1 --listen 2001:db8::1\n",
+            "bindaddress 192.0.2.9\n#     a later line counts",
+        ],
+    );
+    // Nobody is served.
+    has(
+        "server a\nbindaddress 192.0.2.1",
+        &["bindaddress 192.0.2.1\n#     says where servers listen"],
+    );
+    has("allow\nbindaddress x", &["bindaddress x\n#     must be an address"]);
 }
 
 #[test]
@@ -196,6 +310,18 @@ fn numbers_of_the_same_meaning_are_carried_over() {
     {
         has(&format!("makestep {seconds} 3"), &[&format!("step-above = \"{unit}\"")]);
     }
+    let (text, settings) = made("minsources 2\nlock_all\nlock_all\nminsources 3");
+    assert!(settings.lock_memory, "{text}");
+    assert_eq!(settings.engine.min_sources, Some(3), "the last one counts");
+    assert!(text.contains("# c:1: minsources 2\n#     a later line counts"), "{text}");
+    for wrong in ["2.5", "0", "1001", "nan", "-1"] {
+        let (text, settings) = made(&format!("server a\nminsources {wrong}"));
+        assert_eq!(settings.engine.min_sources, None, "{wrong}");
+        assert!(text.contains("min-sources: must be a whole number, 1 to 1000"), "{text}");
+    }
+    has("maxclockerror 200", &["max-wander-ppm: must be 0.001 to 100"]);
+    has("sched_priority 1", &["RestrictRealtime=yes"]);
+    has("dscp 46\nntsprocesses 2", &["without a class (DSCP 0)", "has --threads"]);
     has("makestep 1", &["makestep has two numbers"]);
     has("maxchange 0.1 1 -1", &["max-step: must be 1s to 7d"]);
 }
@@ -212,6 +338,18 @@ fn serving_is_a_command() {
         ],
     );
     has("allow", &["--allow 0.0.0.0/0 --allow ::/0"]);
+    let (text, _) = made("allow\nport 0\nntsservercert /c");
+    assert!(!text.contains("truechimer serve -") && text.contains("serves nobody"), "{text}");
+    has("port 0\nport 1123\nallow 10.1", &["#   truechimer serve --allow 10.1.0.0/16"]);
+}
+
+/// `truechimer run` knows such a file by its directives.
+#[test]
+fn directives_are_known_to_who_is_given_chronys_file() {
+    let unknown: Vec<_> = directives::names()
+        .filter(|name| !truechimer_daemon::config::is_directive_of_chrony(name))
+        .collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
 }
 
 #[test]
@@ -229,8 +367,19 @@ fn nothing_of_a_file_gets_out_of_its_comment() {
 fn a_folder_of_sources_does_not_vanish() {
     has(
         "sourcedir /run/chrony-dhcp",
-        &["# c:1: sourcedir /run/chrony-dhcp\n", "is for source-dir, whose files have [[source]]"],
+        &[
+            "Not carried over:\n# c:1: sourcedir /run/chrony-dhcp\n",
+            "is for source-dir, whose files have [[source]]",
+        ],
     );
+    let mut found = Found::default();
+    let mut line = files::parse("sourcedir /etc/chrony/sources.d", "c").remove(0);
+    line.read = 2;
+    directives::take(&line, &mut found);
+    let text = found.text(Path::new("-"));
+    assert!(text.starts_with("# Made from standard input by"), "{text}");
+    let told = "not quite the same here:\n# c:1: sourcedir /etc/chrony/sources.d\n#     2 files were read, once";
+    assert!(text.contains(told) && !text.contains("Not carried"), "{text}");
 }
 
 #[test]
@@ -254,12 +403,14 @@ fn included_files_are_read_in_order_and_never_for_ever() {
     let hosts: Vec<_> = lines.iter().map(|line| line.rest()[0].as_str()).collect();
     assert_eq!(hosts, ["a", "b", "c", "/run/chrony-dhcp", "d", "z"]);
     assert_eq!(lines[1].place, format!("{path}/more1.conf:2"));
+    assert_eq!(lines[3].read, 1);
     write("chrony.conf", &format!("include {path}/chrony.conf"));
     let why = files::read(&folder.join("chrony.conf")).unwrap_err();
     assert!(why.contains("included more than 10 times over"), "{why}");
     write("chrony.conf", "include /no/such/file");
     let why = files::read(&folder.join("chrony.conf")).unwrap_err();
     assert!(why.starts_with("/no/such/file: "), "{why}");
+    assert!(why.ends_with(&format!("({path}/chrony.conf:1 asks for it)")), "{why}");
     std::fs::write(folder.join("chrony.conf"), [0xff]).unwrap();
     assert!(files::read(&folder.join("chrony.conf")).unwrap_err().contains("UTF-8"));
     std::fs::remove_dir_all(&folder).unwrap();

@@ -17,6 +17,7 @@ use truechimer_serve::Rate;
 use truechimer_time::Span;
 
 use super::usable;
+use crate::run;
 use crate::serve::args::Place;
 use crate::serve::page::unbound;
 use crate::serve::{confine, tell_sandbox};
@@ -26,7 +27,7 @@ use truechimer_command::{Ended, Failure, Outcome, show, signals};
 
 /// Between looks for a clock while there is none.
 const LOOK: Duration = Duration::from_secs(1);
-/// Most packets a second of one address, and at once.
+/// Largest number of packets a second of one address, and at once.
 const MOST_RATE: i64 = 100_000;
 
 /// Options of `truechimer probe reflect`.
@@ -67,12 +68,12 @@ pub struct Reflect {
     /// Answer packets without a key too, of everybody who reaches it
     #[arg(long)]
     open: bool,
-    /// How many packets a second of one address are answered on average, 1 to 100000; addresses of one
+    /// Packets a second of one address that are answered on average, 1 to 100000; addresses of one
     /// IPv6 network (/64) count as one
     #[arg(long, value_name = "N", default_value_t = 200)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RATE))]
     rate: u32,
-    /// How many at once
+    /// Packets of one address that are answered at once
     #[arg(long, value_name = "N", default_value_t = 400)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RATE))]
     burst: u32,
@@ -91,7 +92,7 @@ pub struct Reflect {
     /// process (kill, unless FATE is given), or is logged by the kernel (log)
     #[arg(long, value_name = "FATE", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "off", default_missing_value = "kill", conflicts_with = "no_sandbox")]
-    #[arg(hide_default_value = true)]
+    #[arg(value_parser = run::fate(), hide_default_value = true, hide_possible_values = true)]
     seccomp: Unlisted,
     /// Print JSON, an object a line
     #[arg(long)]

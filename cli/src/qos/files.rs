@@ -20,8 +20,8 @@ use super::{Found, Qos, nanos};
 use truechimer_command::Failure;
 use truechimer_command::show::many;
 
-/// How far from its nominal period a counter may be whose clock says nothing better: what crystals
-/// and the kernel's calibration of the TSC keep.
+/// Largest relative error of the nominal period of a counter whose clock says nothing better: what
+/// crystals and the kernel's calibration of the TSC keep.
 const NOMINAL: Rate = Rate::from_ppb(500_000);
 
 /// Reads all files.
@@ -83,14 +83,14 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Whether counts of this counter can be compared with the others at the point. Files that were
+    /// True if counts of this counter can be compared with the others at the point. Files that were
     /// merged have packets of several machines.
     fn fit(&mut self, point: usize, counter: CounterOf) -> bool {
         let first = self.first.get_mut(point);
         first.is_some_and(|first| *first.get_or_insert(counter) == counter)
     }
 
-    /// Whether the counts of both points can be compared.
+    /// True if the counts of both points can be compared.
     fn are_one(&self) -> bool {
         let [first, second] = &self.first;
         first.is_some_and(|(_, boot)| boot != BootId::default()) && first == second

@@ -51,7 +51,7 @@ fn named_or_numbered(name: &str, number: u32) -> String {
 /// Conditions that nobody but the user can know.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions {
-    /// How far apart two interfaces can have seen one packet.
+    /// Longest time between two interfaces' sights of one packet.
     pub apart: Option<Span>,
     /// Limit of the clocks' rates.
     pub rate: Option<Rate>,
@@ -189,7 +189,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// Whether the time of any interface is told.
+    /// True if the time of any interface is told.
     pub fn is_told(&self) -> bool {
         self.interfaces.keys().any(|place| self.scales.get(place).is_some_and(Scale::is_told))
     }

@@ -157,7 +157,7 @@ pub fn examine(block: &Block<'_>, options: Options<'_>) -> Result<Found, ReadErr
     Ok(found)
 }
 
-/// Why there is nothing to go by in a file, where there is not.
+/// Reason why there is nothing to go by in a file, where there is not.
 pub fn nothing(scanned: &Scanned, others: &Others) -> Option<String> {
     if scanned.recorded > 0 || others.is_told() {
         return None;

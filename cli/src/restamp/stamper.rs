@@ -211,7 +211,7 @@ impl Stampers {
     }
 }
 
-/// Whether what the file promises is narrower than what is known now, and not contradicted by it: a
+/// True if what the file promises is narrower than what is known now, and not contradicted by it: a
 /// hand that the daemon has extended since may know less of a moment than the one of that moment.
 pub(super) fn kept(old: &PacketRecord, then_ns: i64, now_ns: i64, bound_ns: Option<u32>) -> bool {
     let (Some(then), Some(now)) = (old.bound_ns, bound_ns) else { return false };

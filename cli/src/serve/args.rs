@@ -10,6 +10,7 @@ use truechimer_ntp::{NTP_PORT, NTS_PORT};
 use truechimer_serve::{Listen, MOST_THREADS, NtsSettings, Prefix};
 use truechimer_time::{Rate, Span};
 
+use crate::run;
 use truechimer_command::Failure;
 use truechimer_command::clock::Page;
 
@@ -67,7 +68,7 @@ pub struct Serve {
     /// process (kill, unless FATE is given), or is logged by the kernel (log)
     #[arg(long, value_name = "FATE", num_args = 0..=1, require_equals = true)]
     #[arg(default_value = "off", default_missing_value = "kill", conflicts_with = "no_sandbox")]
-    #[arg(hide_default_value = true)]
+    #[arg(value_parser = run::fate(), hide_default_value = true, hide_possible_values = true)]
     pub seccomp: Unlisted,
     /// Keep all memory from being paged out, the keys in it as well; the log says whether it could be
     /// done
@@ -76,23 +77,24 @@ pub struct Serve {
     /// Print JSON, an object a line
     #[arg(long)]
     pub json: bool,
-    /// Who may ask beside this machine's loopback addresses: an address or a prefix; 0.0.0.0/0 and
-    /// ::/0 are everybody; may be repeated
+    /// Clients that may ask beside this machine's loopback addresses: an address or a prefix;
+    /// 0.0.0.0/0 and ::/0 are everybody; may be repeated
     #[arg(long, value_name = "PREFIX", help_heading = OF_PAGE)]
     pub allow: Vec<Prefix>,
-    /// Who may not, within what is allowed; may be repeated
+    /// Clients that may not, within what is allowed; may be repeated
     #[arg(long, value_name = "PREFIX", help_heading = OF_PAGE)]
     pub deny: Vec<Prefix>,
-    /// How many requests a second each client may make on average, 1 to 1000000; 0: as many as it
+    /// Requests a second that each client may make on average, 1 to 1000000; 0: as many as it
     /// likes. Clients of one IPv6 network (/64) count as one [default: 16]
     #[arg(long, value_name = "N", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub rate: Option<u32>,
-    /// How many it may make at once [default: 64]
+    /// Requests that it may make at once [default: 64]
     #[arg(long, value_name = "N", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub burst: Option<u32>,
-    /// How many threads answer, 1 to 64; the kernel spreads the clients over them [default: 1]
+    /// Number of threads that answer, 1 to 64; the kernel spreads the clients over them [default:
+    /// 1]
     #[arg(long, value_name = "N", help_heading = OF_PAGE)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=MOST_THREADS as i64))]
     pub threads: Option<u8>,
@@ -128,10 +130,10 @@ pub struct Serve {
     /// Serve metrics for Prometheus at ADDR, as 127.0.0.1:9925, or at PATH, a Unix socket
     #[arg(long, value_name = "ADDR|PATH", help_heading = OF_PAGE)]
     pub metrics: Option<truechimer_metrics::Listen>,
-    /// How far the served time is ahead of the system clock at the start [default: 0s]
+    /// Offset of the served time from the system clock at the start (positive: ahead) [default: 0s]
     #[arg(long, value_name = "SPAN", allow_hyphen_values = true, help_heading = OF_SYSTEM)]
     pub offset: Option<Span>,
-    /// How much the served time gains on the system clock [default: 0]
+    /// Rate at which the served time gains on the system clock [default: 0]
     #[arg(long, value_name = "PPM", allow_hyphen_values = true, help_heading = OF_SYSTEM)]
     pub skew_ppm: Option<Rate>,
     #[command(flatten)]
@@ -172,7 +174,7 @@ impl FromStr for Place {
     }
 }
 
-/// What can be served.
+/// Clock that is served.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Base {
     // Without doc comments, so that help stays in its short form.

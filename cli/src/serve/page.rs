@@ -189,14 +189,14 @@ fn unlocked(why: &io::Error) -> String {
     )
 }
 
-/// Why the port of the key exchange cannot be had, and what to do about it.
+/// Reason why the port of the key exchange cannot be had, and what to do about it.
 fn unbound_exchange(address: SocketAddr, why: &io::Error) -> String {
     format!(
         "cannot exchange keys (NTS) on TCP {address}: {why}; choose another port with --nts-port"
     )
 }
 
-/// Why an address cannot be had, and what to do about it.
+/// Reason why an address cannot be had, and what to do about it.
 pub fn unbound(address: SocketAddr, why: &io::Error) -> String {
     let mend = match why.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -279,7 +279,7 @@ fn named(source: &Reference) -> RefId {
     if is_loopback(source) { UNNAMED } else { RefId(source.id) }
 }
 
-/// Whether the source is a server at a loopback address.
+/// True if the source is a server at a loopback address.
 fn is_loopback(source: &Reference) -> bool {
     let Reference { stratum, id, ipv6, .. } = *source;
     match ipv6 {
@@ -288,7 +288,7 @@ fn is_loopback(source: &Reference) -> bool {
     }
 }
 
-/// Whether the source is a server at this address, which is one that we listen on, as far as that
+/// True if the source is a server at this address, which is one that we listen on, as far as that
 /// can be told.
 fn is_own(own: &SocketAddr, source: &Reference) -> bool {
     own.port() == source.port

@@ -1,12 +1,14 @@
 //! `truechimer sources add`, `delete`, `offline`, `online` and `reload`: other sources until the daemon
 //! ends.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
 use truechimer_command::clock::Page;
-use truechimer_command::show;
 use truechimer_command::{Ended, Failure, Outcome};
+use truechimer_command::{program, show};
 
 use crate::daemon::{self, Control};
 use crate::import::quoted;
@@ -57,7 +59,8 @@ pub struct Add {
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Keys of [[source]] in the configuration, with their values
-    #[allow(rustdoc::broken_intra_doc_links)] // The text of --help, in which brackets are brackets.
+    #[allow(rustdoc::broken_intra_doc_links)]
+    // The text of --help, in which brackets are brackets.
     #[arg(value_name = "KEY=VALUE")]
     pub keys: Vec<String>,
     /// The name is a pool's: follow several of the servers that it leads to
@@ -100,10 +103,12 @@ pub struct Asked {
 /// Options of `truechimer sources reload`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The daemon's log says what came of it: with a mistake the configuration stays as it was, and a file
-in `source-dir` is left out. Only root and the daemon's own user may do that.
+With a mistake the configuration stays as it was, and a file in `source-dir` is left out; what takes
+a restart is named. Only root and the daemon's own user may do that. The file is the one that the
+daemon was started with: after a change 'truechimer run --check' says what is wrong, and warns.
 
-Exit status: 0 it is being read, 2 error (no daemon, no right).")]
+Exit status: 0 all of it is in force, 1 it was read but not all of it is, 2 error (a mistake in it, no
+daemon, no right).")]
 pub struct Reload {
     #[command(flatten)]
     pub options: Options,
@@ -121,14 +126,16 @@ pub fn run(what: &What, out: &mut dyn Write) -> Ended {
         }
         What::Online(asked) => ("online", asked.name.clone(), &asked.options, "is asked again"),
         What::Reload(Reload { options }) => {
-            daemon::reload(&options.page, &options.control)?;
-            match options.json {
-                true => writeln!(out, "{{\"reloading\":true}}")?,
-                false => {
-                    writeln!(out, "the configuration is read again; the log says how that went")?
-                }
+            let reloaded = daemon::reload(&options.page, &options.control)?;
+            if options.json {
+                writeln!(out, "{}", show::json(&reloaded)?)?;
+            } else {
+                writeln!(out, "the configuration was read again")?;
             }
-            return Ok(Outcome::Good);
+            for text in &reloaded.warnings {
+                program::complain(&format!("warning: {}", show::plain(text)));
+            }
+            return Ok(Outcome::of(reloaded.warnings.is_empty()));
         }
     };
     let changed = daemon::change(&options.page, &options.control, verb, source.as_deref())?;
@@ -158,6 +165,51 @@ fn document(add: &Add) -> Result<String, Failure> {
         keys.push(format!("{} = {value}", quoted(key)));
     }
     Ok(format!("source = [{{ {} }}]", keys.join(", ")))
+}
+
+/// Keys of `[[source]]` that somebody may write as options.
+const KEYS: [&str; 9] = [
+    "poll",
+    "max-poll",
+    "max-sources",
+    "family",
+    "interface",
+    "key",
+    "asymmetry",
+    "asymmetry-error",
+    "port",
+];
+/// Keys of that kind that are true or false.
+const SWITCHES: [&str; 8] =
+    ["offline", "interleaved", "burst", "noselect", "nts", "trust", "prefer", "require"];
+
+/// The hint for a command line of `sources add` that has a key written as an option.
+pub fn key_as_option(line: &[OsString]) -> Option<String> {
+    let words: Vec<_> = line.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+    let [sources, add, rest @ ..] = words.as_slice() else { return None };
+    if sources != "sources" || add != "add" {
+        return None;
+    }
+    let options = rest.iter().take_while(|word| *word != "--");
+    let named = |word: &str| {
+        let word = word.strip_prefix("--")?;
+        let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
+        let key = KEYS.iter().chain(&SWITCHES).find(|key| **key == name)?;
+        Some((*key, value.map(str::to_owned)))
+    };
+    let (at, (key, value)) = options.enumerate().find_map(|(at, word)| Some((at, named(word)?)))?;
+    if key == "port" {
+        return Some("--port is no option: the port stands behind the name, as in NAME:123".into());
+    }
+    let is_value = |next: &&Cow<'_, str>| match SWITCHES.contains(&key) {
+        true => matches!(next.as_ref(), "true" | "false"),
+        false => !next.starts_with('-') && !next.contains('='),
+    };
+    let next = rest.get(at + 1).filter(is_value);
+    let missing = if SWITCHES.contains(&key) { "true" } else { "VALUE" };
+    let value = value.or_else(|| next.map(ToString::to_string)).unwrap_or_else(|| missing.into());
+    let value = show::plain(&value);
+    Some(format!("--{key} is no option but a key of [[source]]: write {key}={value}"))
 }
 
 #[cfg(test)]
@@ -192,5 +244,31 @@ mod tests {
             assert_eq!(made(words).unwrap(), text);
         }
         assert!(made(&["a", "poll"]).unwrap_err().contains("as in poll=64"));
+    }
+
+    #[test]
+    fn a_key_as_an_option_is_told_how_it_is_written() {
+        let hint =
+            |line: &str| key_as_option(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        for (line, told) in [
+            ("t sources add a --poll 1", "write poll=1"),
+            ("t sources add a prefer=true --poll=2", "write poll=2"),
+            ("t sources add --nts a=b", "write nts=true"),
+            ("t sources add --nts time.example", "write nts=true"),
+            ("t sources add a --burst false", "write burst=false"),
+            ("t sources add --poll -- a", "write poll=VALUE"),
+            ("t sources add a --port 11123", "as in NAME:123"),
+        ] {
+            let found = hint(line).unwrap();
+            assert!(found.ends_with(told), "{line}: {found}");
+        }
+        for good in [
+            "t sources add a poll=1 --json",
+            "t sources add --pool a",
+            "t run --poll 1",
+            "t sources add -- --poll 1",
+        ] {
+            assert_eq!(hint(good), None, "{good}");
+        }
     }
 }

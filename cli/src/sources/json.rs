@@ -15,7 +15,7 @@ use super::ptp::PtpJson;
 pub(super) struct Json<'a> {
     name: &'a str,
     kind: &'static str,
-    /// Whether it is a pulse per second, for programs that know no other kinds.
+    /// True for a pulse per second, for programs that know no other kinds.
     pulse: bool,
     /// Proof of who made its replies: none, nts or key.
     authentication: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Json<'a> {
     cookies: Option<usize>,
     /// Algorithm that was agreed on, likewise.
     aead: Option<&'a str>,
-    /// Whether it has a vote on what time it is.
+    /// True if it has a vote on what time it is.
     vote: bool,
     address: Option<String>,
     /// Pool that it is a server of.
@@ -33,19 +33,19 @@ pub(super) struct Json<'a> {
     /// Place where it, or its pool, was named: configuration, source-dir or run-time.
     origin: &'static str,
     status: SourceStatus,
-    /// Why it has that.
+    /// Reason for that status.
     reason: Option<ReasonJson>,
-    /// Its share in the published time, 0 to 1.
+    /// Share in the published time, 0 to 1.
     weight: Option<f64>,
     /// Status and reason in the words of before (docs/reference/words.md), for programs that read these.
     selection: &'static str,
     why: Option<String>,
     doubt: Option<DoubtJson>,
-    /// Whether it has said nothing usable for longer than it may.
+    /// True if it has said nothing usable for longer than it may.
     holdover: bool,
     stratum: Option<u8>,
     reference: Option<&'a str>,
-    /// Whether its last reply was in interleaved mode.
+    /// True if its last reply was in interleaved mode.
     interleaved: bool,
     leap: Option<u8>,
     poll_s: u32,
@@ -65,7 +65,7 @@ pub(super) struct Json<'a> {
     learnt_asymmetry_ns: Option<i64>,
     /// Bound of its error.
     learnt_asymmetry_error_ns: Option<i64>,
-    /// How far it is likely to be off; null if statistics say no less than the bound.
+    /// Likely error of its estimate; null if statistics say no less than the bound.
     likely_ns: Option<i64>,
     deviation_ns: Option<i64>,
     skew_ppb: Option<f64>,
@@ -85,7 +85,7 @@ pub(super) struct Json<'a> {
     ptp: Option<PtpJson<'a>>,
 }
 
-/// Why a source has its status; `sources --help` says what the fields mean.
+/// Reason for the status of a source; `sources --help` says what the fields mean.
 #[derive(Serialize)]
 pub struct ReasonJson {
     kind: ReasonKind,

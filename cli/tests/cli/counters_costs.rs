@@ -128,7 +128,7 @@ fn so_does_a_second_one_and_the_others() {
     interrupted(&["TSTP", "INT"]);
 }
 
-/// Whether these tests run under nohup, and so do the programs that they start.
+/// True if these tests run under nohup, and so do the programs that they start.
 fn hears_nothing_of_hup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
@@ -186,7 +186,8 @@ fn latencies_are_a_distribution_for_every_way_and_load() {
     let report = dir.join("latency.html");
     let all = ["counters", "latency", "--stress", "all", "--samples", "500", "--phase", "0.05"];
     let found = truechimer(&[&all[..], &["--json", "--report", &report]].concat());
-    assert_eq!((found.code, found.err.as_str()), (0, ""), "{found:?}");
+    let says = format!("truechimer: report written to {report}\n");
+    assert_eq!((found.code, found.err.as_str()), (0, says.as_str()), "{found:?}");
     let found = found.json();
     assert_eq!(found["stress"], "all");
     let loads = found["loads"].as_array().unwrap();

@@ -104,7 +104,7 @@ fn another_machine_is_described_from_its_files() {
 #[test]
 fn what_cannot_be_meant_is_refused() {
     truechimer(&["counters", "list", "--root", "/nonexistent"])
-        .assert_error(&["/nonexistent", "no such folder"]);
+        .assert_error(&["/nonexistent", "no such directory"]);
     for bad in ["-1", "1h", "nan", "inf", "3601"] {
         let answer = truechimer(&["counters", "list", &format!("--seconds={bad}")]);
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");

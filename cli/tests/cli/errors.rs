@@ -38,12 +38,39 @@ fn a_file_that_is_no_clock_page_is_refused_and_left_alone() {
     truechimer(&["now", "--page", &page]).assert_error(&[&page]);
 }
 
+/// Reads configurations from a pipe as well.
+#[test]
+fn a_configuration_of_chronys_without_a_usable_server_says_so() {
+    let dir = Dir::new();
+    let made = |text: &str| {
+        let file = std::fs::File::open(dir.write("chrony.conf", text.as_bytes())).unwrap();
+        let output = command(&["import-chrony", "-"]).stdin(file).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, out, err) = made("server a iburst");
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert!(out.starts_with("# Made from standard input by") && out.contains("host = \"a\""));
+    let (code, out, err) = made("rtcsync\npeer a");
+    assert_eq!(code, Some(1));
+    let told = "no server was carried over: see \"Not carried over\" (standard input:2: peer a: ";
+    assert!(err.contains(told) && err.lines().count() == 1, "{err}");
+    assert!(out.contains("# standard input:2: peer a\n"), "{out}");
+}
+
 #[test]
 fn what_cannot_be_meant_is_named() {
     for (arguments, says) in [
         (&["now", "--jsn"][..], &["'--jsn'", "'--json'"][..]),
         (&["statsu"], &["'statsu'", "'status'"]),
-        (&["waitsync", "--timeout", "5"], &["--timeout", "the unit must be s, ms, us or ns"]),
+        (&["tracking"], &["'tracking' is a command of chronyc's", "'truechimer status'"]),
+        (&["ntpdata", "192.0.2.7"], &["'truechimer sources -v'"]),
+        (&["makestep"], &["'step' in [system-clock]", "'truechimer accept'"]),
+        (&["sources", "add", "a", "--poll", "1"], &["--poll is no option", "write poll=1"]),
+        (&["man", "waitsync"], &["'truechimer help waitsync'", "./waitsync"]),
+        (&["waitsync", "--timeout", "5"], &["--timeout", "its unit is missing: s, ms, us or ns"]),
+        (&["waitsync", "--max-bound", "10"], &["--max-bound", "missing", "as in 10ms"]),
+        (&["waitsync", "--max-bound", "10m"], &["the unit must be s, ms, us or ns"]),
         (&["waitsync", "--timeout", "-5s"], &["--timeout", "negative"]),
         (&["waitsync", "--max-bound", "0"], &["--max-bound", "more than zero"]),
         (&["waitsync", "--max-bound", "1e3s"], &["--max-bound"]),
@@ -61,14 +88,21 @@ fn what_cannot_be_meant_is_named() {
         (&["serve", "--offset", "1s"], &["--offset", "--clock system only", "as without --clock"]),
         (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),
         (&["serve", "--deny", "host"], &["--deny", "'host' is no IP address"]),
-        (&["serve", "--threads", "65"], &["--threads", "1..=64"]),
+        (&["serve", "--threads", "65"], &["--threads", "must be 1 to 64"]),
         (&["serve", "--require-proof"], &["--require-proof", "--nts-cert or --keys"]),
         (&["serve", "--clock", "system", "--keys", "k"], &["--keys", "--clock page only"]),
         (
             &["serve", "--listen", "127.0.0.1:0", "--keys", "/no/keys"],
             &["/no/keys: cannot be read: No such file"],
         ),
-        (&["demo", "--seconds", "1"], &["--seconds"]),
+        (&["serve", "--rate", "0.5"], &["--rate", ": must be a whole number"]),
+        (
+            &["demo", "--seconds", "1"],
+            &["--seconds", "must be 3 to 86400", "truechimer demo --help"],
+        ),
+        (&["sources", "add", "--bogus"], &["try 'truechimer sources add --help'."]),
+        (&["help", "bogus"], &["try 'truechimer --help'."]),
+        (&["interval", "--", "now"], &["try 'truechimer interval --help'."]),
     ] {
         let answer = truechimer(arguments);
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer:?}");
@@ -144,10 +178,21 @@ fn a_server_without_an_address_shows_in_sources_and_a_second_daemon_is_refused()
     assert!(!shown.out.contains("os error"), "{}", shown.out);
 
     // The clock was never set, which is not the same as having none.
-    let now = truechimer(&["now", "--page", &page]);
-    assert_eq!(now.code, 1, "{now:?}");
-    assert!(now.out.contains("best      not known\nstatus    unknown\n"), "{now:?}");
-    let now = truechimer(&["now", "--json", "--page", &page]).json();
+    let why = "no usable reply yet: no-such-host.invalid:123: ";
+    let told = format!("best      not known\nstatus    unknown: {why}");
+    // A daemon that is slow to answer is not waited for, and there is no reason then.
+    until(|| {
+        let now = truechimer(&["now", "--page", &page]);
+        assert_eq!(now.code, 1, "{now:?}");
+        now.out.contains(&told)
+    });
+    let mut last = Value::Null;
+    until(|| {
+        last = truechimer(&["now", "--json", "--page", &page]).documented()[0].clone();
+        !last["reason"].is_null()
+    });
+    let now = &last;
+    assert!(now["reason"].as_str().unwrap().starts_with(why), "{now}");
     assert_eq!((&now["status"], &now["best_unix_ns"]), (&"unknown".into(), &Value::Null));
     let status = truechimer(&["status", "--page", &page]);
     assert_eq!(status.code, 1, "{status:?}");
@@ -167,13 +212,19 @@ fn a_server_without_an_address_shows_in_sources_and_a_second_daemon_is_refused()
 
 /// The only source, once something is wrong with it.
 fn wait_for_trouble(page: &str) -> Value {
+    let mut first = Value::Null;
+    until(|| {
+        first = truechimer(&["sources", "--json", "--page", page]).json()[0].clone();
+        first["trouble"].is_string()
+    });
+    first
+}
+
+/// Waits until that is so.
+fn until(mut is_so: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + crate::support::SOON;
-    loop {
-        let sources = truechimer(&["sources", "--json", "--page", page]).json();
-        if sources[0]["trouble"].is_string() {
-            return sources[0].clone();
-        }
-        assert!(std::time::Instant::now() < end, "{sources}");
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "it never came to be");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }

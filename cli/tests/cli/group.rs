@@ -241,7 +241,7 @@ fn status_says_why_a_front_does_not_answer_and_that_one_is_gone() {
         Process::start(&local.dir, name, &[&arguments[..], &places].concat())
     };
     let mut first = front("first.log");
-    until("its front is not in: nothing listens on port 1 of this host");
+    until("its front is not in: nothing listens at 127.0.0.1:1");
     // It joins by a state of its own, whoever runs elsewhere.
     assert_eq!(status().1["programs"]["began"], "");
     let text = local.ask(&["status", "--member", "1"]);
@@ -435,5 +435,43 @@ fn every_group_command_has_help_that_says_how_it_ends() {
         let help = String::from_utf8(help.stdout).unwrap();
         assert!(help.contains("Exit status: "), "{what}: {help}");
         assert!(help.lines().all(|line| line.chars().count() <= 100), "{what}: {help}");
+    }
+}
+
+#[test]
+fn a_program_comes_while_another_waits_for_the_time_at_present() {
+    let dir = Dir::new();
+    let agent = agent(&dir, "1", &["--page", "none"]);
+    let agents = dir.join("agents");
+    let now = ["group", "now", "--group", "demo", "--timeout", "60s", "--wait", "60s"];
+    let waits = Process::start(&dir, "now.log", &[&now[..], &["--directory", &agents]].concat());
+    let end = Instant::now() + SOON;
+    let attached = || {
+        let status = ask(&dir, &["status", "--json"]);
+        let status = (status.code < 2).then(|| status.json())?;
+        status["programs"]["family"].as_str().map(str::to_owned)
+    };
+    while attached().is_none() {
+        assert!(Instant::now() < end, "{}", waits.output());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let place = truechimer_group_client::Where {
+        directory: Some(agents.into()),
+        group: "demo".into(),
+        member: None,
+    };
+    let program = truechimer_group_client::Replica::attach(&place).unwrap();
+    let family = format!("{:x}", program.family());
+    // What waits goes on beside it.
+    let processes = || {
+        let status = ask(&dir, &["status", "--json"]).json();
+        let programs = &status["programs"];
+        let is = programs["family"].as_str().map(|text| text.trim_start_matches('0').to_owned());
+        assert_eq!(is.as_deref(), Some(&*family), "{status}");
+        programs["processes"].as_array().unwrap().len()
+    };
+    while processes() != 2 {
+        assert!(Instant::now() < end, "{}\n{}", waits.output(), agent.output());
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -67,7 +67,9 @@ fn without_a_command_it_helps_and_fails() {
 #[test]
 fn a_manual_page_is_made_for_every_command() {
     let dir = Dir::new();
-    assert_eq!(truechimer(&["man", &dir.join("man")]).code, 0);
+    let made = truechimer(&["man", &dir.join("man")]);
+    assert_eq!(made.code, 0);
+    assert!(made.out.contains(&format!("man -l {}", dir.join("man/truechimer.1"))), "{made:?}");
     for name in commands() {
         let page = std::fs::read_to_string(dir.join(&format!("man/truechimer-{name}.1"))).unwrap();
         assert!(page.contains(".TH"), "{page}");
@@ -86,5 +88,29 @@ fn nobody_reading_is_no_reason_to_complain() {
         let output = child.wait_with_output().unwrap();
         assert!(output.stderr.is_empty(), "{output:?}");
         assert!(output.status.code().is_some(), "{output:?}");
+    }
+}
+
+/// Words that an option takes, for a shell to complete; each is one that it takes.
+#[test]
+fn options_of_few_words_are_completed() {
+    let script = truechimer(&["completions", "fish"]).out;
+    for (option, word) in [
+        ("counter", "acpi-pm-safe"),
+        ("counter", "auto"),
+        ("seccomp", "log"),
+        ("stress", "cpu"),
+        ("taus", "decade"),
+        ("remove", "drift"),
+        ("codec", "g729a"),
+        ("mode", "semi-active"),
+        ("order", "published"),
+        ("clock", "system"),
+    ] {
+        let mut options = script.split("complete -c truechimer ");
+        let begin = format!("-l {option} ");
+        let found =
+            options.any(|text| text.contains(&begin) && text.contains(&format!("{word}\\t")));
+        assert!(found, "{option} {word}");
     }
 }

@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use truechimer::{Clock, Period, Span, Status};
+use truechimer::{Clock, CounterKind, Period, Span, Status};
 use truechimer_counter::{Choice, Counter};
 use truechimer_serve::{Sandwich, ServedClock};
 
@@ -34,6 +34,8 @@ impl Server {
         ];
         let mut process = Process::start(dir, "serve.log", &arguments);
         process.wait_for("}\n");
+        // Into a file, each line of the log with its time.
+        process.wait_for("Z truechimer: info: sandbox: ");
         let ready: Value = serde_json::from_str(process.output().lines().next().unwrap()).unwrap();
         Server {
             _process: process,
@@ -51,7 +53,7 @@ impl Server {
         self.served.sandwich(self.counter)
     }
 
-    /// How long a count really lasted since then.
+    /// Length that a count really had since then.
     fn period_since(&self, then: &Sandwich) -> Period {
         let now = self.truth();
         let span = Span::from_nanos(now.unix_ns - then.unix_ns);
@@ -236,8 +238,24 @@ fn a_reload_keeps_what_was_learnt_and_the_log_repeats_it() {
     dir.write("truechimer.toml", "sauce = 1\n");
     daemon.signal("HUP");
     daemon.wait_for("unknown key `sauce`");
+    let reload = || truechimer(&["sources", "reload", "--page", &page]);
+    let told = reload();
+    assert!(told.code == 2 && told.out.is_empty(), "{told:?}");
+    assert!(
+        told.err.contains("stays as it was")
+            && told.err.contains("truechimer.toml:1: unknown key `sauce`"),
+        "{told:?}"
+    );
     wait_until(before + 3);
     assert_eq!(clock.status(), Ok(Status::Synchronised));
+    config(&dir, &[(&server.address, 2), ("no-such-host.invalid", 1)]);
+    let told = reload();
+    assert_eq!((told.code, told.err.as_str()), (0, ""), "{told:?}");
+    let text = std::fs::read_to_string(dir.join("truechimer.toml")).unwrap();
+    dir.write("truechimer.toml", (text + "[metrics]\nlisten = \"127.0.0.1:0\"\n").as_bytes());
+    let told = reload();
+    assert_eq!(told.code, 1, "{told:?}");
+    assert!(told.err.contains("only at the next start: metrics"), "{told:?}");
 
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
@@ -301,6 +319,30 @@ fn length(line: &str) -> i64 {
     if length.starts_with('-') { -ns } else { ns }
 }
 
+/// (It stayed with the page of the daemon that had ended until its time was over.)
+#[test]
+fn waiting_goes_on_with_the_page_that_a_daemon_tends() {
+    let dir = Dir::new();
+    let server = Server::start(&dir, "127.0.0.1:0", "1s", "5");
+    let page = dir.join("clock");
+    let mut first = daemon(&dir, &[(&server.address, 1)]);
+    assert_eq!(truechimer(&["waitsync", "--page", &page]).code, 0);
+    first.signal("TERM");
+    assert_eq!(first.wait().code(), Some(0), "{}", first.output());
+    let wait = ["waitsync", "--timeout", "120s", "--page", &page];
+    let mut wait = Process::start(&dir, "wait.log", &wait);
+    wait.wait_mapped(&page);
+    std::fs::remove_file(&page).unwrap();
+    let _second = daemon(&dir, &[(&server.address, 1)]);
+    assert_eq!(wait.wait().code(), Some(0), "{}", wait.output());
+    // Of which page it is told, and in one meaning of the word.
+    let tight = ["waitsync", "--timeout", "0s", "--max-bound", "1ns", "--page", &page];
+    let told = truechimer(&tight).out;
+    let begins =
+        format!("not good enough after 0 s: {page}: the status is synchronised, the bound ");
+    assert!(told.starts_with(&begins), "{told}");
+}
+
 #[test]
 fn a_script_measures_an_interval_between_two_moments() {
     let dir = Dir::new();
@@ -325,9 +367,15 @@ fn a_script_measures_an_interval_between_two_moments() {
     // As the page has it, and any shell: one word.
     assert!(!from.contains(|c: char| !c.is_ascii_hexdigit() && c != '.'), "{from}");
     let till_now = length(&interval(&[&from]).out);
+    let word = interval(&["--json"]).documented()[0]["moment"].as_str().unwrap().to_owned();
+    assert_eq!(interval(&[&from, &word]).code, 0);
     // No hand comes any more: the same moments give the same length from here on.
     daemon.signal("TERM");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.output());
+    let wait = truechimer(&["waitsync", "--timeout", "0s", "--page", &page]);
+    let dead = "the status is holdover, the bound ";
+    assert!(wait.code == 1 && wait.out.contains(dead), "{wait:?}");
+    assert!(wait.out.ends_with(": no daemon tends the clock\n"), "{wait:?}");
     let json = interval(&["--json", &from, &to]).documented().remove(0);
     let (elapsed, bound) = (int(&json, "elapsed_ns"), int(&json, "bound_ns"));
     assert!(bound > 0 && elapsed + bound >= ended - begun, "{json}: {begun} to {ended}");
@@ -337,9 +385,20 @@ fn a_script_measures_an_interval_between_two_moments() {
     assert_eq!(length(&interval(&[&from, &from]).out), 0);
     assert!(till_now > elapsed && length(&interval(&[&from]).out) > till_now);
     // A moment of another stretch of the counter, and what is none.
-    let (count, stretch) = from.split_once('.').unwrap();
-    let other = format!("{count}.{:x}", u64::from_str_radix(stretch, 16).unwrap() + (1 << 32));
-    interval(&[&other]).assert_error(&["these moments cannot be compared"]);
+    let [count, stretch, boot] = from.split('.').collect::<Vec<_>>()[..] else { panic!("{from}") };
+    let [there, tag] = [stretch, boot].map(|word| u64::from_str_radix(word, 16).unwrap());
+    let other = |stretch: u64, boot: u64| format!("{count}.{stretch:x}.{boot:08x}");
+    for (word, why) in [
+        (other(there + (1 << 32), tag), "the counter lost its continuity in between"),
+        (other(there & !0xffff | CounterKind::Simulated as u64, tag), "of the counter simulated"),
+        (other(there, tag ^ 1), "of another boot"),
+        (format!("{:x}.{stretch}.{boot}", u64::MAX >> 2), "not over yet, or it is of another boot"),
+    ] {
+        interval(&[&word]).assert_error(&["these moments cannot be compared", why]);
+        interval(&[&from, &word]).assert_error(&["these moments cannot be compared", why]);
+    }
+    let old = interval(&[&format!("{count}.{stretch}")]);
+    assert!(old.code == 2 && old.err.contains("of an earlier release"), "{old:?}");
     let none = interval(&[""]);
     assert!(
         none.code == 2 && none.err.contains("not a moment that 'truechimer interval'"),

@@ -9,7 +9,7 @@ use crate::support::{Dir, Process, command};
 /// Name of the file that everything goes to.
 const LOG: &str = "log";
 
-/// Whether a line begins with a time.
+/// True if a line begins with a time.
 fn is_timed(line: &str) -> bool {
     let like = "dddd-dd-ddTdd:dd:dd.dddZ ";
     line.len() > like.len()

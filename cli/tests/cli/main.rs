@@ -12,5 +12,6 @@ mod help;
 mod links;
 mod live;
 mod log;
+mod pages;
 mod stability;
 mod support;

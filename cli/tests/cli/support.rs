@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// How long anything that should happen soon may take on a busy machine.
+/// Time that anything that should happen soon may take on a busy machine.
 pub const SOON: Duration = Duration::from_secs(300);
 
 /// The program of this name: both lie in one directory.
@@ -192,6 +192,18 @@ impl Process {
     pub fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits until it has mapped this file.
+    #[track_caller]
+    pub fn wait_mapped(&mut self, path: &str) {
+        let end = Instant::now() + SOON;
+        let maps = format!("/proc/{}/maps", self.child.id());
+        while !fs::read_to_string(&maps).is_ok_and(|maps| maps.contains(path)) {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none() && Instant::now() < end, "{}", self.output());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Waits until it has ended.

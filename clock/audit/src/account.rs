@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::Time;
-use crate::line::{Event, Interval, Line, SourceState, Sources};
+use crate::line::{Event, Interval, Kind, Line, SourceState, Sources};
 
 /// A stretch of time with one bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,9 +55,11 @@ pub struct Seen {
     pub first: Time,
     /// Time until which it was so: another list came, or nobody looked any more.
     pub last: Time,
+    /// Time during which it was so, ns: it may have been otherwise in between.
+    pub time_ns: i64,
     /// The largest root distance that was seen, ns.
     pub root_distance_ns: Option<u64>,
-    /// Its statuses, in words.
+    /// Statuses that it had, in words.
     pub statuses: Vec<String>,
 }
 
@@ -66,7 +68,7 @@ pub struct Seen {
 pub struct Account {
     /// Begin of the span.
     pub from: Time,
-    /// Its end.
+    /// End of the span.
     pub to: Time,
     /// Begin of the record.
     pub begins: Option<Time>,
@@ -74,6 +76,8 @@ pub struct Account {
     pub ends: Option<Time>,
     /// End of its last interval.
     pub covers: Option<Time>,
+    /// True if its last word is that the daemon ended.
+    pub is_ended: bool,
     pieces: Vec<Piece>,
     words: Vec<String>,
     events: Vec<Event>,
@@ -93,6 +97,7 @@ impl Account {
             begins: None,
             ends: None,
             covers: None,
+            is_ended: false,
             pieces: Vec::new(),
             words: Vec::new(),
             events: Vec::new(),
@@ -111,6 +116,7 @@ impl Account {
             Line::Sources(_) => {}
             Line::Event(event) => {
                 self.seen(event.at, event.at);
+                self.is_ended = event.kind == Kind::Stop;
                 if event.at >= self.from && event.at <= self.to {
                     self.events.push(event);
                 }
@@ -291,12 +297,16 @@ impl Account {
             let gap = gaps.iter().find(|gap| gap.to > *at).map_or(self.to, |gap| gap.from);
             let until = next.min(gap).max(*at);
             for state in *list {
+                // A daemon that has just started knows nothing of it as yet: that is no other source.
+                let is_blank = state.is_blank();
                 let same = |seen: &&mut Seen| {
                     seen.name == state.name
-                        && (seen.address == state.address)
-                        && (seen.stratum, &seen.reference) == (state.stratum, &state.reference)
+                        && (is_blank
+                            || (seen.address == state.address)
+                                && (seen.stratum, &seen.reference)
+                                    == (state.stratum, &state.reference))
                 };
-                match all.iter_mut().find(same) {
+                match all.iter_mut().filter(same).max_by_key(|seen| seen.last) {
                     Some(seen) => seen.again(*at, until, state),
                     None => all.push(Seen::first(*at, until, state)),
                 }
@@ -304,6 +314,13 @@ impl Account {
         }
         all.sort_by(|a, b| (&a.name, a.first).cmp(&(&b.name, b.first)));
         all
+    }
+}
+
+impl SourceState {
+    /// True if nothing is known of it but its name.
+    fn is_blank(&self) -> bool {
+        self.address.is_none() && self.stratum.is_none() && self.reference.is_none()
     }
 }
 
@@ -332,6 +349,7 @@ impl Seen {
             reference: state.reference.clone(),
             first: at,
             last: until,
+            time_ns: until.0.saturating_sub(at.0),
             root_distance_ns: state.root_distance_ns,
             statuses: vec![state.status.clone()],
         }
@@ -340,6 +358,7 @@ impl Seen {
     fn again(&mut self, at: Time, until: Time, state: &SourceState) {
         self.first = self.first.min(at);
         self.last = self.last.max(until);
+        self.time_ns = self.time_ns.saturating_add(until.0.saturating_sub(at.0));
         self.root_distance_ns = self.root_distance_ns.max(state.root_distance_ns);
         if !self.statuses.contains(&state.status) {
             self.statuses.push(state.status.clone());

@@ -36,17 +36,17 @@ pub struct Header {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// Its end by the published clock, or by the system clock where `by_system_clock` says so.
+    /// End by the published clock, or by the system clock where `by_system_clock` says so.
     pub to: Time,
-    /// Its length, ns: `to` − the end of the one before. Negative if the clock was set back.
+    /// Length, ns: `to` − the end of the one before. Negative if the clock was set back.
     pub for_ns: i64,
     /// The counter at its end.
     pub count: u64,
-    /// Status of the clock at its end.
+    /// Status of the clock.
     pub status: String,
     /// The worst bound within it, ns; none if the bound did not hold.
     pub bound_ns: Option<u64>,
-    /// The selected source at its end.
+    /// The selected source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Root distance of that source, as it claims, ns.
@@ -57,8 +57,8 @@ pub struct Interval {
     pub by_system_clock: bool,
 }
 
-/// The sources at one time: at the beginning, once an hour, and as soon as the selected one or what it
-/// says of its own source is another.
+/// The sources at one time: at the beginning, once an hour, and when the status of one, or what it says
+/// of its own source, was found to be another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sources {

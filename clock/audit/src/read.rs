@@ -82,7 +82,7 @@ impl Chain {
     }
 }
 
-/// Why a record cannot be read.
+/// Reasons why a record cannot be read.
 #[derive(Debug)]
 pub enum ReadError {
     /// The directory or a file of it.

@@ -444,4 +444,39 @@ fn a_source_is_as_it_was_seen_until_the_next_look() {
         spans,
         [("a", Some(1), 0, 100), ("a", Some(2), 100, 300), ("b", Some(3), 100, 1_000)]
     );
+    let times: Vec<i64> = seen.iter().map(|seen| seen.time_ns / SECOND).collect();
+    assert_eq!(times, [100, 200, 500]);
+}
+
+/// After a restart a source is blank for a moment; that is no row beside the one of before.
+#[test]
+fn rows_of_a_source_do_not_overlap_after_a_restart() {
+    let source = |status: &str, stratum: Option<u8>| SourceState {
+        name: "a".into(),
+        address: stratum.map(|_| "192.0.2.1:123".into()),
+        status: status.into(),
+        stratum,
+        reference: None,
+        root_distance_ns: None,
+    };
+    let seen_at = |second, status, stratum| {
+        let (at, list) = (Time(DAY + second * SECOND), vec![source(status, stratum)]);
+        Line::Sources(Sources { at, list })
+    };
+    let mut account = Account::new(Time(DAY), Time(DAY + 1_000 * SECOND));
+    for line in [
+        seen_at(0, "unreachable", None),
+        seen_at(1, "selected", Some(1)),
+        interval(500, 500, Some(1)),
+        interval(1_000, 490, Some(1)),
+        seen_at(510, "unreachable", None),
+        seen_at(512, "selected", Some(1)),
+    ] {
+        account.take(line);
+    }
+    let seen = account.sources();
+    let [blank, known] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!((blank.last, blank.time_ns), (Time(DAY + SECOND), SECOND));
+    assert_eq!((known.first, known.last), (blank.last, Time(DAY + 1_000 * SECOND)));
+    assert_eq!((known.time_ns, known.statuses.len()), (989 * SECOND, 2));
 }

@@ -96,7 +96,8 @@
 #define TRUECHIMER_E_NOT_YET -11
 
 /*
- Error: the counter lost its continuity since that moment, so that nobody knows when it was.
+ Error: the counter lost its continuity since that moment, so that nobody knows when it was; or
+ the moment is of another counter than the clock goes by now.
  */
 #define TRUECHIMER_E_OTHER_EPOCH -12
 
@@ -106,7 +107,8 @@
 #define TRUECHIMER_E_DISRUPTED -13
 
 /*
- Error: the page is so old that it promises nothing for that moment.
+ Error: the page is so old that it promises nothing for that moment; or the moment is not over,
+ or of another boot.
  */
 #define TRUECHIMER_E_VOID -14
 
@@ -138,17 +140,17 @@
 #define TRUECHIMER_TAI_KNOWN 2
 
 /*
- How a count came about: by reading the counter itself.
+ Origin of a count: a reading of the counter itself.
  */
 #define TRUECHIMER_BY_COUNTER 0
 
 /*
- How a count came about: by reading a device that rolls over.
+ Origin of a count: a reading of a device that rolls over.
  */
 #define TRUECHIMER_BY_DEVICE 1
 
 /*
- How a count came about: by CLOCK_MONOTONIC_RAW, which the kernel makes of the device.
+ Origin of a count: CLOCK_MONOTONIC_RAW, which the kernel makes of the device.
  */
 #define TRUECHIMER_BY_RAW_CLOCK 2
 
@@ -180,7 +182,8 @@ typedef struct truechimer_clock truechimer_clock;
 
  While the status is TRUECHIMER_SYNCHRONISED or TRUECHIMER_HOLDOVER, true time lay between
  earliest and latest at the moment of the reading. Otherwise those two are the ends of the scale
- (INT64_MIN and INT64_MAX seconds), and best is what the clock shows.
+ (INT64_MIN and INT64_MAX seconds), and best is only what the clock shows,
+ in 1970 perhaps.
  */
 typedef struct truechimer_reading {
     /*
@@ -236,11 +239,11 @@ typedef struct truechimer_moment {
  */
 typedef struct truechimer_length {
     /*
-     How long, ns; negative if the second moment came first.
+     Length, ns; negative if the second moment came first.
      */
     int64_t ns;
     /*
-     How far from that the true length is at most, ns; 0 or more, rounded up.
+     Most that the true length differs from that, ns; 0 or more, rounded up.
      */
     int64_t bound_ns;
 } truechimer_length;
@@ -278,7 +281,7 @@ typedef struct truechimer_tick {
      */
     struct timespec time;
     /*
-     How many times before this one had come already when it was asked for, and were left out.
+     Number of earlier times that had come already when it was asked for, and were left out.
      */
     uint64_t missed;
     /*
@@ -317,12 +320,11 @@ typedef struct truechimer_bound {
      */
     int64_t counter_ns;
     /*
-     What of statistical_ns is there only because a server's word is held off, ns, rounded up.
+     Part of statistical_ns that is there only as a server's word is held off, ns, rounded up.
      */
     int64_t disputed_ns;
     /*
-     How far best is likely to be off, by statistics and no bound, ns, rounded up; -1 if nothing
-     is known of that.
+     Likely error of best, by statistics and no bound, ns, rounded up; -1 if none is known.
      */
     int64_t likely_ns;
     /*
@@ -330,7 +332,7 @@ typedef struct truechimer_bound {
      */
     int64_t deviation_ppt;
     /*
-     How long ago the daemon last looked at the clock, ns; negative: in the future.
+     Time since the daemon last looked at the clock, ns; negative: in the future.
      */
     int64_t silence_ns;
     /*
@@ -342,11 +344,11 @@ typedef struct truechimer_bound {
      */
     uint32_t counter;
     /*
-     How the count came about: TRUECHIMER_BY_COUNTER and so on.
+     Origin of the count: TRUECHIMER_BY_COUNTER and so on.
      */
     uint32_t read_by;
     /*
-     Why the status is not what the daemon said last, in words; empty if it is.
+     Reason why the status is not what the daemon said last, in words; empty if it is.
      */
     char reason[64];
 } truechimer_bound;

@@ -37,11 +37,13 @@ pub const TRUECHIMER_E_OTHER_BOOT: c_int = -9;
 pub const TRUECHIMER_E_COUNTER: c_int = -10;
 /// Error: the clock is not set yet.
 pub const TRUECHIMER_E_NOT_YET: c_int = -11;
-/// Error: the counter lost its continuity since that moment, so that nobody knows when it was.
+/// Error: the counter lost its continuity since that moment, so that nobody knows when it was; or
+/// the moment is of another counter than the clock goes by now.
 pub const TRUECHIMER_E_OTHER_EPOCH: c_int = -12;
 /// Error: the counter has just lost its continuity, and no daemon has caught up with it yet.
 pub const TRUECHIMER_E_DISRUPTED: c_int = -13;
-/// Error: the page is so old that it promises nothing for that moment.
+/// Error: the page is so old that it promises nothing for that moment; or the moment is not over,
+/// or of another boot.
 pub const TRUECHIMER_E_VOID: c_int = -14;
 /// Error: what was waited for did not come in time.
 pub const TRUECHIMER_E_TIMEOUT: c_int = -15;
@@ -77,12 +79,14 @@ pub(crate) fn text(code: c_int) -> &'static CStr {
         TRUECHIMER_E_NOT_YET => {
             c"the clock is not set yet: the daemon is starting, has not reached its servers, or is gone"
         }
-        TRUECHIMER_E_OTHER_EPOCH => c"the counter lost its continuity since that moment",
+        TRUECHIMER_E_OTHER_EPOCH => {
+            c"the counter lost its continuity since that moment, or it is of another counter"
+        }
         TRUECHIMER_E_DISRUPTED => {
             c"the counter lost its continuity: wait until the daemon has synchronised again"
         }
         TRUECHIMER_E_VOID => {
-            c"the clock page is too old to say: is the daemon still running, and does it reach its servers?"
+            c"the clock page is too old to say (is the daemon still running, and does it reach its servers?), or that moment is not over"
         }
         TRUECHIMER_E_TIMEOUT => c"what was waited for did not come in time",
         TRUECHIMER_E_OTHER => c"an error that this version of the library has no number for",
@@ -140,9 +144,9 @@ pub(crate) fn of(error: &ReadError) -> c_int {
         ReadError::NotYet { .. } => TRUECHIMER_E_NOT_YET,
         ReadError::Corrupt(_) => TRUECHIMER_E_CORRUPT,
         ReadError::Counter(_) | ReadError::Unreadable(_) => TRUECHIMER_E_COUNTER,
-        ReadError::OtherEpoch { .. } => TRUECHIMER_E_OTHER_EPOCH,
+        ReadError::OtherEpoch { .. } | ReadError::OtherCounter { .. } => TRUECHIMER_E_OTHER_EPOCH,
         ReadError::Disrupted => TRUECHIMER_E_DISRUPTED,
-        ReadError::Void => TRUECHIMER_E_VOID,
+        ReadError::Void | ReadError::NotOver => TRUECHIMER_E_VOID,
         _ => TRUECHIMER_E_OTHER,
     }
 }

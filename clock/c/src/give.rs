@@ -101,7 +101,7 @@ pub(crate) fn tick(from: &UnixTick) -> Tick {
     Tick { time: timespec_of(from.time), missed: from.missed, reading: reading(&from.reading) }
 }
 
-/// How long a wait may be: `None` for ever; nothing for a length below 0.
+/// Longest wait: `None` for ever; zero for a length below 0.
 pub(crate) fn duration(from: Option<&timespec>) -> Result<Option<Duration>, ()> {
     let Some(from) = from else { return Ok(None) };
     let nanos = u32::try_from(from.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000).ok_or(())?;
@@ -114,7 +114,7 @@ pub(crate) fn span(from: &timespec) -> Result<Span, ()> {
     Ok(Span::from_nanos_wide(i128::from(from.tv_sec) * 1_000_000_000 + i128::from(nanos)))
 }
 
-/// How far true time may be from best, ns, rounded up; −1 if nothing is promised.
+/// Distance of true time from best at most, ns, rounded up; −1 if nothing is promised.
 pub(crate) fn bound_ns(reading: &Reading) -> i64 {
     if !matches!(reading.status, 1 | 2) {
         return -1;

@@ -21,11 +21,11 @@ pub const TRUECHIMER_LEAP_SECOND: u32 = 1;
 /// Flag of a reading: tai_offset is TAI - UTC, and not only leap seconds since the daemon began.
 pub const TRUECHIMER_TAI_KNOWN: u32 = 2;
 
-/// How a count came about: by reading the counter itself.
+/// Origin of a count: a reading of the counter itself.
 pub const TRUECHIMER_BY_COUNTER: u32 = 0;
-/// How a count came about: by reading a device that rolls over.
+/// Origin of a count: a reading of a device that rolls over.
 pub const TRUECHIMER_BY_DEVICE: u32 = 1;
-/// How a count came about: by CLOCK_MONOTONIC_RAW, which the kernel makes of the device.
+/// Origin of a count: CLOCK_MONOTONIC_RAW, which the kernel makes of the device.
 pub const TRUECHIMER_BY_RAW_CLOCK: u32 = 2;
 
 /// Side of a time on which a wait ends: while the time is surely not over, as soon as latest is
@@ -42,7 +42,8 @@ pub const TRUECHIMER_AFTER: c_int = 2;
 ///
 /// While the status is TRUECHIMER_SYNCHRONISED or TRUECHIMER_HOLDOVER, true time lay between
 /// earliest and latest at the moment of the reading. Otherwise those two are the ends of the scale
-/// (INT64_MIN and INT64_MAX seconds), and best is what the clock shows.
+/// (INT64_MIN and INT64_MAX seconds), and best is only what the clock shows,
+/// in 1970 perhaps.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Reading {
@@ -78,9 +79,9 @@ pub struct Moment {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Length {
-    /// How long, ns; negative if the second moment came first.
+    /// Length, ns; negative if the second moment came first.
     pub ns: i64,
-    /// How far from that the true length is at most, ns; 0 or more, rounded up.
+    /// Most that the true length differs from that, ns; 0 or more, rounded up.
     pub bound_ns: i64,
 }
 
@@ -106,7 +107,7 @@ pub struct Timer {
 pub struct Tick {
     /// The time (UTC).
     pub time: timespec,
-    /// How many times before this one had come already when it was asked for, and were left out.
+    /// Number of earlier times that had come already when it was asked for, and were left out.
     pub missed: u64,
     /// The reading that ended the wait.
     pub reading: Reading,
@@ -129,21 +130,20 @@ pub struct Bound {
     pub growth_ns: i64,
     /// Part: how the counter was read, ns, rounded up; 0 for a counter that anybody can read.
     pub counter_ns: i64,
-    /// What of statistical_ns is there only because a server's word is held off, ns, rounded up.
+    /// Part of statistical_ns that is there only as a server's word is held off, ns, rounded up.
     pub disputed_ns: i64,
-    /// How far best is likely to be off, by statistics and no bound, ns, rounded up; -1 if nothing
-    /// is known of that.
+    /// Likely error of best, by statistics and no bound, ns, rounded up; -1 if none is known.
     pub likely_ns: i64,
     /// Standard deviation of the difference clock's rate, 10^-12; -1 if nothing is known of that.
     pub deviation_ppt: i64,
-    /// How long ago the daemon last looked at the clock, ns; negative: in the future.
+    /// Time since the daemon last looked at the clock, ns; negative: in the future.
     pub silence_ns: i64,
     /// The number of the daemon's word that all this goes by.
     pub generation: u64,
     /// The counter: 1 TSC, 2 Arm generic timer, 3 CLOCK_MONOTONIC_RAW, 4 HPET, 5 ACPI PM timer.
     pub counter: u32,
-    /// How the count came about: TRUECHIMER_BY_COUNTER and so on.
+    /// Origin of the count: TRUECHIMER_BY_COUNTER and so on.
     pub read_by: u32,
-    /// Why the status is not what the daemon said last, in words; empty if it is.
+    /// Reason why the status is not what the daemon said last, in words; empty if it is.
     pub reason: [c_char; 64],
 }

@@ -199,14 +199,26 @@ fn c_hears_the_hypervisor_with_each_reading() {
 /// The programs that the documents show, as strict as a program can be.
 #[test]
 fn the_examples_are_c89_and_run() {
-    let mut daemon = Daemon::new(Choice::Auto);
     for page in ["README.md", "docs/use/c.md"] {
+        let mut daemon = Daemon::new(Choice::Auto);
         let text = std::fs::read_to_string(here("../..").join(page)).unwrap();
         let example = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
         let source = daemon.directory.join("example.c");
         std::fs::write(&source, example.unwrap()).unwrap();
         let program = daemon.directory.join("example");
         compiled_of(&source, "gcc", &["-std=c89"], &program);
+        // Without a page, and with one that has no time yet, it says why.
+        let without = daemon.directory.join("no-page");
+        for (path, says) in [(without, "no-page: "), (daemon.path(), "is not set yet")] {
+            let ended = Command::new(&program).env("TRUECHIMER_PAGE", &path).output().unwrap();
+            let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+            assert!(ended.status.code() == Some(1) && said.contains(says), "{page}: {said}");
+        }
+        // A clock that promises nothing is no time to show.
+        daemon.publish(|hand, _| hand.status = Status::Unknown);
+        let ended = Command::new(&program).env("TRUECHIMER_PAGE", daemon.path()).output().unwrap();
+        assert!(ended.status.code() == Some(1) && ended.stdout.is_empty(), "{page}: {ended:?}");
+        assert_eq!(ended.stderr, b"unknown: nothing is promised\n", "{page}");
         daemon.publish(|_, _| ());
         let said = run(Command::new(&program).env("TRUECHIMER_PAGE", daemon.path()));
         assert!(said.contains(", synchronised, within ") && said.ends_with(" ns\n"), "{said}");

@@ -71,8 +71,8 @@ impl Latest {
 /// Counters that are devices.
 const DEVICES: [CounterKind; 2] = [CounterKind::Hpet, CounterKind::AcpiPm];
 
-/// How often a device is read anew because another hand came out meanwhile. The daemon publishes a
-/// few a second at most.
+/// Number of tries to read a device while other hands come out. The daemon publishes a few a second
+/// at most.
 const TRIES: u32 = 8;
 
 /// No time given out yet.
@@ -266,13 +266,14 @@ impl Clock {
         self.uptime.of(self)
     }
 
-    /// How long it was from one moment to another, by the difference clock: the one that knows
+    /// Length of the time from one moment to another, by the difference clock: the one that knows
     /// nothing of corrections to the time, only how long a count lasts. Negative if `to` came
     /// first.
     ///
     /// # Errors
     /// As [`Clock::now`], and if the counter lost its continuity since either moment: then nobody
-    /// knows how long it was.
+    /// knows how long it was. A [`Moment`] does not say of which boot it is: who keeps one for longer
+    /// keeps the boot beside it, as `truechimer interval` does.
     #[inline]
     pub fn elapsed(&self, from: Moment, to: Moment) -> Result<Elapsed, ReadError> {
         match self.quickly(elapsed(from, to)) {
@@ -483,7 +484,8 @@ impl Clock {
         for moment in [from, to] {
             same_stretch(&view.hand, moment)?;
             if !view.hand.void_after.at_or_after(moment.count) {
-                return Err(ReadError::Void);
+                let over = view.count.at_or_after(moment.count);
+                return Err(if over { ReadError::Void } else { ReadError::NotOver });
             }
         }
         if view.status == Status::Disrupted {
@@ -590,19 +592,21 @@ fn elapsed(from: Moment, to: Moment) -> impl Tell<Elapsed> {
     }
 }
 
-/// Whether the moment is one of the hand's counter and epoch, and over.
+/// True if the moment is one of the hand's counter and epoch, and over.
 #[inline(always)]
 fn past(moment: Moment, hand: &Glance<'_, Word>, count: Count, readable: &Readable) -> bool {
     let comparable = moment.kind == readable.kind && moment.epoch == hand.epoch();
     comparable && count.at_or_after(moment.count)
 }
 
-/// Whether a moment's count can be compared with those of the hand.
+/// Checks that a moment's count can be compared with those of the hand.
 fn same_stretch(hand: &Hand, moment: Moment) -> Result<(), ReadError> {
     let clock = hand.counter;
-    if (moment.kind, moment.epoch) == (clock.kind, clock.epoch) {
-        Ok(())
-    } else {
+    if moment.kind != clock.kind {
+        Err(ReadError::OtherCounter { moment: moment.kind, clock: clock.kind })
+    } else if moment.epoch != clock.epoch {
         Err(ReadError::OtherEpoch { moment: moment.epoch, clock: clock.epoch })
+    } else {
+        Ok(())
     }
 }

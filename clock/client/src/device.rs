@@ -16,15 +16,15 @@ use truechimer_timehands::{Device as Said, Hand, Kept, Made, PATIENCE, PageReade
 
 use crate::error::{NoDevice, NoRawClock, Unreadable};
 
-/// How often a look at device and clocks is tried: the narrowest counts.
+/// Number of looks at device and clocks: the narrowest counts.
 const LOOKS: u32 = 2;
-/// How often the page is asked again where the counter was: the daemon keeps it once a second.
+/// Number of times that the page is asked where the counter was: the daemon keeps it once a second.
 const ASKS: u32 = 8;
-/// How far the rates of two clocksources may differ: the HPET's specification and the kernel's
-/// calibration of the TSC allow for 500 ppm each.
+/// Difference that the rates of two clocksources may have: the HPET's specification and the
+/// kernel's calibration of the TSC allow for 500 ppm each.
 const CLOCKSOURCES: Rate = Rate::from_ppb(1_000_000);
 
-/// How a count came about.
+/// Ways in which a count comes about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReadBy {
     /// By reading the counter, which anybody may.
@@ -78,7 +78,7 @@ impl Device {
         })
     }
 
-    /// Whether counts can be had at all, as things are.
+    /// Checks that counts can be had at all, as things are.
     ///
     /// # Errors
     /// Why not.
@@ -202,7 +202,7 @@ impl Machine for Here {
     }
 }
 
-/// Why there is no count.
+/// Reasons why there is no count.
 #[derive(Debug)]
 enum Trouble {
     /// Another hand came out: all is to be done again.

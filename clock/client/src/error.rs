@@ -1,4 +1,4 @@
-//! Why there is no clock, or no time from it.
+//! Reasons why there is no clock, or no time from it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,18 +7,18 @@ use truechimer_counter::CounterError;
 use truechimer_time::{CounterKind, Epoch};
 use truechimer_timehands::{Corrupt, PageError};
 
-/// Why a counter that is a device gives no counts here.
+/// Reasons why a counter that is a device gives no counts here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
     /// Which counter.
     pub kind: CounterKind,
-    /// Why it cannot be read itself.
+    /// Reason why it cannot be read itself.
     pub device: NoDevice,
-    /// Why `CLOCK_MONOTONIC_RAW` cannot stand in for it.
+    /// Reason why `CLOCK_MONOTONIC_RAW` cannot stand in for it.
     pub raw: NoRawClock,
 }
 
-/// Why a device cannot be read.
+/// Reasons why a device cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoDevice {
@@ -28,14 +28,14 @@ pub enum NoDevice {
     NotKept,
     /// The page is about a device of another width.
     Width {
-        /// How many bits this process would read.
+        /// Number of bits that this process would read.
         here: u32,
-        /// How many the daemon reads.
+        /// Number of bits that the daemon reads.
         page: u32,
     },
 }
 
-/// Why `CLOCK_MONOTONIC_RAW` does not tell the counts of a device.
+/// Reasons why `CLOCK_MONOTONIC_RAW` does not tell the counts of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NoRawClock {
@@ -52,7 +52,7 @@ pub enum NoRawClock {
     TooFar,
 }
 
-/// Why the clock cannot be opened.
+/// Reasons why the clock cannot be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -82,13 +82,13 @@ pub enum OpenError {
     Unreadable(Box<Unreadable>),
 }
 
-/// Why the clock cannot tell.
+/// Reasons why the clock cannot tell.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The page holds no time yet.
     NotYet {
-        /// Whether a daemon is there that may still provide it.
+        /// True if a daemon is there that may still provide it.
         tended: bool,
     },
     /// The page holds no hand of ours.
@@ -98,13 +98,22 @@ pub enum ReadError {
     /// The counter that the page is now about is a device that gives no counts here.
     Unreadable(Box<Unreadable>),
     /// The moment belongs to another stretch of the counter than the clock does now: the counter
-    /// lost its continuity in between (suspend, migration, another counter).
+    /// lost its continuity in between (suspend, migration).
     OtherEpoch {
         /// The epoch of the moment.
         moment: Epoch,
         /// The epoch of the clock.
         clock: Epoch,
     },
+    /// The moment is of another counter than the clock goes by now.
+    OtherCounter {
+        /// The counter of the moment.
+        moment: CounterKind,
+        /// The counter of the clock.
+        clock: CounterKind,
+    },
+    /// The moment is later than now, and than anything that the page foresees.
+    NotOver,
     /// The counter has just lost its continuity, and no daemon has caught up with it yet.
     Disrupted,
     /// The page is so old that it promises nothing for that moment.
@@ -229,6 +238,13 @@ impl fmt::Display for ReadError {
                  clock in epoch {}",
                 moment.0, clock.0
             ),
+            ReadError::OtherCounter { moment, clock } => write!(
+                f,
+                "that moment is of the counter {moment}, and the clock goes by {clock} now"
+            ),
+            ReadError::NotOver => {
+                f.write_str("that moment is not over yet, or it is of another boot")
+            }
             ReadError::Disrupted => f.write_str(
                 "the counter lost its continuity (suspend, migration or a jump): \
                  wait until the daemon has synchronised again",

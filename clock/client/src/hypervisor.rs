@@ -33,7 +33,7 @@ impl Device {
         Vmclock::open(path).ok().map(|vmclock| Device { vmclock, chosen })
     }
 
-    /// Whether this is the one that a hand means.
+    /// True if this is the one that a hand means.
     fn is(&self, number: u16) -> bool {
         self.chosen || self.vmclock.number() == number
     }
@@ -61,7 +61,7 @@ impl Hypervisor {
         }
     }
 
-    /// Whether the marker is still that of the hand, as far as this process can see. To be asked
+    /// True if the marker is still that of the hand, as far as this process can see. To be asked
     /// after the count was read that the hand is used with.
     #[inline(always)]
     pub fn lets_stand(&self, hand: &Glance<'_, Word>) -> bool {
@@ -77,7 +77,7 @@ impl Hypervisor {
         watched.is_none_or(|(own, of)| own.vmclock.marker() == of.value)
     }
 
-    /// Whether the marker of such a hand is looked at here.
+    /// True if the marker of such a hand is looked at here.
     pub fn watches(&self, marker: Option<Marker>) -> bool {
         self.device.get().zip(marker).is_some_and(|(own, of)| own.is(of.device))
     }

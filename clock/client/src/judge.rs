@@ -1,15 +1,15 @@
-//! Whether a hand still stands, by the host's own clocks: what a reader asks when no daemon has
-//! looked for a while, and once for every new hand.
+//! Judgement of whether a hand still stands, by the host's own clocks: what a reader asks when no
+//! daemon has looked for a while, and once for every new hand.
 
 use truechimer_counter::HostReading;
 use truechimer_time::{Count, Rate, Span};
 use truechimer_timehands::{Allowed, Break, Hand, Made, PATIENCE, Passed, Status};
 
-/// How far the counter and `CLOCK_MONOTONIC_RAW` may drift apart. Ten times what any crystal or
-/// calibration is off by, so that only a broken counter exceeds it.
+/// Rate at which the counter and `CLOCK_MONOTONIC_RAW` may drift apart. Ten times what any crystal
+/// or calibration is off by, so that only a broken counter exceeds it.
 const DRIFT: Rate = Rate::from_ppb(1_000_000);
-/// How far they may be apart to begin with, beyond what it takes to read them now: far more than it
-/// took the daemon to read them when it made the hand.
+/// Span by which they may be apart to begin with, beyond what it takes to read them now: far more
+/// than it took the daemon to read them when it made the hand.
 const APART: Span = Span::from_micros(100);
 /// A shorter suspend than this there is not; what reading the clocks takes is less.
 const SUSPEND: Span = Span::from_millis(10);
@@ -18,7 +18,7 @@ const SUSPEND: Span = Span::from_millis(10);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
     pub status: Status,
-    /// Why, if the status is not the one in the hand, or nobody tends that.
+    /// Reason, if the status is not the one in the hand, or nobody tends that.
     pub reason: Option<&'static str>,
 }
 
@@ -51,8 +51,9 @@ pub(crate) fn judge(hand: &Hand, made: &Made, heartbeat: Count, host: &HostReadi
         return verdict(Status::Unknown, "the clock page is too old");
     }
     let silence = hand.period.span(host.count - heartbeat).abs();
-    if hand.status.bound_holds() && silence > PATIENCE {
-        return verdict(Status::Holdover, "no daemon tends the clock");
+    if silence > PATIENCE {
+        let status = if hand.status.bound_holds() { Status::Holdover } else { hand.status };
+        return verdict(status, "no daemon tends the clock");
     }
     Verdict { status: hand.status, reason: None }
 }
@@ -184,8 +185,10 @@ mod tests {
                 monotonic_ns: made.monotonic_ns,
                 width: CountSpan(0),
             };
-            let verdict = judge(&hand, &made, Count(0), &host);
+            let verdict = judge(&hand, &made, made.count, &host);
             assert_eq!(verdict, Verdict { status, reason: None });
+            let reason = Some("no daemon tends the clock");
+            assert_eq!(judge(&hand, &made, Count(0), &host), Verdict { status, reason });
         }
     }
 }

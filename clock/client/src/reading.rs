@@ -14,7 +14,8 @@ pub struct Reading {
     pub count: Count,
     /// True time was not before this.
     pub earliest: Instant,
-    /// The best estimate. Not necessarily half-way between the other two.
+    /// The best estimate. Not necessarily half-way between the other two. While nothing is
+    /// promised it is only what the clock shows, in 1970 perhaps.
     pub best: Instant,
     /// True time was not after this.
     pub latest: Instant,
@@ -56,7 +57,7 @@ pub struct Moment {
     pub kind: CounterKind,
     /// In which unbroken stretch of it.
     pub epoch: Epoch,
-    /// How far the counter may have been from `count` then.
+    /// Number of counts that the counter may have been from `count` then.
     pub(crate) doubt: Doubt,
 }
 
@@ -88,7 +89,7 @@ impl Doubt {
     /// No doubt: the counter was read.
     pub(crate) const NONE: Doubt = Doubt(0);
 
-    /// How many bits of the number are kept.
+    /// Number of bits that are kept of it.
     const BITS: u32 = 11;
 
     /// At least `error`, ≥ 0; `None` if that is beyond all measure.
@@ -111,7 +112,7 @@ impl Doubt {
 /// A length of time by the difference clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed {
-    /// How long; negative if the second moment came first.
+    /// Length; negative if the second moment came first.
     pub span: Span,
     /// The true length is within this of `span`, ≥ 0.
     pub bound: Span,

@@ -17,7 +17,7 @@ pub struct UnixReading {
     pub latest: UnixNanos,
     /// TAI − UTC at `best`, s; see [`Leaps::known`].
     pub tai_offset: i32,
-    /// Whether `best` lies within an inserted leap second (23:59:60), in which Unix time shows
+    /// True if `best` lies within an inserted leap second (23:59:60), in which Unix time shows
     /// 23:59:59 once more.
     pub leap_second: bool,
 }

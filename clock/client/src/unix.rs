@@ -112,7 +112,7 @@ pub struct UnixTick {
     pub time: UnixNanos,
     /// The reading that ended the wait.
     pub reading: Reading,
-    /// How many times before this one had come already when it was asked for, and were left out.
+    /// Number of earlier times that had come already when it was asked for, and were left out.
     pub missed: u64,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Uptime {
     version: AtomicU64,
     moment: [AtomicU64; 2],
     boot_ns: AtomicI64,
-    /// How far `boot_ns` may be from what the kernel's clock read at the moment, ns.
+    /// Error bound of `boot_ns` against what the kernel's clock read at the moment, ns.
     width_ns: AtomicI64,
     /// The latest that was given out, ns.
     latest: AtomicI64,

@@ -13,7 +13,7 @@ pub struct View {
     pub count: Count,
     /// The counter was within this of `count`: 0 where it was read itself.
     pub error: CountSpan,
-    /// How the count came about.
+    /// Way in which the count came about.
     pub read_by: ReadBy,
     /// The number of the hand in force.
     pub generation: u64,
@@ -26,13 +26,13 @@ pub struct View {
     /// Standard deviation of the difference clock's rate, as
     /// [`Clock::difference_deviation`](crate::Clock::difference_deviation) has it.
     pub difference_deviation: Option<Rate>,
-    /// Whether the hypervisor's word is heard with each reading that the machine was migrated or
-    /// restored; `None` if the daemon hears none (no vmclock device), `false` if this process may not
-    /// read the device.
+    /// True if the hypervisor's word is heard with each reading that the machine was migrated or
+    /// restored; `None` if the daemon hears none (no vmclock device), `false` if this process may
+    /// not read the device.
     pub hypervisor: Option<bool>,
     /// Status of the clock now.
     pub status: Status,
-    /// Why, if that is not what the hand says, or nobody tends it.
+    /// Reason, if that is not what the hand says, or nobody tends it.
     pub reason: Option<&'static str>,
 }
 
@@ -57,7 +57,7 @@ impl View {
         Reading { count, earliest, best, latest, status, leaps }
     }
 
-    /// How long an error of so many counts lasts, at the most.
+    /// Length of an error of so many counts, at the most.
     pub(crate) fn lasts(&self, error: CountSpan) -> Span {
         // The two periods and the true one differ by far less than a part in a thousand.
         let span = self.hand.period.span(error);
@@ -72,7 +72,7 @@ impl View {
         self.status.bound_holds().then_some(self.hand.disputed)
     }
 
-    /// How far `best` of a [`Reading`] is likely to be from true time, either way, at the confidence
+    /// Likely distance of `best` of a [`Reading`] from true time, either way, at the confidence
     /// that the daemon was told (`likely-confidence`, 1 − 10⁻⁶ unless set). `None` where nothing
     /// but the bound is known: nothing is promised, a word is held off, the sources have hardly
     /// been heard, or not for long, or statistics say no more than the bound.
@@ -118,7 +118,7 @@ impl View {
         (counts.0.unsigned_abs() < 1 << 62).then(|| self.hand.period.span(counts))
     }
 
-    /// Whether the counter is out of step while the hand does not know: its epoch is over.
+    /// True if the counter is out of step while the hand does not know: its epoch is over.
     #[must_use]
     pub fn interrupted(&self) -> bool {
         self.status == Status::Disrupted && self.hand.status != Status::Disrupted

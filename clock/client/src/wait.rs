@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::error::{OpenError, ReadError};
 use crate::reading::Reading;
 
-/// How long to sleep between looks.
+/// Length of a sleep between looks.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The longest sleep of [`Clock::wait_after`]: then the clock is looked at anew, for it may have
@@ -24,8 +24,8 @@ const LONGEST: Duration = Duration::from_secs(1);
 const SPIN: Duration = Duration::from_micros(60);
 const SPIN_BEFORE: Duration = Duration::from_micros(200);
 
-/// How long before its time a wait that must not end after it ends: no look at the clock takes longer,
-/// but one during which the thread is stopped.
+/// Span before its time at which a wait ends that must not end after it: no look at the clock takes
+/// longer, but one during which the thread is stopped.
 const LEAD: Span = Span::from_micros(1);
 
 /// Length of a sleep that ends within `span`, or later by less than `spin`. It is by the kernel's clock, which whoever keeps
@@ -49,7 +49,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// How long it takes until a wait ends, by this reading; below 0: it is over.
+    /// Time until a wait ends, by this reading; below 0: it is over.
     fn left(self, time: Instant, reading: &Reading) -> Span {
         match self {
             Side::Before => time - reading.latest - LEAD,
@@ -62,7 +62,7 @@ impl Side {
 /// The clock did not become good enough, or the time did not come, before the wait was over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WaitError {
-    /// How long it was waited for.
+    /// Time for which it was waited for.
     pub timeout: Duration,
     /// Last word of the clock.
     pub last: Result<Reading, ReadError>,
@@ -144,6 +144,7 @@ impl Clock {
     ///
     /// # Errors
     /// Those of [`Clock::wait_after`].
+    #[doc(alias = "sleep_until")]
     pub fn wait_for(
         &self,
         time: Instant,
@@ -158,6 +159,7 @@ impl Clock {
     ///
     /// # Errors
     /// Those of [`Clock::wait_after`].
+    #[doc(alias = "sleep_until")]
     pub fn wait_for_utc(
         &self,
         (unix, frac): (i64, u64),
@@ -244,7 +246,7 @@ pub struct Tick {
     pub time: Instant,
     /// The reading that ended the wait.
     pub reading: Reading,
-    /// How many times before this one had come already when it was asked for, and were left out.
+    /// Number of earlier times that had come already when it was asked for, and were left out.
     pub missed: u64,
 }
 

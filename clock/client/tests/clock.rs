@@ -276,6 +276,12 @@ fn moments_of_another_epoch_are_refused() {
     assert_eq!(clock.time_of(old), Err(refusal.clone()));
     assert_eq!(clock.elapsed(new, old), Err(refusal));
     assert!(clock.elapsed(new, clock.moment().unwrap()).is_ok());
+    // Of another counter, whatever its epoch.
+    let mut other = new;
+    other.kind = CounterKind::Simulated;
+    let refusal = ReadError::OtherCounter { moment: other.kind, clock: new.kind };
+    assert_eq!(clock.elapsed(other, new), Err(refusal.clone()));
+    assert_eq!(clock.time_of(other), Err(refusal));
 }
 
 #[test]
@@ -307,6 +313,9 @@ fn a_void_hand_still_tells_of_its_own_time() {
     let mut moment = clock.moment().unwrap();
     assert_eq!(clock.time_of(moment).unwrap().status, Status::Unknown);
     assert_eq!(clock.elapsed(moment, moment), Err(ReadError::Void));
+    let mut ahead = moment;
+    ahead.count = moment.count + daemon.counts(Span::from_secs(90));
+    assert_eq!(clock.elapsed(ahead, moment), Err(ReadError::NotOver));
     moment.count = hand.base - CountSpan(1000);
     let reading = clock.time_of(moment).unwrap();
     assert_eq!(reading.status, Status::Holdover);

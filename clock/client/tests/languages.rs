@@ -732,6 +732,16 @@ fn fenced(text: &str, language: &str) -> String {
     begun.split_once("```").unwrap().0.to_owned()
 }
 
+/// A program says so, and shows no time, while the clock promises none.
+fn shows_no_time(daemon: &mut Daemon, program: &mut Command) {
+    daemon.publish(|hand, _| hand.status = Status::Unknown);
+    let ended = tended(daemon, || program.output().unwrap());
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && ended.stdout.is_empty(), "{program:?}: {ended:?}");
+    assert!(said.contains(": nothing is promised"), "{program:?}: {said}");
+    daemon.publish(|_, _| ());
+}
+
 /// The README's lines in Rust are those of a program, which runs.
 #[test]
 fn the_example_in_rust_runs() {
@@ -771,6 +781,7 @@ fn the_example_in_go_runs() {
         go(&["build", "-o", "example"]);
         let mut built = Command::new(folder.join("example"));
         let said = tended(&mut daemon, || run(built.env("TRUECHIMER_PAGE", &path)));
+        shows_no_time(&mut daemon, &mut built);
         assert!(said.starts_with("2026-09-21 "), "{said}");
         assert!(said.contains(" synchronised within "), "{said}");
     }
@@ -815,6 +826,7 @@ fn the_example_in_java_runs() {
             let Some(mut program) = program else { return };
             program.current_dir(&folder).env("TRUECHIMER_PAGE", &path);
             let said = tended(&mut daemon, || run(&mut program));
+            shows_no_time(&mut daemon, &mut program);
             assert!(said.starts_with("2026-09-21T"), "{said}");
             assert!(said.contains(" SYNCHRONISED within "), "{said}");
         }
@@ -844,6 +856,7 @@ fn the_examples_in_node_run() {
         let (best, now) = (times[times.len() - 2], daemon.clock().now().unwrap());
         let shown = |at: Instant| hand.leaps.utc(at).unix_nanos();
         assert!(shown(hand.time) < best && best < shown(now.latest), "{page}: {said}");
+        shows_no_time(&mut daemon, &mut example);
     }
 }
 
@@ -877,14 +890,14 @@ fn python_finds_nothing_wrong() {
     mypy(&["mypy.stubtest", "truechimer"]);
     let (path, program) = (daemon.path(), daemon.directory.join("example.py"));
     let of = |program: &Path| run(Command::new(&python).arg(program).env("TRUECHIMER_PAGE", &path));
-    tended(&mut daemon, || {
-        of(&folder.join("tests/check.py"));
-        for example in examples("python") {
-            fs::write(&program, example).unwrap();
-            let said = of(&program);
-            assert!(said.starts_with("2026-09-21 ") && said.contains(" SYNCHRONISED "), "{said}");
-        }
-    });
+    tended(&mut daemon, || of(&folder.join("tests/check.py")));
+    for example in examples("python") {
+        fs::write(&program, example).unwrap();
+        let said = tended(&mut daemon, || of(&program));
+        assert!(said.starts_with("2026-09-21 ") && said.contains(" SYNCHRONISED "), "{said}");
+        let mut python = Command::new(&python);
+        shows_no_time(&mut daemon, python.arg(&program).env("TRUECHIMER_PAGE", &path));
+    }
 }
 
 use children::{a_child_reads_too_and_inherits_no_file, a_child_that_cannot_read_says_so};

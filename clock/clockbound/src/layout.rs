@@ -4,7 +4,7 @@ use truechimer_time::Period;
 
 /// The first eight bytes of a page, as two words in the order of the processor.
 pub(crate) const MAGIC: [u32; 2] = [0x414D_5A4E, 0x4342_0200];
-/// How long what comes before the record is, bytes.
+/// Length of what comes before the record, bytes.
 pub(crate) const HEADER: usize = 16;
 /// Where the version is, bytes from the start.
 pub(crate) const VERSION_AT: usize = 12;
@@ -51,11 +51,11 @@ pub struct Record {
     /// The most by which the clock was off then, either way, ns, ≥ 0: `CLOCK_REALTIME` by layouts
     /// 1 and 2, `as_of` itself by layout 3.
     pub bound: i64,
-    /// How fast the bound grows from then on, parts in 10⁹.
+    /// Rate at which the bound grows from then on, parts in 10⁹.
     pub drift: u32,
-    /// How long a count lasts. In layout 3 only.
+    /// Length of a count. In layout 3 only.
     pub period: Period,
-    /// How many breaks of the counter there were: any change tells of one. Not in layout 1.
+    /// Number of breaks of the counter so far: any change tells of one. Not in layout 1.
     pub disruptions: u64,
     /// The disruption marker of the machine's VMClock (`/dev/vmclock0`) under which the rest is true,
     /// if clients are to compare the two: it is written in place of `disruptions`. A client that
@@ -89,13 +89,13 @@ impl Layout {
         }
     }
 
-    /// Whether its bound is of `CLOCK_REALTIME`, so that somebody has to keep that near UTC.
+    /// True if its bound is of `CLOCK_REALTIME`, so that somebody has to keep that near UTC.
     #[must_use]
     pub const fn bounds_system_clock(self) -> bool {
         !matches!(self, Layout::Three)
     }
 
-    /// How long a page is, bytes.
+    /// Length of a page, bytes.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {

@@ -13,7 +13,7 @@ use truechimer_time::Period;
 use crate::layout::{GENERATION_AT, HEADER, VERSION_AT};
 use crate::{Layout, Record, Status};
 
-/// Why a page cannot be written.
+/// Reasons why a page cannot be written.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PageError {
@@ -44,7 +44,7 @@ pub enum PageError {
     Owner {
         /// Where.
         path: PathBuf,
-        /// Whose it is.
+        /// User that it belongs to.
         owner: u32,
     },
     /// Another process of Truechimer writes it.
@@ -89,12 +89,12 @@ impl fmt::Display for PageError {
 
 impl std::error::Error for PageError {}
 
-/// Why a page is not written any more.
+/// Reasons why a page is not written any more.
 #[derive(Debug)]
 pub enum Lost {
     /// Somebody else writes it.
     Stolen,
-    /// Its file was removed.
+    /// The file was removed.
     Removed,
     /// The system refuses.
     System(io::Error),
@@ -144,7 +144,21 @@ impl Page {
         Ok(Page { layout, path, file, generation, continued: there, _lock: lock })
     }
 
-    /// Its layout.
+    /// Looks, without touching it, whether something is in the place of the page that [`create`](Self::create)
+    /// would refuse. The directory is not looked at.
+    ///
+    /// # Errors
+    /// If so, or if the system refuses to say.
+    pub fn examine(directory: &Path, layout: Layout) -> Result<(), PageError> {
+        let path = directory.join(layout.name());
+        let Ok(entry) = Entry::itself(&path) else { return Ok(()) };
+        if look(&entry, &path)? {
+            open(&entry, &path, layout, true)?;
+        }
+        Ok(())
+    }
+
+    /// Layout of the page.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
@@ -156,7 +170,7 @@ impl Page {
         &self.path
     }
 
-    /// Whether it was there already, with what an earlier writer said last.
+    /// True if it was there already, with what an earlier writer said last.
     #[must_use]
     pub fn is_continued(&self) -> bool {
         self.continued
@@ -248,7 +262,7 @@ fn make_directory(directory: &Path) -> Result<(), PageError> {
     }
 }
 
-/// Whether a plain file of this user is there; an error if something else is.
+/// True if a plain file of this user is there; an error if something else is.
 fn look(entry: &Entry, path: &Path) -> Result<bool, PageError> {
     let path = path.to_path_buf();
     let there = match entry.status() {

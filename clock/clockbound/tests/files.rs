@@ -127,6 +127,9 @@ fn what_is_in_the_way_stays_and_is_named() {
         let before = fs::symlink_metadata(&path).unwrap();
         let told = Page::create(&dir.0, Layout::Three).unwrap_err().to_string();
         assert!(told.contains(what) && told.contains("remove it"), "{told}");
+        // A mere look finds the same.
+        assert_eq!(Page::examine(&dir.0, Layout::Three).unwrap_err().to_string(), told);
+        assert!(Page::examine(&dir.0, Layout::One).is_ok());
         let after = fs::symlink_metadata(&path).unwrap();
         assert_eq!((before.len(), before.file_type()), (after.len(), after.file_type()));
     }
@@ -153,6 +156,7 @@ fn two_do_not_write_one_page() {
     let page = Page::create(&dir.0, Layout::Three).unwrap();
     let told = Page::create(&dir.0, Layout::Three).unwrap_err().to_string();
     assert!(told.contains("another truechimer writes"), "{told}");
+    assert!(Page::examine(&dir.0, Layout::Three).is_ok(), "nothing is in the way");
     drop(page);
     Page::create(&dir.0, Layout::Three).unwrap();
 }

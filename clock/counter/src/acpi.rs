@@ -40,9 +40,9 @@ pub struct HpetTable {
     pub vendor: u16,
     /// The hardware's revision.
     pub revision: u8,
-    /// How many comparators there are.
+    /// Number of comparators.
     pub comparators: u8,
-    /// Whether the main counter has 64 bits, else 32.
+    /// True if the main counter has 64 bits, else 32.
     pub wide: bool,
     /// Which of the machine's HPETs it is.
     pub number: u8,
@@ -53,7 +53,7 @@ pub struct HpetTable {
 pub struct PmTimer {
     /// Where it is.
     pub place: Place,
-    /// How many bits it counts in: 24 or 32.
+    /// Number of bits that it counts in: 24 or 32.
     pub bits: u32,
 }
 
@@ -66,7 +66,7 @@ pub enum TableError {
     Length(u32),
     /// Signature other than the right one.
     Signature([u8; 4]),
-    /// Its bytes do not add up to zero; this is what they add up to.
+    /// Sum of its bytes, which is not zero.
     Checksum(u8),
     /// The registers are in an address space (ACPI's number) where they cannot be, or cannot be
     /// read.

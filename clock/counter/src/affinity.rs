@@ -45,7 +45,7 @@ impl Cpus {
         Cpus(mask)
     }
 
-    /// Whether this processor is among them.
+    /// True if this processor is among them.
     #[must_use]
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.get(cpu / BITS).is_some_and(|word| word & (1 << (cpu % BITS)) != 0)

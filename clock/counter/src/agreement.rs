@@ -1,4 +1,4 @@
-//! Whether the processors agree on a counter.
+//! Agreement of the processors on a counter.
 //!
 //! Two threads, each on a processor of its own, pass a word to and fro and read the counter in
 //! between: what the other one reads was read, by the first one's counter, between two of its own
@@ -14,13 +14,13 @@ use truechimer_time::{Count, CountSpan};
 use crate::affinity;
 use crate::counter::Counter;
 
-/// How many exchanges are enough, and after how long fewer have to be: on a busy machine each may
-/// have to wait for its processor.
+/// Number of exchanges that are enough, and time after which fewer have to be: on a busy machine
+/// each may have to wait for its processor.
 const EXCHANGES: u32 = 2000;
 const LONGEST: Duration = Duration::from_millis(100);
 /// After how long the other is taken never to get its processor.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How often to look for the other's answer before the processor is given up to whoever wants it.
+/// Number of looks for the other's answer before the processor is given up to whoever wants it.
 const SPINS: u32 = 1000;
 
 /// By how much a counter differs from processor to processor.
@@ -53,18 +53,18 @@ pub struct OffsetBounds {
     pub lower: CountSpan,
     /// The offset is this or less.
     pub upper: CountSpan,
-    /// How many exchanges say so.
+    /// Number of exchanges that say so.
     pub exchanges: u32,
 }
 
 impl OffsetBounds {
-    /// Whether the counters may be equal.
+    /// True if the counters may be equal.
     #[must_use]
     pub fn may_agree(&self) -> bool {
         self.lower.0 <= 0 && self.upper.0 >= 0
     }
 
-    /// Whether there is an offset that explains everything that was read.
+    /// True if there is an offset that explains everything that was read.
     #[must_use]
     pub fn is_consistent(&self) -> bool {
         self.lower <= self.upper
@@ -95,7 +95,7 @@ impl OffsetBounds {
 }
 
 impl Agreement {
-    /// Whether all processors that could be compared may have the same counter.
+    /// True if all processors that could be compared may have the same counter.
     #[must_use]
     pub fn may_agree(&self) -> bool {
         self.compared().all(OffsetBounds::may_agree)
@@ -116,7 +116,7 @@ impl Agreement {
     }
 }
 
-/// Why the processors cannot be compared.
+/// Reasons why the processors cannot be compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AgreementError {
     /// The kernel does not say where this process may run: errno.

@@ -16,7 +16,7 @@ pub enum Choice {
     Auto,
     /// The x86 time stamp counter.
     Tsc {
-        /// Whether every reading is fenced.
+        /// True if every reading is fenced.
         fenced: bool,
     },
     /// The Arm generic timer.
@@ -27,7 +27,7 @@ pub enum Choice {
     Hpet,
     /// The ACPI power management timer.
     AcpiPm {
-        /// Whether it is read until it can be believed, for chipsets that do not latch it: three
+        /// True if it is read until it can be believed, for chipsets that do not latch it: three
         /// reads instead of one.
         safe: bool,
     },
@@ -153,7 +153,7 @@ pub(crate) fn choose(
     }
 }
 
-/// How to read a counter of `kind`, if this process can and would get the same counts as others.
+/// Way to read a counter of `kind`, if this process can and would get the same counts as others.
 pub(crate) fn readable(
     kind: CounterKind,
     facts: &Facts,
@@ -184,7 +184,7 @@ fn narrow(choice: Choice, facts: &Facts, open: Open<'_>) -> Result<Source, Count
     }
 }
 
-/// Whether the TSC keeps its rate in all power states, by the processor's word and the kernel's.
+/// Checks that processor and kernel say that the TSC keeps its rate in all power states.
 fn tsc_is_steady(facts: &Facts) -> Result<(), CounterError> {
     if !facts.invariant {
         return Err(CounterError::NotInvariant);
@@ -199,7 +199,7 @@ fn tsc_is_steady(facts: &Facts) -> Result<(), CounterError> {
     offered(CounterKind::Tsc, "tsc", facts)
 }
 
-/// Whether the kernel offers this clocksource; it gets the benefit of the doubt where `/sys`
+/// Checks that the kernel offers this clocksource; it gets the benefit of the doubt where `/sys`
 /// cannot be read.
 fn offered(kind: CounterKind, name: &str, facts: &Facts) -> Result<(), CounterError> {
     match &facts.available {

@@ -17,7 +17,7 @@ use crate::{device, machine, read};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Counter(Source);
 
-/// How to take a reading. `Native` is whatever the architecture has ([`read::NATIVE`]).
+/// Ways to take a reading. `Native` is whatever the architecture has ([`read::NATIVE`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Source {
     Native,
@@ -132,7 +132,7 @@ impl Counter {
         }
     }
 
-    /// How many bits are counted in before the counter (or the part of it that is read) rolls
+    /// Number of bits that are counted in before the counter (or the part of it that is read) rolls
     /// over; 64 where nobody need widen.
     #[must_use]
     pub fn bits(self) -> u32 {
@@ -199,7 +199,7 @@ impl Counter {
         }
     }
 
-    /// How often this process has found its narrow counter unread for half a roll-over or more
+    /// Number of times that this process found its narrow counter unread for half a roll-over
     /// (2.3 s for an ACPI timer of 24 bits). Counts from before and after do not compare: they do
     /// if this is the same before the first and after the second was read. 0 for 64-bit counters.
     #[must_use]
@@ -227,8 +227,8 @@ impl Counter {
         self.hardware().kind()
     }
 
-    /// Whether a reading is ordered with the instructions around it. `CLOCK_MONOTONIC_RAW`
-    /// always is: the vDSO sees to that. So are devices: the processor waits for them.
+    /// True if a reading is ordered with the instructions around it. `CLOCK_MONOTONIC_RAW` always
+    /// is: the vDSO sees to that. So are devices: the processor waits for them.
     #[must_use]
     pub fn is_fenced(self) -> bool {
         self.0 != Source::Native

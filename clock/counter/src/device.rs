@@ -38,7 +38,7 @@ impl<R: Registers + ?Sized> Registers for Box<R> {
     }
 }
 
-/// Whether a register changes: a thousand readings take longer than any of these counters needs.
+/// True if a register changes: a thousand readings take longer than any of these counters needs.
 fn moves(read: impl Fn() -> u32) -> bool {
     let first = read();
     (0..1000).any(|_| read() != first)

@@ -1,4 +1,4 @@
-//! Why a counter cannot be had.
+//! Reasons why a counter cannot be had.
 
 use std::{fmt, io};
 
@@ -7,7 +7,7 @@ use truechimer_time::{Count, CounterKind, Span};
 use crate::acpi::{self, TableError};
 use crate::choose::Choice;
 
-/// Why a counter (or what is said about it) cannot be had. The text names the remedy.
+/// Reasons why a counter (or what is said about it) cannot be had. The text names the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CounterError {
     /// No counter has this name.
@@ -44,7 +44,7 @@ pub enum CounterError {
     Foreign(Count),
     /// The narrow counter was kept too long ago (or, if negative, in the future) to be continued.
     Stale {
-        /// How long ago.
+        /// Time since then; negative: in the future.
         age: Span,
         /// Half a roll-over: from here on it is too long.
         limit: Span,

@@ -27,14 +27,14 @@ pub trait Hardware: fmt::Debug + Send + Sync {
         self.raw()
     }
 
-    /// How many bits it counts in before it rolls over, 2 to 64.
+    /// Number of bits that it counts in before it rolls over, 2 to 64.
     fn bits(&self) -> u32;
 
     /// Cost of a reading.
     fn cost(&self) -> Cost;
 
-    /// How long a count lasts by specification or by what the firmware left in a register, with
-    /// the bound of its error. `None`: nobody says, it has to be measured.
+    /// Length of a count by specification or by what the firmware left in a register, with the
+    /// bound of its error. `None`: nobody says, it has to be measured.
     fn stated(&self) -> Option<Nominal>;
 
     /// In what steps it counts, where that is known. `None`: to be measured.

@@ -11,7 +11,7 @@ use truechimer_time::{Count, CountSpan};
 use crate::counter::Counter;
 use crate::read;
 
-/// How often [`host_reading`] tries: enough to miss an interrupt, few enough to take 1 µs.
+/// Number of tries of [`host_reading`]: enough to miss an interrupt, few enough to take 1 µs.
 const TRIES: u32 = 5;
 
 /// Says, unless empty or `0`, that this process's clocks are simulated.
@@ -45,7 +45,7 @@ impl HostPair {
         self.before.midpoint(self.after)
     }
 
-    /// How long reading `CLOCK_REALTIME` took: its count is known to ± half of this.
+    /// Counts that reading `CLOCK_REALTIME` took: its count is known to ± half of this.
     #[must_use]
     pub fn width(&self) -> CountSpan {
         self.after - self.before
@@ -64,7 +64,7 @@ pub struct HostReading {
     pub suspended_ns: i64,
     /// `CLOCK_MONOTONIC` in ns: slewed, never stepped, stopped in suspend.
     pub monotonic_ns: i64,
-    /// How long the whole reading took, in counts.
+    /// Counts that the whole reading took.
     pub width: CountSpan,
 }
 
@@ -128,7 +128,7 @@ pub fn host_reading(counter: Counter) -> HostReading {
     narrowest(TRIES, take, |reading| reading.width)
 }
 
-/// Whether this process's clocks are simulated, as [`host_reading`] has it: looked at once.
+/// True if this process's clocks are simulated, as [`host_reading`] has it: looked at once.
 #[must_use]
 pub fn is_simulated() -> bool {
     static ANSWER: OnceLock<bool> = OnceLock::new();

@@ -104,7 +104,7 @@ pub(crate) struct Keeper<W = AtomicU64> {
     at: W,
     /// The number of the last beginning, all of it, or of one shortly before it.
     beginnings: W,
-    /// How many of them were asked for, and so are no lapses.
+    /// Number of them that were asked for, and so are no lapses.
     resumed: AtomicU32,
 }
 
@@ -211,7 +211,7 @@ impl<W: Word> Keeper<W> {
         near.wrapping_add_signed(i32::from(era.wrapping_sub(near as u8) as i8))
     }
 
-    /// How many lapses there have been.
+    /// Number of lapses so far.
     pub(crate) fn lapses(&self) -> u32 {
         loop {
             let era = Tagged::of(self.wide.load()).era;
@@ -222,13 +222,13 @@ impl<W: Word> Keeper<W> {
         }
     }
 
-    /// How the counter is continued.
+    /// Width by which the counter is continued.
     pub(crate) fn width(&self) -> Width {
         self.width
     }
 }
 
-/// Whether a number is after another one, as they go round.
+/// True if a number is after another one, as they go round.
 fn newer(number: u32, than: u32) -> bool {
     (number.wrapping_sub(than) as i32) > 0
 }

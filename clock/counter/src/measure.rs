@@ -9,10 +9,10 @@ use crate::counter::Counter;
 use crate::error::CounterError;
 use crate::read;
 
-/// How long a count lasts before any server has been asked.
+/// Length of a count before any server has been asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nominal {
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
     /// Bound of its relative error against true seconds, > 0.
     pub error: Rate,
@@ -51,18 +51,18 @@ const UNCORRECTED: Rate = Rate::from_ppb(400_000);
 /// measurement): the whole makes 500 ppm.
 const DERIVED: Rate = Rate::from_ppb(100_000);
 
-/// How long to measure, at first; and how often to try again, twice as long each time, when the
-/// measurement was disturbed.
+/// Time to measure for, at first; and number of tries, each twice as long as the one before, when
+/// the measurement was disturbed.
 const MEASURE: Duration = Duration::from_millis(60);
 const ATTEMPTS: u32 = 3;
-/// How many sandwiches the narrowest is taken of at either end.
+/// Number of sandwiches that the narrowest is taken of at either end.
 const SANDWICHES: u32 = 32;
-/// How many readings [`resolution`] takes at a time, and how many times.
+/// Number of readings that [`resolution`] takes at a time, and number of times.
 const BURST: usize = 256;
 const BURSTS: usize = 16;
 
-/// How long a count lasts, to 500 ppm. Takes no time where somebody states it (all but the TSC,
-/// whose frequency the kernel does not tell): there it sleeps for a tenth of a second while it
+/// Measures the length of a count, to 500 ppm. Takes no time where somebody states it (all but the
+/// TSC, whose frequency the kernel does not tell): there it sleeps for a tenth of a second while it
 /// measures. Meant for the start of a daemon: nothing calls this behind the user's back.
 ///
 /// # Errors

@@ -113,8 +113,8 @@ pub fn clock(id: libc::clockid_t) -> io::Result<i64> {
     Ok(i64::from(now.tv_sec).wrapping_mul(1_000_000_000).wrapping_add(i64::from(now.tv_nsec)))
 }
 
-/// Whether CPUID says that the TSC is invariant: one rate in all power states
-/// (leaf 80000007h, EDX bit 8).
+/// True if CPUID says that the TSC is invariant: one rate in all power states (leaf 80000007h, EDX
+/// bit 8).
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn tsc_invariant() -> bool {
     use core::arch::x86_64::__cpuid;
@@ -125,7 +125,7 @@ pub(crate) fn tsc_invariant() -> bool {
     }
 }
 
-/// Whether the TSC is invariant: there is none here.
+/// False: there is no TSC here that could be invariant.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn tsc_invariant() -> bool {
     false
@@ -148,7 +148,7 @@ pub(crate) fn arm_hz() -> Option<u64> {
     None
 }
 
-/// Whether this program runs with more rights than whoever started it (setuid, setgid, file
+/// True if this program runs with more rights than whoever started it (setuid, setgid, file
 /// capabilities): then the environment is not to be trusted.
 #[must_use]
 pub fn is_privileged() -> bool {

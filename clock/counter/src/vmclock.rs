@@ -153,7 +153,7 @@ impl Vmclock {
     }
 }
 
-/// Why a vmclock device cannot be read.
+/// Reason why a vmclock device cannot be read.
 #[derive(Debug)]
 pub struct VmclockError {
     path: PathBuf,
@@ -167,7 +167,7 @@ enum Why {
 }
 
 impl VmclockError {
-    /// Whether there is no such device at all.
+    /// True if there is no such device at all.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];

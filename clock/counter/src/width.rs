@@ -1,10 +1,10 @@
-//! How a narrow counter's reading becomes a wide count.
+//! Conversion of a narrow counter's reading into a wide count.
 
 use truechimer_time::{Count, CountSpan, Period, Span};
 
 use crate::error::CounterError;
 
-/// How a counter of so many bits is continued from where it was.
+/// Continuation of a counter of so many bits from where it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Width {
     bits: u32,
@@ -32,7 +32,7 @@ impl Width {
         if bits < self.bits { Width::new(bits, self.period) } else { Some(self) }
     }
 
-    /// How many bits the counter has.
+    /// Number of bits of the counter.
     pub(crate) fn bits(self) -> u32 {
         self.bits
     }

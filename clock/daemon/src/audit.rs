@@ -8,23 +8,31 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::path::PathBuf;
 
-use serde_json::{Map, Value};
 use truechimer_audit::{
     Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Torn, Writer,
 };
 use truechimer_counter::{Counter, realtime_pair};
-use truechimer_engine::{Config, Level, Report, SourceReport, SourceStatus};
+use truechimer_engine::{Level, Report, SourceReport, SourceStatus};
 use truechimer_time::{Count, Leaps, Period, Span};
 use truechimer_timehands::{Hand, Status};
 
+mod difference;
+
+pub(crate) use difference::{configured, difference};
+
+/// A system clock that is further from ours than this is worth a line where ours begins.
+const APART: Span = Span::from_millis(1);
 /// Longest time between two lists of the sources, even if they are as before.
 const SOURCES: Span = Span::from_secs(3600);
 /// Lines of the daemon's log that are taken in each interval; the others are counted.
 const NOTES: u32 = 60;
 /// Most of a text that is taken, characters.
 const TEXT: usize = 1000;
-/// Most sources in one line.
+/// Largest number of sources in one line.
 const LISTED: usize = 100;
+/// Changes of standing that are recorded when they happen, in the length of an interval; what comes beyond
+/// them is seen at its end.
+const TURNS: u32 = 20;
 
 /// Record that is wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,24 +68,50 @@ pub(crate) struct Audit {
     hand: Option<Hand>,
     /// Status that was recorded last.
     status: Status,
+    /// Line of the log that announces another one, which is not published yet.
+    told: Option<(Level, String)>,
     leaps: Option<Leaps>,
     /// Last count at which the counter was known to run on.
     checked: Count,
-    /// End of the last interval: its count and time.
-    since: (Count, Time),
+    /// End of the last interval: its count and time, and whether that is the system clock's.
+    since: (Count, Time, bool),
     /// The worst bound since then.
     worst: Span,
     source: Option<(String, Option<Span>)>,
     /// Sources as last written, and the count of that.
     sources: Option<(Vec<Traced>, Count)>,
+    /// Standings as last seen, by name.
+    standings: Vec<(String, Standing)>,
+    /// Changes of these that may still be recorded at once, and the count from which on there are more.
+    turns: (u32, Count),
     held: BTreeSet<String>,
     /// Notes that may still be taken, and those that were not.
     notes: (u32, u64),
 }
 
-/// Part of a source whose change is worth a line: name, address, whether it is selected, stratum,
-/// reference.
-type Traced = (String, Option<String>, bool, Option<u8>, Option<String>);
+/// Part of a source whose change is worth a line: name, address, status, stratum, reference.
+type Traced = (String, Option<String>, SourceStatus, Option<u8>, Option<String>);
+
+/// Part of a source's status whose change is worth a line at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Standing {
+    /// Leads.
+    Selected,
+    /// Agrees with the majority.
+    Agrees,
+    /// Any of the others.
+    Other(SourceStatus),
+}
+
+impl Standing {
+    fn of(status: SourceStatus) -> Standing {
+        match status {
+            SourceStatus::Selected => Standing::Selected,
+            agrees if agrees.agrees() => Standing::Agrees,
+            other => Standing::Other(other),
+        }
+    }
+}
 
 impl Audit {
     /// A record that begins now.
@@ -93,12 +127,15 @@ impl Audit {
             is_told: false,
             hand: None,
             status: Status::Unknown,
+            told: None,
             leaps: None,
             checked: now,
-            since: (now, Time(0)),
+            since: (now, Time(0), true),
             worst: Span::ZERO,
             source: None,
             sources: None,
+            standings: Vec::new(),
+            turns: (TURNS, now),
             held: BTreeSet::new(),
             notes: (NOTES, 0),
         };
@@ -146,24 +183,29 @@ impl Audit {
             self.since.0 = at;
             self.checked = at;
             self.sources = None;
+            self.turns = (TURNS, at);
         } else {
             self.expire(at);
         }
         let held_before = self.holds(at);
         let now_holds = hand.status.bound_holds() && !(at - hand.void_after).0.is_positive();
-        if held_before && !now_holds {
+        let is_other = self.hand.is_some_and(|old| old.status != hand.status);
+        if held_before && !now_holds || is_other && held_before == now_holds {
             self.close(at);
+            // By the new hand from here on.
+            self.worst = Span::ZERO;
         } else if held_before {
             self.worst = self.worst.max(self.bound(at));
         }
-        self.hand = Some(*hand);
         if now_holds && !held_before {
             // Until now there was no bound.
-            let before = self.hand.take();
-            self.close_until(at, before.as_ref());
-            self.hand = before;
+            let begun = self.since;
+            self.close_until(at, Some(hand));
+            self.hand = Some(*hand);
             self.worst = Span::ZERO;
+            self.set_apart(at, begun, hand);
         }
+        self.hand = Some(*hand);
         if now_holds {
             self.worst = self.worst.max(self.bound(at));
         }
@@ -172,6 +214,25 @@ impl Audit {
             if known || hand.leaps.known {
                 self.event(at, Kind::Leap, leap(&hand.leaps));
             }
+        }
+    }
+
+    /// Says how far the times of before are from those that begin here, if they are the system clock's.
+    fn set_apart(
+        &mut self,
+        at: Count,
+        (count, time, by_system_clock): (Count, Time, bool),
+        hand: &Hand,
+    ) {
+        let ours = hand.leaps.utc(hand.time_at(count)).unix_nanos();
+        let ahead = Span::from_nanos_wide(i128::from(time.0) - ours);
+        if by_system_clock && ahead.abs() >= APART {
+            let where_ = if ahead.is_negative() { "behind" } else { "ahead of" };
+            let text = format!(
+                "times before this line are the system clock's, which was {} {where_} this clock",
+                ahead.abs()
+            );
+            self.event(at, Kind::Log, text);
         }
     }
 
@@ -202,6 +263,29 @@ impl Audit {
         self.sources.is_none() || self.nominal.span(at - self.since.0) >= self.wanted.interval
     }
 
+    /// True if a report is wanted at once, as the standing of a source is another than at the last look.
+    pub(crate) fn has_turned<'a>(
+        &mut self,
+        at: Count,
+        now: impl Iterator<Item = (&'a str, SourceStatus)>,
+    ) -> bool {
+        if self.nominal.span(at - self.turns.1) >= self.wanted.interval {
+            self.turns = (TURNS, at);
+        }
+        if self.turns.0 == 0 {
+            return false;
+        }
+        let now = now.map(|(name, status)| (name, Standing::of(status))).take(LISTED);
+        let before = self.standings.iter().map(|(name, standing)| (name.as_str(), *standing));
+        let now: Vec<_> = now.collect();
+        if before.eq(now.iter().copied()) {
+            return false;
+        }
+        self.turns.0 -= 1;
+        self.standings = now.into_iter().map(|(name, standing)| (name.into(), standing)).collect();
+        true
+    }
+
     /// Ends the interval at a count.
     fn close(&mut self, at: Count) {
         self.close_until(at, None);
@@ -221,7 +305,7 @@ impl Audit {
             _ => Status::Unknown,
         };
         let for_ns = to.0.saturating_sub(self.since.1.0);
-        self.since = (at, to);
+        self.since = (at, to, by_system_clock);
         self.worst = if holds { self.bound(at) } else { Span::ZERO };
         let (source, root_distance) = self.source.clone().filter(|_| holds).unzip();
         if for_ns != 0 {
@@ -295,8 +379,17 @@ impl Audit {
     /// that announces it.
     pub(crate) fn note(&mut self, at: Count, status: Status, level: Level, text: &str) {
         if status != self.status && text.starts_with(status.name()) {
-            return self.status(at, status, text);
+            // By the clock that begins with it.
+            if let Some((level, text)) = self.told.replace((level, text.into())) {
+                self.log(at, level, &text);
+            }
+            return;
         }
+        self.log(at, level, text);
+    }
+
+    /// Takes a line of the log as it is, as long as there is room for it.
+    fn log(&mut self, at: Count, level: Level, text: &str) {
         if self.notes.0 == 0 {
             self.notes.1 += 1;
             return;
@@ -306,25 +399,36 @@ impl Audit {
         self.event(at, kind, text);
     }
 
-    /// The status is another, and nothing in the log has said so: `reason` says why.
-    pub(crate) fn announce(&mut self, at: Count, reason: impl FnOnce() -> String) {
+    /// Records another status, and whether there is one; `reason` says why where no line of the log has.
+    pub(crate) fn announce(&mut self, at: Count, reason: impl FnOnce() -> String) -> bool {
         let status = self.hand.map_or(Status::Unknown, |hand| hand.status);
-        if status != self.status {
-            let text = format!("{status}: {}", reason());
-            self.status(at, status, &text);
+        let is_new = status != self.status;
+        let mut told = self.told.take();
+        // Nothing came of it, or something else.
+        if let Some((level, text)) =
+            told.take_if(|(_, text)| !is_new || !text.starts_with(status.name()))
+        {
+            self.log(at, level, &text);
         }
-    }
-
-    fn status(&mut self, at: Count, status: Status, text: &str) {
+        if !is_new {
+            return false;
+        }
+        let text = told.map(|(_, text)| text).unwrap_or_else(|| format!("{status}: {}", reason()));
         let before = std::mem::replace(&mut self.status, status);
         let kind = if status == Status::Disrupted { Kind::Disruption } else { Kind::Status };
         self.event(at, kind, format!("{text} (was {before})"));
+        true
     }
 
     /// Takes what is known of the sources, and who of them is held off.
     pub(crate) fn sources(&mut self, report: &Report, held: BTreeSet<String>) {
         let selected = report.sources.iter().find(|s| s.status == SourceStatus::Selected);
-        self.source = selected.map(|source| (source.name.clone(), source.root_distance));
+        let selected = selected.map(|source| (source.name.clone(), source.root_distance));
+        let name = |source: &Option<(String, _)>| source.as_ref().map(|(name, _)| name.clone());
+        if self.holds(report.at) && name(&self.source) != name(&selected) {
+            self.close(report.at);
+        }
+        self.source = selected;
         let traced: Vec<Traced> = report.sources.iter().take(LISTED).map(traced).collect();
         let is_due = match &self.sources {
             Some((before, at)) => {
@@ -353,8 +457,8 @@ impl Audit {
     }
 
     /// True if these are held off as before.
-    pub(crate) fn is_held<'a>(&self, held: impl Iterator<Item = &'a str>) -> bool {
-        held.collect::<BTreeSet<_>>() == self.held.iter().map(String::as_str).collect()
+    pub(crate) fn is_held(&self, held: &BTreeSet<String>) -> bool {
+        *held == self.held
     }
 
     /// Hands everything to the system. What the user should hear comes back.
@@ -445,6 +549,9 @@ impl Audit {
     /// Ends the record in order.
     pub(crate) fn finish(&mut self, at: Count) {
         self.expire(at);
+        if let Some((level, text)) = self.told.take() {
+            self.log(at, level, &text);
+        }
         self.close(at);
         let mut line = self.made(at, Kind::Stop, "the daemon ended".into(), None, None);
         if let Line::Event(event) = &mut line {
@@ -460,9 +567,8 @@ fn whole_ns(span: Span) -> u64 {
 }
 
 fn traced(source: &SourceReport) -> Traced {
-    let is_selected = source.status == SourceStatus::Selected;
     let address = source.address.map(|address| address.to_string());
-    (source.name.clone(), address, is_selected, source.stratum, source.reference.clone())
+    (source.name.clone(), address, source.status, source.stratum, source.reference.clone())
 }
 
 fn state(source: &SourceReport) -> SourceState {
@@ -490,77 +596,6 @@ fn leap(leaps: &Leaps) -> String {
             let at = Time(unix.saturating_mul(1_000_000_000));
             let what = if next.step > 0 { "inserted" } else { "left out" };
             format!("{offset}; a leap second is to be {what} before {at}")
-        }
-    }
-}
-
-/// Configuration in words: its sources.
-pub(crate) fn configured(config: &Config) -> String {
-    let servers = config.sources.iter().map(|source| source.name());
-    let refclocks = config.refclocks.iter().map(|refclock| refclock.name.clone());
-    let names: Vec<String> = servers.chain(refclocks).collect();
-    match names.is_empty() {
-        true => "no sources".into(),
-        false => format!("sources {}", names.join(", ")),
-    }
-}
-
-/// Difference of two configurations in words, key by key as in the replay log.
-pub(crate) fn difference(old: &Config, new: &Config) -> String {
-    let value = |config: &Config| -> Option<Value> {
-        serde_json::from_str(&serde_json::to_string(config).ok()?).ok()
-    };
-    let mut changes = Vec::new();
-    compare("", &value(old).unwrap_or_default(), &value(new).unwrap_or_default(), &mut changes);
-    if changes.is_empty() { "nothing that counts here changed".into() } else { changes.join("; ") }
-}
-
-/// Adds each change between two values of this name.
-fn compare(name: &str, old: &Value, new: &Value, changes: &mut Vec<String>) {
-    match (old, new) {
-        (old, new) if old == new => {}
-        (Value::Object(old), Value::Object(new)) => {
-            // Keys that are left out are false, or nothing.
-            let other = |of: &Map<String, Value>, key: &str, value: &Value| {
-                let none = if value.is_boolean() { Value::Bool(false) } else { Value::Null };
-                of.get(key).cloned().unwrap_or(none)
-            };
-            for (key, value) in new {
-                let name = format!("{name} {key}");
-                compare(name.trim_start(), &other(old, key, value), value, changes);
-            }
-            for (key, value) in old.iter().filter(|(key, _)| !new.contains_key(*key)) {
-                let name = format!("{name} {key}");
-                compare(name.trim_start(), value, &other(new, key, value), changes);
-            }
-        }
-        (Value::Array(old), Value::Array(new)) if new.iter().chain(old).all(Value::is_object) => {
-            let called = |value: &Value| -> String {
-                let part = |key| value.get(key).and_then(|part| part.as_str().map(str::to_owned));
-                let port = value.get("port").map_or_else(String::new, |port| format!(":{port}"));
-                part("host").or(part("name")).unwrap_or_default() + &port
-            };
-            for value in new {
-                let name = called(value);
-                match old.iter().find(|old| called(old) == name) {
-                    Some(old) => compare(&name, old, value, changes),
-                    None => changes.push(format!("{name} added")),
-                }
-            }
-            let gone = old.iter().filter(|old| !new.iter().any(|new| called(new) == called(old)));
-            changes.extend(gone.map(|old| format!("{} removed", called(old))));
-        }
-        (old, new) => {
-            // Spans and rates are numbers of 2⁻⁶⁴, which say nothing to people.
-            let plain = |value: &Value| match value {
-                Value::Null | Value::Bool(_) | Value::String(_) => true,
-                Value::Number(n) => n.as_i64().is_some_and(|n| n.unsigned_abs() < 1 << 32),
-                _ => false,
-            };
-            changes.push(match plain(old) && plain(new) {
-                true => format!("{name}: {old} → {new}"),
-                false => format!("{name} changed"),
-            });
         }
     }
 }

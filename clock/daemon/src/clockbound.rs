@@ -126,7 +126,7 @@ pub struct PageReport {
     pub state: PageState,
 }
 
-/// Why a counter will not do, if it will not.
+/// Reason why a counter will not do, if it will not.
 pub(crate) fn unfit(layout: Layout, kind: CounterKind) -> Option<String> {
     let fits =
         layout.bounds_system_clock() || matches!(kind, CounterKind::Tsc | CounterKind::ArmGeneric);

@@ -111,8 +111,10 @@ mod reader;
 mod refclock;
 mod server;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use truechimer_config::Problem;
 pub use truechimer_config::{ConfigError, Place};
 use truechimer_confine::Unlisted;
 use truechimer_counter::Choice;
@@ -123,6 +125,7 @@ use crate::clockbound::Wanted;
 use truechimer_metrics::Listen;
 
 pub(crate) use added::added;
+pub use foreign::is_directive_of_chrony;
 pub(crate) use host::host_and_port;
 pub use reader::parse;
 pub(crate) use refclock::path as pps_path;
@@ -145,6 +148,9 @@ pub enum HardwareStamps {
 pub struct Settings {
     /// The file that all this is read from again, if there is one.
     pub file: Option<PathBuf>,
+    /// Line in it of each key that is from there, as `page` or `clockbound.pages`; of
+    /// lists' tables none, but for `source.require`: the first server that has it.
+    pub lines: BTreeMap<String, usize>,
     /// Configuration of the engine.
     pub engine: Config,
     /// The counter.
@@ -175,7 +181,7 @@ pub struct Settings {
     pub metrics: Option<Listen>,
     /// The record for `truechimer audit`, if one is wanted.
     pub audit: Option<audit::Wanted>,
-    /// Whether to give up all rights that are not needed, once everything is open.
+    /// True to give up all rights that are not needed, once everything is open.
     pub sandbox: bool,
     /// Fate of system calls that no service makes: a part of that sandbox.
     pub seccomp: Unlisted,
@@ -187,7 +193,7 @@ pub struct Settings {
     pub vmclock: Place,
     /// Files of `source-dir` that are wrong, and so left out, for people.
     pub left_out: Vec<String>,
-    /// Whether to forget what the clock page and the state say: not in the file, for one start.
+    /// True to forget what the clock page and the state say: not in the file, for one start.
     pub fresh: bool,
 }
 
@@ -195,6 +201,7 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             file: None,
+            lines: BTreeMap::new(),
             engine: Config::default(),
             counter: Choice::Auto,
             page: None,
@@ -218,6 +225,25 @@ impl Default for Settings {
             left_out: Vec::new(),
             fresh: false,
         }
+    }
+}
+
+impl Settings {
+    /// Problem of a key, with the line in the file of it or else of its table; without one it is an
+    /// option's.
+    pub(crate) fn problem(&self, key: &str, text: impl Into<String>) -> Problem {
+        match (self.line(key), &self.file) {
+            (Some(line), Some(file)) => {
+                Problem::in_file(&file.display().to_string(), Some(line), text)
+            }
+            _ => Problem::option(&format!("--{key}"), text),
+        }
+    }
+
+    /// Line of a key that stands in the file, or of its table, unless an option comes before it.
+    pub(crate) fn line(&self, key: &str) -> Option<usize> {
+        let table = key.split_once('.').map(|(table, _)| table);
+        [Some(key), table].into_iter().flatten().find_map(|key| self.lines.get(key)).copied()
     }
 }
 

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `{"verb":"report"}` | an [`Answer`]: the daemon, and all that its engine knows |
 //! | `{"verb":"version"}` | a [`Version`] |
-//! | `{"verb":"reload"}` | `{"reloading":true}`; only for the daemon's own user and root |
+//! | `{"verb":"reload"}` | a [`Reloaded`], or what is wrong with the configuration; only for the daemon's own user and root |
 //! | `{"verb":"accept","source":"…"}` | an [`Accepted`]: that source is believed now; without `source` the one that is held off; only for those two |
 //! | `{"verb":"add","source":"…"}` | a [`Changed`]; `source` is a document of the configuration with `[[source]]` alone; only for those two |
 //! | `{"verb":"delete","source":"…"}` | a [`Changed`]: that source, by its name, is not asked any more; only for those two |
@@ -49,15 +49,15 @@ pub struct Answer {
 /// The daemon itself.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DaemonInfo {
-    /// Its version.
+    /// Version of the daemon.
     pub version: String,
-    /// Its process.
+    /// Process ID.
     pub pid: u32,
     /// The counter, for people.
     pub counter: String,
     /// The smallest step of the counter.
     pub resolution: Span,
-    /// How long it has been running, by the counter.
+    /// Time for which it has been running, by the counter.
     pub uptime: Span,
     /// Resident memory in bytes; 0 if it cannot be told.
     pub memory: u64,
@@ -69,7 +69,7 @@ pub struct DaemonInfo {
     pub state: Option<PathBuf>,
     /// Treatment of the system clock, for people.
     pub system_clock: String,
-    /// How often so many datagrams came for one request that the rest was left unread.
+    /// Number of times that so many datagrams came for one request that the rest was left unread.
     pub floods: u64,
     /// Network cards that stamp, and how often they did.
     #[serde(default)]
@@ -114,10 +114,14 @@ struct Request {
     source: Option<String>,
 }
 
-/// The answer to `reload`: it has been noted and will be done at once.
-#[derive(Serialize, Deserialize)]
-struct Reloading {
-    reloading: bool,
+/// The answer to `reload`: the configuration was read again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Always true.
+    pub reloading: bool,
+    /// Parts of it that are not in force: files that are wrong, keys that take a restart.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// The answer to a request that cannot be met.

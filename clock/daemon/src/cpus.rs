@@ -14,7 +14,7 @@ use truechimer_time::{CounterKind, Period, Span};
 /// Counters of two processors that differ by no more than this are as good as one.
 const THRESHOLD: Span = Span::from_micros(1);
 
-/// How the counters of newcomers go with that of one who was there before.
+/// Offsets of the newcomers' counters from that of one who was there before.
 type Measured = Result<Vec<CpuOffset>, AgreementError>;
 
 /// Finding about newcomers.

@@ -15,10 +15,11 @@ use crate::changes::{Change, Changes};
 use crate::clock_set::ClockSet;
 use crate::clockbound::ClockBound;
 use crate::config::Settings;
-use crate::control::{Accepted, Answer, Changed, DaemonInfo, Handler, Server};
+use crate::control::{Accepted, Answer, Changed, DaemonInfo, Handler, Reloaded, Server};
 use crate::host::{Checked, Host};
 use crate::metrics::{self, Snapshot};
 use crate::net::Net;
+use crate::options::Options;
 use crate::proof::Proofs;
 use crate::ptp::PtpPorts;
 use crate::refclocks::RefClocks;
@@ -44,7 +45,7 @@ const LOOK_UP_WAIT: i32 = 50;
 /// Before anything else the daemon waits for this long if the counter is `CLOCK_MONOTONIC_RAW`,
 /// ms: in clock simulators time moves in poll(2) only, and has to have moved.
 const FIRST_WAIT: i32 = 150;
-/// How often the rate is saved and the list of leap seconds read again.
+/// Interval at which the rate is saved and the list of leap seconds read again.
 const CHORES: Span = Span::from_secs(3600);
 /// A server that comes and goes with every reply does not make for more writing than this.
 const CHANGES: Span = Span::from_secs(16);
@@ -98,7 +99,8 @@ pub(crate) struct Daemon<'n> {
     wander: Wander,
     events: VecDeque<Event>,
     fds: Vec<sys::pollfd>,
-    reload: bool,
+    /// Wishes by which the configuration is read again.
+    options: Options,
     sandbox: Sandbox,
 }
 
@@ -189,7 +191,7 @@ impl<'n> Daemon<'n> {
         Ok(())
     }
 
-    /// How long nothing is to be done, in ms.
+    /// Time until something is to be done, ms.
     fn wait(&self) -> i32 {
         if !self.events.is_empty() {
             return 0;
@@ -248,7 +250,9 @@ impl<'n> Daemon<'n> {
         let is_held = self.clockbound.as_ref().is_some_and(ClockBound::holds_steering);
         if self.system_clock.is_steered() && !is_held {
             let reading = system_clock::read(self.counter, self.nominal);
-            self.handle(reading.count, Event::SystemClock(reading));
+            if !self.host.is_withheld() {
+                self.handle(reading.count, Event::SystemClock(reading));
+            }
         }
         self.tell_clockbound();
         self.send_sample();
@@ -274,7 +278,7 @@ impl<'n> Daemon<'n> {
 
     /// Sends a sample of the clock, if somebody wants any.
     fn send_sample(&mut self) {
-        if self.host.has_lapsed() || self.host.is_still() {
+        if self.host.has_lapsed() || self.host.is_still() || self.host.is_withheld() {
             return;
         }
         let (counter, nominal) = (self.counter, self.nominal);
@@ -288,13 +292,15 @@ impl<'n> Daemon<'n> {
     fn look_for_audit(&mut self, at: Count) {
         let Some(mut audit) = self.audit.take() else { return };
         if !self.host.has_lapsed() && !self.host.is_still() {
-            let held = self.engine.held(at);
-            let names = || held.iter().map(|held| held.server.as_str());
-            if audit.wants_report(at) || !audit.is_held(names()) {
-                let names: BTreeSet<String> = names().map(str::to_owned).collect();
-                audit.sources(&self.engine.report(at), names);
+            let held = self.held(at);
+            let has_turned = audit.has_turned(at, self.engine.standings());
+            if has_turned || audit.wants_report(at) || !audit.is_held(&held) {
+                audit.sources(&self.engine.report(at), held);
             }
             audit.look(at);
+            if audit.announce(at, || "no news before the bound of the last hand ran out".into()) {
+                audit.sources(&self.engine.report(at), self.held(at));
+            }
         }
         self.audit = Some(audit);
     }
@@ -382,15 +388,23 @@ impl<'n> Daemon<'n> {
         if let Some(text) = self.engine.warning() {
             self.note(Level::Warning, &text);
         }
-        self.announce();
     }
 
-    /// Records another status, unless a line of the log has done so.
-    fn announce(&mut self) {
+    /// Records a hand, and the sources where it brings another status.
+    fn record_hand(&mut self, hand: &Hand) {
+        let Some(mut audit) = self.audit.take() else { return };
         let now = self.counter.read();
-        if let Some(audit) = &mut self.audit {
-            audit.announce(now, || self.engine.report(now).reason);
+        audit.publish(hand, now);
+        let has_turned = audit.has_turned(now, self.engine.standings());
+        if audit.announce(now, || self.engine.report(now).reason) || has_turned {
+            audit.sources(&self.engine.report(now), self.held(now));
         }
+        self.audit = Some(audit);
+    }
+
+    /// Names of the servers that are held off.
+    fn held(&self, at: Count) -> BTreeSet<String> {
+        self.engine.held(at).into_iter().map(|held| held.server).collect()
     }
 
     fn answer(&mut self, clients: &[sys::pollfd]) {
@@ -426,11 +440,6 @@ impl<'n> Daemon<'n> {
             audit_lost: self.audit.as_ref().map(Audit::lost),
             answer,
         }
-    }
-
-    /// Whether somebody asked over the control socket to read the configuration again.
-    pub(crate) fn wants_reload(&mut self) -> bool {
-        std::mem::take(&mut self.reload)
     }
 
     /// Tells what is new of the cards that stamp.
@@ -475,8 +484,8 @@ impl Handler for Daemon<'_> {
         }
     }
 
-    fn reload(&mut self) {
-        self.reload = true;
+    fn reload(&mut self) -> Result<Reloaded, String> {
+        self.read_again().map(|warnings| Reloaded { reloading: true, warnings })
     }
 
     fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
@@ -496,7 +505,7 @@ impl Handler for Daemon<'_> {
     }
 }
 
-/// Whether the event tells of counts, which mean nothing in another epoch.
+/// True if the event tells of counts, which mean nothing in another epoch.
 fn has_counts(event: &Event) -> bool {
     matches!(
         event,
@@ -509,7 +518,7 @@ fn has_counts(event: &Event) -> bool {
     )
 }
 
-/// Whether an instant means the same under both: then one can take the place of the other.
+/// True if an instant means the same under both: then one can take the place of the other.
 fn same_scale(a: &Leaps, b: &Leaps, hand: &Hand) -> bool {
     a.known == b.known && (!a.known || a.offset_at(hand.time) == b.offset_at(hand.time))
 }

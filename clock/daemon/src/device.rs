@@ -15,10 +15,10 @@ pub(crate) struct Device {
     nominal: Period,
     /// The kernel's name of it.
     clocksource: &'static str,
-    /// Whether that is what the kernel keeps time by.
+    /// True if that is what the kernel keeps time by.
     current: bool,
     ratio: Ratio,
-    /// How well the ratio was known that readers were told last, if they were.
+    /// Error bound of the ratio that readers were told last, if they were.
     said: Option<Rate>,
 }
 
@@ -51,7 +51,7 @@ impl Device {
         self.ratio.forget();
     }
 
-    /// Whether readers should hear of the ratio: it is known now and was not, or is twice as well;
+    /// True if readers should hear of the ratio: it is known now and was not, or is twice as well;
     /// or it no longer is.
     pub(crate) fn has_news(&self) -> bool {
         news(self.said, self.ratio.error())
@@ -75,7 +75,7 @@ impl Device {
     }
 }
 
-/// Whether it is news that a ratio is known to within `now` where `said` was said.
+/// True if it is news that a ratio is known to within `now` where `said` was said.
 fn news(said: Option<Rate>, now: Option<Rate>) -> bool {
     match (said, now) {
         (Some(said), Some(now)) => now.0 <= said.0 / 2,

@@ -18,14 +18,16 @@ use crate::hypervisor::Hypervisor;
 /// the second that readers are promised.
 const INTERVAL: Span = Span::from_millis(900);
 
-/// How far the counter and `CLOCK_MONOTONIC_RAW` may have come apart while no daemon ran, beyond
-/// a rate: reading them, and the kernel's losses at a change of clocksource.
+/// Span by which the counter and `CLOCK_MONOTONIC_RAW` may have come apart while no daemon ran,
+/// beyond a rate: reading them, and the kernel's losses at a change of clocksource.
 const CONTINUITY: Span = Span::from_micros(100);
 /// The rate: both run from one oscillator as a rule, but their periods are known to the bound of
 /// the hand only, and one of them may come from the kernel's calibration.
 const CONTINUITY_RATE: Rate = Rate::from_ppb(50_000);
-/// How far the time in suspend may differ between readings.
+/// Span by which the time in suspend may differ between readings.
 const SUSPENDED: Span = Span::from_millis(1);
+/// More than that between two readings of one daemon is a suspend, as the engine has it.
+const SUSPEND: Span = Span::from_millis(10);
 /// The kernel's name for the TSC. It is no longer among the available clocksources once the kernel
 /// has found it unstable.
 const TSC: &str = "tsc";
@@ -38,7 +40,7 @@ const SLOWEST_STEP: CountSpan = CountSpan(64);
 /// One that has not for so long will not again: in S3 a device may lose its power, and nobody may
 /// have started it.
 const DEAD: Span = Span::from_secs(3);
-/// How often the clocks are read again because the counter rolled over unseen meanwhile.
+/// Number of times that the clocks are read again because the counter rolled over unseen meanwhile.
 const TRIES: u32 = 3;
 
 /// Watches the host's clocks.
@@ -46,16 +48,19 @@ const TRIES: u32 = 3;
 pub(crate) struct Host {
     counter: Counter,
     interval: CountSpan,
-    last: Option<Count>,
+    /// Reading of the last check.
+    last: Option<HostReading>,
+    /// True if a hand was not published because the machine was suspended since that.
+    withheld: bool,
     /// Clocksource that the kernel keeps time by, if it says.
     clocksource: Option<String>,
-    /// Whether the counter is the TSC and the kernel vouched for it at the start.
+    /// True if the counter is the TSC and the kernel vouched for it at the start.
     vouched: bool,
     /// Where the counter last moved to, and what the raw clock read then, ns.
     moved: Option<(Count, i64)>,
-    /// Whether it has stood still since, and the engine has heard of it.
+    /// True if it has stood still since, and the engine has heard of it.
     still: bool,
-    /// How often the counter had rolled over unseen when that was last told.
+    /// Number of times that the counter had rolled over unseen when that was last told.
     lapses: u32,
     /// Facts for readers if the counter is a device.
     device: Option<Device>,
@@ -102,6 +107,7 @@ impl Host {
             counter,
             interval: nominal.counts(INTERVAL),
             last: None,
+            withheld: false,
             clocksource: clocksource(),
             vouched,
             moved: None,
@@ -124,10 +130,13 @@ impl Host {
         self.hypervisor.as_ref().map(Hypervisor::marker)
     }
 
-    /// When the next check is due. A counter that went back makes it due at once.
+    /// When the next check is due. A counter that went back makes it due at once, and so does a
+    /// hand that was withheld.
     pub(crate) fn due(&self, now: Count) -> Count {
         match self.last {
-            Some(last) if now.at_or_after(last) => last + self.interval,
+            Some(last) if now.at_or_after(last.count) && !self.withheld => {
+                last.count + self.interval
+            }
             _ => now,
         }
     }
@@ -170,7 +179,7 @@ impl Host {
                 lost = lost.or(Some(reason));
             }
         }
-        self.last = Some(count);
+        self.last = Some(reading);
         Checked { count, kept, events, warnings, lost }
     }
 
@@ -203,13 +212,13 @@ impl Host {
         Some(Event::Disruption { reason: LAPSED.into() })
     }
 
-    /// Whether it has.
+    /// True if that is so: the counter rolled over unseen, or the hypervisor says that it moved.
     pub(crate) fn has_lapsed(&self) -> bool {
         let moved = self.hypervisor.as_ref().is_some_and(Hypervisor::has_moved);
         moved || self.counter.lapses() != self.lapses
     }
 
-    /// Whether the counter does not move any more: stamps are of no use then, and nothing that is
+    /// True if the counter does not move any more: stamps are of no use then, and nothing that is
     /// to be done at some count will ever be due.
     pub(crate) fn is_still(&self) -> bool {
         self.still
@@ -242,10 +251,10 @@ impl Host {
         }
     }
 
-    /// Whether readers should hear at once how to read the counter, although the clock itself has
-    /// nothing new to tell.
+    /// True if readers should hear at once how to read the counter, or of a hand that was withheld,
+    /// although the clock itself has nothing new to tell.
     pub(crate) fn has_news(&self) -> bool {
-        self.device.as_ref().is_some_and(Device::has_news)
+        self.withheld || self.device.as_ref().is_some_and(Device::has_news)
     }
 
     /// Makes the counter look as if it had rolled over unseen just now.
@@ -281,7 +290,7 @@ impl Host {
         }
     }
 
-    /// How the clocksource changed, if it is known to have.
+    /// Words for how the clocksource changed, if it is known to have.
     fn changed(&mut self, current: Option<String>) -> Option<String> {
         let current = current?;
         let before = self.clocksource.replace(current.clone())?;
@@ -289,17 +298,32 @@ impl Host {
             .then(|| format!("the kernel's clocksource changed from {before} to {current}"))
     }
 
-    /// The host's clocks for a hand that is being published.
-    pub(crate) fn made(&mut self) -> Made {
-        let made = made(host_reading(self.counter));
-        match &mut self.device {
+    /// Host's clocks for a hand that is being published; none if the machine was suspended since the
+    /// last check. Beside clocks of after that, readers would take a hand of before it for a sound
+    /// one. The next check is due at once, and tells the engine.
+    pub(crate) fn made(&mut self) -> Option<Made> {
+        let made = made(self.awake()?);
+        Some(match &mut self.device {
             Some(device) => device.made(made),
             None => made,
-        }
+        })
+    }
+
+    /// True if nothing is to be published before the next check, for that reason.
+    pub(crate) fn is_withheld(&mut self) -> bool {
+        self.awake().is_none()
+    }
+
+    fn awake(&mut self) -> Option<HostReading> {
+        let reading = host_reading(self.counter);
+        self.withheld = self.last.is_some_and(|last| {
+            Span::from_nanos(reading.suspended_ns.wrapping_sub(last.suspended_ns)) > SUSPEND
+        });
+        (!self.withheld).then_some(reading)
     }
 }
 
-/// Whether the kernel is known to think nothing of the TSC.
+/// True if the kernel is known to think nothing of the TSC.
 fn given_up(available: Option<Vec<String>>) -> bool {
     available.is_some_and(|names| !names.iter().any(|name| name == TSC))
 }
@@ -331,7 +355,7 @@ pub(crate) fn identity(
     Ok(continued(counter.kind(), boot, left, made(host_reading(counter)), fresh))
 }
 
-/// Whether the hypervisor has another disruption marker than the one under which the daemon before
+/// True if the hypervisor has another disruption marker than the one under which the daemon before
 /// left its last hand.
 pub(crate) fn has_moved(left: Option<Marker>, now: Option<Marker>) -> bool {
     let same = |(left, now): &(Marker, Marker)| left.device == now.device;
@@ -358,9 +382,9 @@ fn continued(
     }
 }
 
-/// Whether the counter and the kernel's clocks agree on how much time passed since `hand` was
-/// made, and none of it was spent suspended. What cannot be seen: another clocksource under the
-/// raw clock, if that is the counter.
+/// True if the counter and the kernel's clocks agree on how much time passed since `hand` was made,
+/// and none of it was spent suspended. What cannot be seen: another clocksource under the raw
+/// clock, if that is the counter.
 fn unbroken(hand: &Hand, then: Made, now: Made) -> bool {
     let passed = Passed::new(
         hand.period,
@@ -461,6 +485,23 @@ mod tests {
         assert_eq!(host.due(count), count + Period::NANOSECOND.counts(INTERVAL));
         let before = count - CountSpan(1);
         assert_eq!(host.due(before), before);
+    }
+
+    #[test]
+    fn a_hand_of_before_a_suspend_waits_for_the_check_after_it() {
+        let counter = Counter::open(truechimer_counter::Choice::Raw).unwrap();
+        let mut host = Host::new(counter, Period::NANOSECOND, 0);
+        assert!(host.made().is_some(), "no check was made yet");
+        let now = host.check().count;
+        assert!(host.made().is_some() && !host.has_news());
+        let last = host.last.as_mut().unwrap();
+        last.suspended_ns -= 6_000_000_000;
+        assert!(host.made().is_none());
+        assert_eq!(host.due(now), now, "the check is due at once");
+        assert!(host.has_news() && host.made().is_none(), "until that was made");
+        let now = host.check().count;
+        assert!(host.made().is_some() && !host.has_news());
+        assert!(host.due(now) != now);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Hypervisor {
         Marker { device: self.page.number(), value: self.marker }
     }
 
-    /// Whether the hypervisor says that counts from before mean nothing any more. What it says of a
+    /// True if the hypervisor says that counts from before mean nothing any more. What it says of a
     /// count holds if the count was read before.
     pub(crate) fn has_moved(&self) -> bool {
         self.page.marker() != self.marker || self.has_another_generation()

@@ -48,7 +48,7 @@ pub(crate) fn listed(place: &Place, now: i64) -> Result<Option<LeapData>, String
     Ok(Some(LeapData { leaps: list.around(now), until: list.expires }))
 }
 
-/// Whether there is a list at this place, if one is asked for.
+/// Checks that there is a list at this place, if one is asked for.
 ///
 /// # Errors
 /// As [`listed`], whatever the time.

@@ -115,7 +115,8 @@ fn of_clock(snapshot: &Snapshot) -> Vec<Family> {
             "max_wander",
             "ratio",
             "How far the oscillator's rate may stray from its mean, as configured",
-            fraction(snapshot.max_wander),
+            // As it was configured, without the digits of a binary fraction.
+            snapshot.max_wander.as_ppt() as f64 / 1e12,
         ),
         Family::gauge(
             "wander",
@@ -366,7 +367,11 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
             &|s| s.skew.map(fraction),
         ),
         spans("source_rtt", "Delay: the last round trip, without the server's own time", |s| s.rtt),
-        spans("source_rtt_floor", "What the round trip takes at least just now", |s| s.rtt_floor),
+        spans(
+            "source_rtt_floor",
+            "What the round trip takes at least just now, estimated: a single one may be shorter",
+            |s| s.rtt_floor,
+        ),
         spans(
             "source_root_distance",
             "Root delay / 2 + root dispersion, as the server claims",
@@ -539,6 +544,12 @@ mod tests {
         examine::read(&text(families(snapshot), Form::OpenMetrics))
     }
 
+    #[test]
+    fn what_is_configured_is_told_as_it_was() {
+        let text = text(families(&snapshot(None, vec![])), Form::OpenMetrics);
+        assert!(text.contains("\ntruechimer_max_wander_ratio 5e-7\n"), "{text}");
+    }
+
     fn told(snapshot: &Snapshot) -> BTreeMap<String, f64> {
         read(snapshot).samples
     }
@@ -622,7 +633,7 @@ mod tests {
         assert!(told.keys().all(|name| !name.starts_with("truechimer_source_offset")));
     }
 
-    /// Whether a metric is the daemon's: those of other programs have their name in theirs.
+    /// True if a metric is the daemon's: those of other programs have their name in theirs.
     fn is_ours(name: &str) -> bool {
         let others = ["serve", "group", "capture"];
         others.iter().all(|other| !name.starts_with(&format!("truechimer_{other}_")))

@@ -123,7 +123,7 @@ impl Net {
         &mut self.cards
     }
 
-    /// How often there was too much to read.
+    /// Number of times that there was too much to read.
     pub(crate) fn floods(&self) -> u64 {
         self.floods
     }

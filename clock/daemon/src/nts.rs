@@ -124,7 +124,7 @@ impl Nts {
         self.client = Reading::default();
     }
 
-    /// Whether these keys were had by the authorities that count.
+    /// True if these keys were had by the authorities that count.
     pub(crate) fn fits(&self, session: &Session) -> bool {
         session.ca == self.ca
     }
@@ -211,7 +211,8 @@ impl Session {
         }
     }
 
-    /// Whether its keys have been used for long enough. A system clock that is not set yet says nothing of that.
+    /// True if its keys have been used for long enough. A system clock that is not set yet says
+    /// nothing of that.
     fn is_old(&self, now: u64) -> bool {
         now.saturating_sub(self.since) > MAX_AGE
     }

@@ -44,10 +44,10 @@ pub struct Options {
     pub state: Option<PathBuf>,
     /// The list of leap seconds; the word `none` means that none is read.
     pub leap_file: Option<PathBuf>,
-    /// Whether to forget what the clock page and the state say.
+    /// True to forget what the clock page and the state say.
     pub fresh: bool,
-    /// Whether the daemon may confine the thread that it runs on, and all that this starts, for good
-    /// (`sandbox` in the file): for a program that is nothing but the daemon.
+    /// True if the daemon may confine the thread that it runs on, and all that this starts, for
+    /// good (`sandbox` in the file): for a program that is nothing but the daemon.
     pub sandbox: bool,
     /// Fate of system calls that no service makes (`seccomp` in the file).
     pub seccomp: Option<Unlisted>,
@@ -86,18 +86,14 @@ impl Options {
             let has_key_file = settings.key_file.is_some();
             settings.left_out = source_dir::read(&directory, &mut settings.engine, has_key_file);
         }
+        settings.file.clone_from(&self.config);
         self.places(&mut settings);
         settings.fresh = self.fresh;
-        settings.file.clone_from(&self.config);
         settings.seccomp = self.seccomp.unwrap_or(settings.seccomp);
         if !settings.sandbox && settings.seccomp != Unlisted::Pass {
-            let name = self.config.as_ref().map(|path| path.display().to_string());
-            problems.push(Problem::in_file(
-                &name.unwrap_or_default(),
-                None,
-                "seccomp is a part of the sandbox, and `sandbox = false`: leave one of the two out"
-                    .to_owned(),
-            ));
+            let text =
+                "seccomp is a part of the sandbox, and `sandbox = false`: leave one of the two out";
+            problems.push(settings.problem("sandbox", text));
         }
         settings.sandbox &= self.sandbox;
         if problems.is_empty() && settings.source_dir.is_none() && is_mute(&settings.engine) {
@@ -130,10 +126,9 @@ impl Options {
         // What is yet to come may make it whole.
         if settings.source_dir.is_none()
             && problems.is_empty()
-            && let Some(why) = never(&settings.engine)
+            && let Some((key, why)) = never(&settings.engine)
         {
-            let name = self.config.as_ref().map(|path| path.display().to_string());
-            problems.push(Problem::in_file(&name.unwrap_or_default(), None, &why));
+            problems.push(settings.problem(key, why));
         }
         ConfigError::unless_empty(problems).map(|()| settings)
     }
@@ -187,33 +182,38 @@ impl Options {
     fn places(&self, settings: &mut Settings) {
         if let Some(counter) = self.counter {
             settings.counter = counter;
+            settings.lines.remove("counter");
         }
-        if let Some(path) = &self.page {
-            settings.page = Some(path.clone());
+        for (key, option, place) in [
+            ("page", &self.page, &mut settings.page),
+            ("replay-log", &self.replay_log, &mut settings.replay_log),
+        ] {
+            if option.is_some() {
+                place.clone_from(option);
+                settings.lines.remove(key);
+            }
         }
-        if let Some(path) = &self.replay_log {
-            settings.replay_log = Some(path.clone());
-        }
-        for (option, place) in [
-            (&self.control, &mut settings.control),
-            (&self.state, &mut settings.state),
-            (&self.leap_file, &mut settings.leap_file),
+        for (key, option, place) in [
+            ("control", &self.control, &mut settings.control),
+            ("state", &self.state, &mut settings.state),
+            ("leap-file", &self.leap_file, &mut settings.leap_file),
         ] {
             if let Some(path) = option {
                 *place = Place::from(path.clone());
+                settings.lines.remove(key);
             }
         }
     }
 }
 
-/// Whether there is nothing to follow.
+/// True if there is nothing to follow.
 pub(crate) fn is_mute(config: &Config) -> bool {
     let selectable = config.sources.iter().any(|source| !source.no_select);
     !selectable && !config.refclocks.iter().any(|refclock| refclock.trust)
 }
 
-/// Why there would never be a time with these sources, if so.
-pub(crate) fn never(config: &Config) -> Option<String> {
+/// Key by which there would never be a time with these sources, if so, and the reason.
+pub(crate) fn never(config: &Config) -> Option<(&'static str, String)> {
     let voters: Vec<&SourceConfig> =
         config.sources.iter().filter(|source| config.votes(source)).collect();
     if voters.is_empty()
@@ -222,7 +222,7 @@ pub(crate) fn never(config: &Config) -> Option<String> {
     {
         let text = "`authentication` = \"require\", but no server proves who it is: add nts = true or a key \
                     to one";
-        return Some(text.into());
+        return Some(("authentication", text.into()));
     }
     let mut required = config.sources.iter().filter(|source| source.require).peekable();
     let by_refclock = config.refclocks.iter().any(|refclock| refclock.require);
@@ -230,20 +230,22 @@ pub(crate) fn never(config: &Config) -> Option<String> {
         && !by_refclock
         && required.all(|source| !config.may_select(source))
     {
-        return Some(format!(
+        let text = format!(
             "`require` of `{}` leaves no time ever: it is `noselect`, or has no proof",
             printable(&name)
-        ));
+        );
+        return Some(("source.require", text));
     }
     let servers: u32 = voters.iter().map(|source| source.pool.unwrap_or(1)).sum();
     let trusted = config.refclocks.iter().filter(|refclock| refclock.trust).count();
     let voters = usize::try_from(servers).unwrap_or(usize::MAX).saturating_add(trusted);
     let least = config.min_sources?;
     usize::try_from(least).is_ok_and(|least| least > voters).then(|| {
-        format!(
+        let text = format!(
             "`min-sources` = {least}, but only {voters} of the sources have a vote: there would never \
              be a time"
-        )
+        );
+        ("min-sources", text)
     })
 }
 
@@ -321,7 +323,7 @@ mod tests {
         let missing = Options { config: Some("/nonexistent".into()), ..Options::default() };
         assert!(error(&missing).starts_with("/nonexistent: cannot be read: No such file"));
         let directory = Options { config: Some("/".into()), ..Options::default() };
-        assert!(error(&directory).contains("is not a regular file"));
+        assert!(error(&directory).contains("/: cannot be read: it is no regular file"));
         with_file("empty", b"", |path| {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("add a [[source]]"), "{found}");
@@ -342,6 +344,17 @@ mod tests {
             let found = error(&Options { config: Some(path), ..Options::default() });
             assert!(found.contains("`require` of `b:123` leaves no time ever"), "{found}");
         });
+        // At the line of the one that is meant, if others are there as well or if it is a pool.
+        for text in [
+            "\n[[source]]\nhost = \"a\"\n[[source]]\nhost = \"b\"\nnoselect = true\nrequire = true\n",
+            "source = [\n{ host = \"a\" },\n\n{ pool = \"b\", noselect = true, require = true },\n]",
+        ] {
+            with_file("lined", text.as_bytes(), |path| {
+                let found = error(&Options { config: Some(path.clone()), ..Options::default() });
+                let says = format!("{}:4: `require` of `b:123`", path.display());
+                assert!(found.starts_with(&says), "{found}");
+            });
+        }
         with_file("plain", b"authentication = \"require\"\n", |path| {
             let servers = vec!["a".into(), "b".into()];
             let found = error(&Options { config: Some(path), servers, ..Options::default() });

@@ -1,5 +1,5 @@
-//! How long a count of a device lasts by `CLOCK_MONOTONIC_RAW`, while that is made of the device:
-//! for readers that may not read it.
+//! Length of a device's count by `CLOCK_MONOTONIC_RAW`, while that is made of the device: for
+//! readers that may not read it.
 //!
 //! The kernel makes the raw clock of its clocksource by one multiplication with a number that never
 //! changes. So there is one true ratio for as long as the clocksource stays, and whatever pairs say
@@ -113,7 +113,7 @@ impl Ratio {
         *self = Ratio::default();
     }
 
-    /// How well it is known, if it is.
+    /// Bound of its relative error, if it is known.
     pub(crate) fn error(&self) -> Option<Rate> {
         self.known.map(|(_, error)| error)
     }

@@ -12,7 +12,7 @@ use truechimer_time::{Count, CountSpan, Period, Span};
 use crate::sys::{POLLIN, pollfd};
 use reader::Reader;
 
-/// How often one is looked at whose samples come nobody knows when.
+/// Interval of looks at one whose samples come nobody knows when.
 const SEARCH: Span = Span::from_millis(100);
 /// A sample is looked for so long after it is due: it has to have come, and the sooner it is found
 /// the better its count is known.

@@ -133,7 +133,7 @@ impl Resolver {
         }
     }
 
-    /// Whether answers are outstanding.
+    /// True if answers are outstanding.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

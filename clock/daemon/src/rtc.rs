@@ -14,7 +14,7 @@ use truechimer_time::{Count, Period, Span};
 const CLOCK: &str = "/sys/class/rtc/rtc0/since_epoch";
 /// hwclock(8) says there whether it runs in UTC or in local time.
 const ADJTIME: &str = "/etc/adjtime";
-/// How often it is read.
+/// Interval at which it is read.
 const INTERVAL: Span = Span::from_secs(64);
 /// The helper thread needs next to no stack.
 const STACK: usize = 64 << 10;

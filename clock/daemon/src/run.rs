@@ -11,11 +11,11 @@ use truechimer_engine::Level;
 use truechimer_notify::Service;
 use truechimer_timehands::PageError;
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Settings};
 use crate::daemon::Daemon;
 use crate::options::Options;
 
-/// Why the daemon could not start, or go on.
+/// Reasons why the daemon could not start, or go on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DaemonError {
@@ -36,7 +36,7 @@ pub enum DaemonError {
     ClockBound(ClockBoundError),
     /// Pages for clients of ClockBound are not for this machine as it is.
     NoClockBound {
-        /// Why.
+        /// Reason, for people.
         reason: String,
     },
     /// The counter has become useless while the daemon ran.
@@ -48,7 +48,7 @@ pub enum DaemonError {
     System {
         /// Service that was refused.
         what: &'static str,
-        /// Why.
+        /// Error of the operating system.
         why: io::Error,
     },
 }
@@ -75,6 +75,28 @@ impl fmt::Display for DaemonError {
 }
 
 impl std::error::Error for DaemonError {}
+
+impl DaemonError {
+    /// Names the line of the key that is at fault, if it stands in a file.
+    fn placed(self, settings: &Settings) -> DaemonError {
+        let key = match &self {
+            DaemonError::Counter(_) => "counter",
+            DaemonError::Page(_) | DaemonError::PagePlace { .. } => "page",
+            DaemonError::ClockBound(ClockBoundError::NoDirectory { .. }) => "clockbound.directory",
+            DaemonError::ClockBound(_) | DaemonError::NoClockBound { .. } => "clockbound.pages",
+            DaemonError::Config(_)
+            | DaemonError::CounterLost { .. }
+            | DaemonError::System { .. } => {
+                return self;
+            }
+        };
+        let problem = settings.line(key).map(|_| settings.problem(key, self.to_string()));
+        match ConfigError::unless_empty(problem.into_iter().collect()) {
+            Err(placed) => DaemonError::Config(placed),
+            Ok(()) => self,
+        }
+    }
+}
 
 impl From<ConfigError> for DaemonError {
     fn from(error: ConfigError) -> DaemonError {
@@ -116,12 +138,15 @@ pub fn run(
     service: &mut Service,
     notes: &mut dyn FnMut(Level, &str),
 ) -> Result<(), DaemonError> {
-    let mut daemon = Daemon::start(options.settings()?, notes)?;
+    let settings = options.settings()?;
+    let mut daemon = Daemon::start(settings.clone(), notes).map_err(|why| why.placed(&settings))?;
+    daemon.reads_again_by(options);
     service.ready();
     while !stop.load(Ordering::Relaxed) {
-        if reload.swap(false, Ordering::Relaxed) || daemon.wants_reload() {
+        if reload.swap(false, Ordering::Relaxed) {
             service.reloading();
-            daemon.configure(options.settings());
+            // The log says what came of it.
+            let _ = daemon.read_again();
             service.ready();
         }
         service.alive();

@@ -108,8 +108,8 @@ struct By {
     is_root: bool,
     /// The user's own.
     own: Option<PathBuf>,
-    /// Why this is a trial, if it is one: its server may have any rate, and what is learnt from it
-    /// is no good for the next start but that of the same trial.
+    /// Reason why this is a trial, if it is one: its server may have any rate, and what is learnt
+    /// from it is no good for the next start but that of the same trial.
     trial: Option<&'static str>,
 }
 
@@ -237,8 +237,8 @@ pub(crate) fn save(path: &Path, saved: &Saved) -> io::Result<()> {
     new.commit(Durable::No)
 }
 
-/// Text of the file. It is never larger than what is read again: of more servers than there is room
-/// for, those that come last are left out, and are then held off by the clock page alone.
+/// Text of the file. It is never larger than what is read again: paths are left out first, then, of more
+/// servers than there is room for, those that come last, and are then held off by the clock page alone.
 fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
     let mut part = saved.clone();
     loop {
@@ -248,7 +248,11 @@ fn readable(saved: &Saved, limit: u64) -> io::Result<Vec<u8>> {
             return Ok(text);
         }
         let named = part.agreed.as_mut();
-        if let Some(agreed) = named.filter(|a| !a.servers.is_empty() || !a.overruled.is_empty()) {
+        if !part.paths.is_empty() {
+            part.paths.truncate(part.paths.len() / 2);
+        } else if let Some(agreed) =
+            named.filter(|a| !a.servers.is_empty() || !a.overruled.is_empty())
+        {
             agreed.servers.truncate(agreed.servers.len() / 2);
             agreed.overruled.truncate(agreed.overruled.len() / 2);
             let servers = &agreed.servers;
@@ -276,7 +280,7 @@ pub(crate) enum Retry {
 const RETRIES: (Span, Span) = (Span::from_secs(16), Span::from_secs(3600));
 
 impl Retry {
-    /// Whether it is time to.
+    /// True if it is time to try again.
     pub(crate) fn is_due(self, now: Count) -> bool {
         matches!(self, Retry::At(due, _) if now.at_or_after(due))
     }
@@ -327,7 +331,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use truechimer_engine::{Agreed, Held};
+    use truechimer_engine::{Agreed, Asymmetry, Held, KeptPath};
     use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
     fn saved() -> Saved {
@@ -341,6 +345,7 @@ mod tests {
             agreed: None,
             moved: Span::ZERO,
             rtc_offset: None,
+            paths: Vec::new(),
         }
     }
 
@@ -375,6 +380,7 @@ mod tests {
             agreed: None,
             moved: Span::ZERO,
             rtc_offset: None,
+            paths: Vec::new(),
         };
         assert!(save(Path::new("/nonexistent/rate.json"), &saved).is_err());
     }
@@ -399,6 +405,15 @@ mod tests {
             server: name(n),
             known: Some((most, most)),
         };
+        let path = |n| KeptPath {
+            server: name(n),
+            address: "[ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255%4294967295]:65535"
+                .parse()
+                .unwrap(),
+            asymmetry: Asymmetry { by: Span(i128::MIN), error: Span(i128::MAX) },
+            least: Span(i128::MIN),
+            unix: i64::MIN,
+        };
         let names: Vec<String> = (0..servers).map(name).collect();
         let since = names.iter().map(|name| (name.clone(), most)).collect();
         Saved {
@@ -418,6 +433,7 @@ mod tests {
             }),
             moved: Span::MAX,
             rtc_offset: Some(Span::MAX),
+            paths: (0..servers).map(path).collect(),
         }
     }
 

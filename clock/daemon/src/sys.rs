@@ -93,14 +93,14 @@ pub(crate) fn uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Why this user, with the rights that it has now, cannot make anything in a directory.
+/// Reason why this user, with the rights that it has now, cannot make anything in a directory.
 pub(crate) fn unwritable(folder: &Path) -> Option<io::Error> {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
     let wanted = Access::WRITE_OK | Access::EXEC_OK;
     accessat(CWD, folder, wanted, AtFlags::EACCESS).err().map(Into::into)
 }
 
-/// How much faster the system clock was made to run than at the kernel's nominal rate.
+/// Rate by which the system clock was made to run faster than the kernel's nominal rate.
 pub(crate) fn kernel_frequency() -> io::Result<Rate> {
     let freq = i128::from(discipline()?.frequency);
     Ok(Rate(((freq << 48) / 1_000_000) as i64))
@@ -134,7 +134,7 @@ fn status_and_max_error(word: &KernelWord) -> (libc::c_int, libc::c_long) {
     (status, max_error)
 }
 
-/// Whether the kernel takes its clock for not synchronised by this word.
+/// True if the kernel takes its clock for not synchronised by this word.
 pub(crate) fn is_unsynchronised(word: &KernelWord) -> bool {
     status_and_max_error(word).0 == libc::STA_UNSYNC
 }

@@ -19,11 +19,11 @@ const PATIENCE: u32 = 8;
 /// The system clock as far as we have to do with it.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
-    /// How a steer reaches the kernel.
+    /// Way of a steer to the kernel.
     through: fn(Steer) -> io::Result<()>,
     discipline: bool,
     failures: u32,
-    /// Why it is left alone although it should be steered.
+    /// Reason why it is left alone although it should be steered.
     given_up: Option<String>,
     /// Last word to the kernel on it.
     told: Option<KernelWord>,
@@ -45,12 +45,12 @@ impl SystemClock {
         SystemClock { through, discipline: false, failures: 0, given_up: None, told: None }
     }
 
-    /// Whether to steer it, from now on. A failure before is forgotten.
+    /// Sets whether to steer it, from now on. A failure before is forgotten.
     pub(crate) fn configure(&mut self, discipline: bool) {
         *self = SystemClock { discipline, ..SystemClock::through(self.through) };
     }
 
-    /// Whether it is being steered, so that the engine must be told what it reads.
+    /// True if it is being steered, so that the engine must be told what it reads.
     pub(crate) fn is_steered(&self) -> bool {
         self.discipline && self.given_up.is_none()
     }
@@ -101,8 +101,9 @@ impl SystemClock {
     fn failed(&mut self, error: &io::Error) -> Option<String> {
         self.failures += 1;
         let why = if error.kind() == io::ErrorKind::PermissionDenied {
-            "not permitted to steer it: that takes CAP_SYS_TIME, as root has (in a unit file: \
-             AmbientCapabilities=CAP_SYS_TIME); or set discipline = false"
+            "not permitted to steer it: that takes CAP_SYS_TIME, as root has (the unit of systemd \
+             takes truechimer-discipline.conf as a drop-in, which has AmbientCapabilities=CAP_SYS_TIME \
+             and what goes with it); or set discipline = false"
                 .to_owned()
         } else if self.failures < PATIENCE {
             return (self.failures == 1).then(|| format!("system clock: {error}"));
@@ -114,7 +115,7 @@ impl SystemClock {
         Some(text)
     }
 
-    /// Its part in the daemon's account of itself.
+    /// Part in the daemon's account of itself.
     pub(crate) fn description(&self) -> String {
         match (&self.given_up, self.discipline) {
             (Some(why), _) => format!("left alone: {why}"),
@@ -157,7 +158,10 @@ mod tests {
         clock.configure(true);
         assert!(clock.is_steered());
         let told = clock.failed(&io::Error::from_raw_os_error(libc::EPERM)).unwrap();
-        assert!(told.contains("CAP_SYS_TIME"), "{told}");
+        assert!(
+            told.contains("CAP_SYS_TIME") && told.contains("truechimer-discipline.conf"),
+            "{told}"
+        );
         assert!(!clock.is_steered() && clock.description().contains("CAP_SYS_TIME"));
         clock.configure(true);
         assert!(clock.is_steered(), "a reload tries again");

@@ -114,7 +114,7 @@ fn serve(offset: &str) -> Running {
     Server::bind("127.0.0.1:0".parse().unwrap(), clock, 10).unwrap().start().unwrap()
 }
 
-/// How far the page's clock is from the served one, and the bound that it promises.
+/// Offset of the page's clock from the served one, and the bound that it promises.
 fn error(page: &PageReader, clock: ServedClock, counter: Counter) -> Option<(Span, Span)> {
     let truth = clock.sandwich(counter);
     let (hand, _) = page.read()?;

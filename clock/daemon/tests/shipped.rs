@@ -62,6 +62,29 @@ fn pages_of_clockbound_are_tried_as_documented() {
     assert!(tried.contains("'system-clock = { discipline = true, step = \"always\" }'"));
 }
 
+/// The page that takes no root: the lines that the shell writes are good where they are tried, and that
+/// makes what is documented.
+#[test]
+fn the_page_without_root_is_as_documented() {
+    let page = include_str!("../../../docs/use/clockbound.md");
+    let mut blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let block = blocks.find(|block| block.contains("<<END"));
+    let (script, started) =
+        block.and_then(|block| block.split_once("END\ntruechimer")).expect("a script");
+    assert_eq!(started.trim(), "run --config clock.toml");
+    let folder = std::env::temp_dir().join(format!("truechimer-rootless-{}", std::process::id()));
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut command = std::process::Command::new("sh");
+    command.current_dir(&folder).args(["-c", &format!("{script}END\n")]);
+    assert!(command.env("XDG_RUNTIME_DIR", &folder).status().expect("it runs").success());
+    // Whichever counter this machine has.
+    let text = std::fs::read_to_string(folder.join("clock.toml")).expect("it is written");
+    let settings = parse(&text, "clock.toml").expect("as it stands");
+    let wanted = settings.clockbound.expect("pages are wanted");
+    assert_eq!((wanted.pages.len(), wanted.directory), (1, folder.join("clockbound")));
+    std::fs::remove_dir_all(&folder).expect("it goes");
+}
+
 #[test]
 fn the_documented_file_is_right_and_complete() {
     let text = include_str!("../../../docs/reference/truechimer.toml");

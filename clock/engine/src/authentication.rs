@@ -17,7 +17,7 @@ pub enum Authentication {
 }
 
 impl Authentication {
-    /// Whether there is no proof.
+    /// True if there is no proof.
     #[must_use]
     pub const fn is_none(&self) -> bool {
         matches!(self, Authentication::None)

@@ -13,7 +13,7 @@ use crate::report::ReasonKind;
 pub(crate) enum Bar {
     /// So few say so, of at least so many.
     TooFew {
-        /// How many.
+        /// Number of those that say so.
         agree: usize,
         /// `min-sources`.
         least: usize,
@@ -22,9 +22,9 @@ pub(crate) enum Bar {
     Required,
     /// So few of those that say so have been believed by now; a majority would be so many.
     Undecided {
-        /// How many.
+        /// Number of those that are believed.
         said: usize,
-        /// How many would do.
+        /// Number that makes a majority.
         majority: usize,
     },
     /// On the servers' word alone the time would have moved by more than this.
@@ -39,7 +39,7 @@ pub(crate) enum Bar {
     Unchecked,
     /// Far off what a witness on this machine says; positive: ahead of that.
     Unlikely {
-        /// How far.
+        /// Distance from what the witness says.
         by: Span,
         /// The witness.
         witness: Witness,
@@ -58,7 +58,7 @@ pub(crate) enum Witness {
 }
 
 impl Bar {
-    /// Whether another is no news beside it: how far off a time is changes with each reply.
+    /// True if `other` is no news beside it: how far off a time is changes with each reply.
     pub(crate) fn is_like(&self, other: &Bar) -> bool {
         match (self, other) {
             (Bar::Unlikely { witness, .. }, Bar::Unlikely { witness: other, .. }) => {

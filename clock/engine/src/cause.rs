@@ -1,4 +1,4 @@
-//! Why a source has its status: what selection, the gate and the schedule found, in detail.
+//! Causes of a source's status: what selection, the gate and the schedule found, in detail.
 
 use alloc::string::String;
 use core::fmt;
@@ -11,7 +11,7 @@ use crate::report::ReasonKind;
 /// The cause of a source's status. Spans are never negative, except of [`Cause::Limit`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Cause {
-    /// Its name cannot be looked up.
+    /// The name cannot be looked up.
     NoAddress,
     /// No keys could be had for it.
     NoKeys,
@@ -45,11 +45,11 @@ pub(crate) enum Cause {
     NoMajority(Option<Span>),
     /// A source without a vote that meets neither those that have one nor most of the others.
     MeetsNobody,
-    /// Its interval is so far from where the majority agrees.
+    /// The interval is so far from where the majority agrees.
     Outvoted(Span),
     /// That of its newest samples, which are held off, is.
     NewestOutvoted(Span),
-    /// Its last samples were found to be there.
+    /// The last samples were found to be there.
     LastOutvoted,
     /// Contradicts the one that leads, by so much.
     ContradictsSelected(String, Span),
@@ -57,14 +57,14 @@ pub(crate) enum Cause {
     RateDiffers(Rate),
     /// Within the majority's interval, but so far from where most of the others probably are.
     Outlier(Span),
-    /// Its time has moved, and what it was before had no part.
+    /// A step of its time, and what it was before had no part.
     StepWithoutPart,
     /// The clock does not go where it is by itself: so far off what was known, if anything was.
     Limit(Bar, Option<Span>),
 }
 
 impl Cause {
-    /// Its word.
+    /// The word for it.
     pub(crate) fn kind(&self) -> ReasonKind {
         match self {
             Cause::NoAddress => ReasonKind::NoAddress,
@@ -106,7 +106,7 @@ impl Cause {
         }
     }
 
-    /// Whether it keeps a source from being selected, or from that as yet, whatever else is held
+    /// True if it keeps a source from being selected, or from that as yet, whatever else is held
     /// against it.
     pub(crate) fn comes_first(&self) -> bool {
         use Cause::{NoSelect, OnTrial, Overruled, SameServer, Unauthenticated, Waiting};

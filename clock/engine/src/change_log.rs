@@ -79,7 +79,7 @@ impl Lines {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     now: Part,
-    /// Why it has its status, and since when.
+    /// Reason for its status, and since when it has that.
     reason: Option<ReasonKind>,
     since: Count,
     told: Part,

@@ -41,18 +41,18 @@ const REFERENCE: f64 = 0.02;
 const NOISE: f64 = 1800.0;
 /// ... unless it is so many times that by now: it has gone silent.
 const SILENT: f64 = 4.0;
-/// Whose level has so many times the variance of the best has half of the weight that it would
-/// have, and whose has more, ever less.
+/// Ratio of a level's variance to that of the best at which it has half of the weight that it would
+/// have; beyond, ever less.
 const FAR: f64 = 16.0;
 /// Before this age nothing is taught: the time is the weighted mean as it stands, s.
 const YOUNG: f64 = 64.0;
-/// How fast the time glides to those that know better, s.
+/// Time constant with which the time glides to those that know better, s.
 const FAST: f64 = 256.0;
-/// How slowly to those that know less: routes keep for days, and one that changes shows it, s.
+/// Time constant to those that know less, s: routes keep for days, and one that changes shows it.
 const SLOW: f64 = 604_800.0;
 /// Factor by which the variance is less.
 const WORSE: f64 = 1.5;
-/// How fast what a change of weights has left over is worked off, s.
+/// Time constant with which what a change of weights has left over is worked off, s.
 const LEFT_OVER: f64 = 256.0;
 /// Over how long a lean is averaged at most, s …
 const LEANS: f64 = 14_400.0;
@@ -105,21 +105,21 @@ struct Level {
     at: Count,
     time: Instant,
     period: Period,
-    /// How well it is known, s².
+    /// Variance of `time`, s².
     variance: f64,
 }
 
 /// Source as the combination knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
-    /// Its time − the combined one, in the long run, s.
+    /// Source's time − the combined one, in the long run, s.
     lean: f64,
-    /// How much is known of `lean`, in s / s².
+    /// Information about `lean`, s / s².
     known: f64,
     /// Lean over a day, s, and for how long it has been averaged, s.
     used_to: f64,
     used: f64,
-    /// How far it was from there after the last combination, s; `None` if it had no part in it.
+    /// Offset from there after the last combination, s; `None` if it had no part in it.
     off: Option<f64>,
     /// Mean variance of its noise, s², and how long that has been averaged, s.
     noise: Option<f64>,
@@ -299,7 +299,7 @@ impl Combination {
 }
 
 impl Put {
-    /// How far it is from where it should be.
+    /// Offset from where it should be, s.
     fn off(&self) -> f64 {
         self.offset - self.member.lean
     }
@@ -319,12 +319,12 @@ impl Put {
         ALIKE / self.member.known.max(ALIKE * 1e-3)
     }
 
-    /// How far it is from what it was used to.
+    /// Offset from what it was used to, s.
     fn moved(&self) -> f64 {
         self.offset - self.member.used_to
     }
 
-    /// Whether it has a part.
+    /// True if it has a part.
     fn speaks(&self) -> bool {
         !self.silent && !self.member.outvoted.is_some_and(|outvoted| outvoted.sure)
     }

@@ -36,9 +36,9 @@ pub struct Config {
     /// Bound of how fast the oscillator's rate may differ from its own recent average: the floor
     /// under the growth of every bound.
     pub max_wander: Rate,
-    /// How long the replies of a server whose time has moved by more than it may must agree with
-    /// one another before they are believed; until then what was known stands, and the bound covers
-    /// both.
+    /// Time for which the replies of a server whose time has moved by more than it may must agree
+    /// with one another before they are believed; until then what was known stands, and the bound
+    /// covers both.
     #[serde(default = "accept_step_after")]
     pub accept_step_after: Span,
     /// The furthest that servers may move the time after the first synchronisation without the
@@ -47,8 +47,8 @@ pub struct Config {
     /// neither, so that their logs repeat.
     #[serde(default)]
     pub max_step: Option<Span>,
-    /// How many servers must agree before their time is published, and wherever it moves. `None`:
-    /// two if three or more have a vote, else one.
+    /// Number of servers that must agree before their time is published, and wherever it moves.
+    /// `None`: two if three or more have a vote, else one.
     #[serde(default = "one")]
     pub min_sources: Option<u32>,
     /// Part of servers without proof. Logs of before have none: there it made no difference.
@@ -57,7 +57,7 @@ pub struct Config {
     /// One less the confidence of likely intervals, above 0.
     #[serde(default = "likely_doubt")]
     pub likely_doubt: Rate,
-    /// Whether to steer the system clock.
+    /// True to steer the system clock.
     pub discipline: bool,
     /// When the system clock may be stepped instead of slewed.
     #[serde(default)]
@@ -132,15 +132,15 @@ pub struct SourceConfig {
     /// Network interface that requests leave by and replies come by; `None`: whichever the system chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// Whether to begin with eight requests two seconds apart.
+    /// True to begin with eight requests two seconds apart.
     pub burst: bool,
-    /// Whether to ask when the reply before left, exactly (interleaved mode, RFC 9769).
+    /// True to ask when the reply before left, exactly (interleaved mode, RFC 9769).
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub interleaved: bool,
-    /// How the two directions of the path differ, if the user knows.
+    /// Difference between the two directions of the path, if the user knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asymmetry: Option<Asymmetry>,
-    /// Whether what its exchanges show of that is used, as if the user had declared it.
+    /// True to use what its exchanges show of that, as if the user had declared it.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub learn_asymmetry: bool,
     /// Proof of who it is, without which nothing of it is used.
@@ -235,8 +235,8 @@ impl Origin {
     }
 }
 
-/// How the two directions of a path differ: half of it is taken off the offset, and no more than
-/// half of its error is left of the path's part of the bound.
+/// Difference between the two directions of a path: half of it is taken off the offset, and no more
+/// than half of its error is left of the path's part of the bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asymmetry {
@@ -277,7 +277,7 @@ pub struct RefClockConfig {
     /// Time scale that it shows.
     #[serde(default)]
     pub scale: Scale,
-    /// Whether it has a vote, as a server has. Else it is believed within what the servers vouch
+    /// True if it has a vote, as a server has. Else it is believed within what the servers vouch
     /// for. A pulse never has one: it does not know which second it is.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub trust: bool,
@@ -356,7 +356,7 @@ impl RefClockConfig {
         }
     }
 
-    /// Whether both are the same clock, whatever is said of it.
+    /// True if both are the same clock, whatever is said of it.
     #[must_use]
     pub fn is_same_clock(&self, other: &RefClockConfig) -> bool {
         (self.kind, &self.path) == (other.kind, &other.path)
@@ -407,20 +407,20 @@ impl Config {
         if self.fences(source) || !fence() { Role::Votes } else { Role::Fenced }
     }
 
-    /// Whether this server has a vote.
+    /// True if this server has a vote.
     #[must_use]
     pub fn votes(&self, source: &SourceConfig) -> bool {
         self.role(source) == Role::Votes
     }
 
-    /// Whether what it says may count at all.
+    /// True if what it says may count at all.
     #[must_use]
     pub fn may_select(&self, source: &SourceConfig) -> bool {
         let proof = self.authentication != AuthenticationMode::Require || source.is_authenticated();
         !source.no_select && proof
     }
 
-    /// Whether others have no vote beside it.
+    /// True if others have no vote beside it.
     fn fences(&self, source: &SourceConfig) -> bool {
         let proof = self.authentication == AuthenticationMode::Mix && source.is_authenticated();
         proof || source.trust
@@ -474,7 +474,7 @@ impl SourceConfig {
         SourceConfig { host, port, pool: None, ..self.clone() }
     }
 
-    /// Whether it proves who it is, so that nothing without proof is used of it.
+    /// True if it proves who it is, so that nothing without proof is used of it.
     #[must_use]
     pub const fn is_authenticated(&self) -> bool {
         !self.authentication.is_none()

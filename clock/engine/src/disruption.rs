@@ -10,8 +10,8 @@ use crate::event::HostCheck;
 
 /// More time spent suspended than this between two checks is a suspend.
 const SUSPEND: Span = Span::from_millis(10);
-/// How far counter and raw clock may part between two checks while their ratio is known no better
-/// than the nominal period, beyond what reading them took, and how far their rates may.
+/// Limits to how far counter and raw clock may part between two checks, beyond what reading them
+/// took, and their rates, while their ratio is known no better than the nominal period.
 const JUMP: Span = Span::from_millis(1);
 const RATE: Rate = Rate::from_ppb(1_000_000);
 /// Limits once their ratio has been learnt. Mostly the raw clock is made of the counter, and they
@@ -29,7 +29,7 @@ pub(crate) struct Watch {
     last: Option<HostCheck>,
     /// The first check since the counter last broke: the ratio is learnt from here on.
     first: Option<HostCheck>,
-    /// How long a count lasts by the raw clock, once that is known.
+    /// Length of a count by the raw clock, once that is known.
     learnt: Option<Period>,
 }
 
@@ -65,7 +65,7 @@ impl Watch {
         })
     }
 
-    /// Whether `at` lies so far before the last check that the counter must have gone back. (The
+    /// True if `at` lies so far before the last check that the counter must have gone back. (The
     /// counters of two processors may differ by a little.)
     pub(crate) fn is_before(&self, at: Count, nominal: Period) -> bool {
         self.last.is_some_and(|last| nominal.span(at - last.count) < -JUMP)
@@ -145,7 +145,7 @@ mod tests {
         (watch, check)
     }
 
-    /// Whether a jump of `ns` within the next second is seen.
+    /// True if a jump of `ns` within the next second is seen.
     fn sees(mut watch: Watch, check: HostCheck, ns: i64) -> bool {
         let next = later(check, SECOND + 400_000 + ns, SECOND, 0);
         watch.check(next, Period::NANOSECOND).is_some()

@@ -24,12 +24,12 @@ const LEAST: f64 = 3e-6;
 const NEARER: f64 = 0.75;
 /// Fewer than these are no majority against anybody.
 pub(crate) const CROWD: usize = 3;
-/// How long the smallest of the recent round trips is remembered, s: half of that at least.
+/// Time for which the smallest of the recent round trips is remembered, s: half of that at least.
 const RECENT: f64 = 2048.0;
 /// Over how long a round trip becomes the usual one, s.
 const USUAL: f64 = 14_400.0;
 
-/// How far a source has moved.
+/// Movement of a source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Movement {
     /// Against where it was in the long run, s.

@@ -37,7 +37,7 @@ use crate::leap::Announced;
 use crate::method::{Method, Standard};
 use crate::peer::Peer;
 use crate::refclock::{self, RefClock};
-use crate::source::{Clock, Heard, Pool, Source};
+use crate::source::{Clock, Heard, KeptPath, Pool, Source};
 use crate::steer::Servo;
 use crate::{kernel, steer};
 use configuration::strangers;
@@ -93,7 +93,7 @@ pub struct Engine {
     quiet: Option<publication::Quiet>,
     /// Nobody's word could be used so far, and nobody is waited for.
     unanswered: bool,
-    /// How many have a part in the published time beside the one that leads.
+    /// Number of sources that have a part in the published time beside the one that leads.
     others: usize,
     renew_at: Option<Count>,
     last_at: Count,
@@ -208,6 +208,7 @@ impl Engine {
             time: warm.as_ref().map(of_page),
             agreed: agreed.map_or_else(BTreeMap::new, |(agreed, warm)| agreed.of(&warm)),
             overruled: agreed.map_or_else(Vec::new, |(a, warm)| a.overruled(&warm).to_vec()),
+            paths: start.saved.as_ref().map(|saved| saved.paths.clone()).unwrap_or_default(),
         };
         gate.told_by = agreed.map_or_else(Vec::new, |(a, warm)| a.tellers(&warm).to_vec());
         engine.gate = gate;
@@ -297,7 +298,14 @@ impl Engine {
                 if let Some(refclock) = self.refclock(*source)
                     && let Some(trouble) = refclock.failed(error.clone(), at)
                 {
-                    note(actions, Level::Warning, format!("{}: {trouble}", refclock.peer.name));
+                    let name = &refclock.peer.name;
+                    // Without a name of its own it has that of the device, which the error begins with.
+                    let has_name = trouble.strip_prefix(name.as_str());
+                    let text = match has_name.filter(|rest| rest.starts_with([':', ' '])) {
+                        Some(_) => trouble,
+                        None => format!("{name}: {trouble}"),
+                    };
+                    note(actions, Level::Warning, text);
                 }
             }
             Event::Ptp(event) => self.ptp_event(event, at, actions),
@@ -566,6 +574,8 @@ struct Known {
     agreed: BTreeMap<String, Option<(Count, Count)>>,
     /// The servers that the user's word overruled.
     overruled: Vec<String>,
+    /// Paths that it had learnt.
+    paths: Vec<KeptPath>,
 }
 
 fn note(actions: &mut Vec<Action>, level: Level, text: String) {

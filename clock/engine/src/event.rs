@@ -16,6 +16,7 @@ use crate::authentication::Authentication;
 use crate::config::{Config, Family, RefClockKind, Scale};
 use crate::hold_off::{Agreed, Held};
 use crate::ptp::{PtpAction, PtpEvent};
+use crate::source::KeptPath;
 
 /// Names a source for as long as the engine lives; never used again after the source is removed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -29,7 +30,7 @@ pub struct Start {
     pub at: Count,
     /// The counter that all counts are of.
     pub counter: CounterId,
-    /// How long a count lasts as far as is known before the first packet.
+    /// Length of a count as far as is known before the first packet.
     pub nominal: Period,
     /// Bound of the relative error of `nominal`.
     pub nominal_error: Rate,
@@ -81,7 +82,7 @@ impl Start {
 pub struct RtcReading {
     /// The count.
     pub count: Count,
-    /// Its time, UTC, as Unix time in whole seconds.
+    /// Time that it shows: UTC, as Unix time in whole seconds.
     pub unix: i64,
     /// The system clock's time (`CLOCK_REALTIME`) then, likewise; `None` if it was not read, as in
     /// the logs of versions that did not.
@@ -112,12 +113,15 @@ pub struct Saved {
     /// Which servers agreed with the clock then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agreed: Option<Agreed>,
-    /// How far the time has been moved by now on the servers' word alone; positive: forward.
+    /// Span that the servers' word alone has moved the time by so far; positive: forward.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub moved: Span,
     /// Real-time clock − the clock, when nothing was in doubt last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtc_offset: Option<Span>,
+    /// Paths whose asymmetry was learnt and used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<KeptPath>,
 }
 
 pub(crate) fn is_zero(span: &Span) -> bool {
@@ -134,7 +138,7 @@ pub enum Event {
     Resolved {
         /// For which source.
         source: SourceId,
-        /// Its addresses, or why there are none.
+        /// Addresses, or why there are none.
         result: Result<Vec<SocketAddr>, String>,
     },
     /// A datagram came on a source's socket. Nothing in it has been checked, but who made it if the
@@ -169,7 +173,7 @@ pub enum Event {
     Unprotected {
         /// For which source.
         source: SourceId,
-        /// Why, for people.
+        /// Reason, for people.
         error: String,
     },
     /// A reference clock showed a time. (Logs of format 6 and before have `edge`: a pulse.)
@@ -296,7 +300,7 @@ pub struct HostCheck {
     pub raw_ns: i64,
     /// `CLOCK_BOOTTIME` − `CLOCK_MONOTONIC`: the time spent suspended, ns.
     pub suspended_ns: i64,
-    /// How long reading them took: each belongs to a count within this of `count`.
+    /// Counts that reading them took: each belongs to a count within this of `count`.
     pub width: CountSpan,
 }
 
@@ -379,14 +383,14 @@ pub enum Action {
     Steer(Steer),
     /// Tell the user.
     Note {
-        /// How much it matters.
+        /// Importance of it.
         level: Level,
         /// One line, without a trailing period.
         text: String,
     },
 }
 
-/// How to steer the system clock.
+/// Ways to steer the system clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steer {
@@ -405,7 +409,7 @@ pub struct KernelWord {
     /// Bound of |system clock − UTC| for the next second; the kernel lets it grow by 500 µs whenever a
     /// second begins. `None`: the clock is not synchronised.
     pub max_error: Option<Span>,
-    /// How far off it probably is.
+    /// Probable error of the system clock.
     pub estimated_error: Span,
     /// Step at the next midnight, UTC: +1 to insert a second before it, −1 to leave one out, 0 for
     /// nothing.
@@ -414,7 +418,7 @@ pub struct KernelWord {
     pub tai_offset: Option<i32>,
 }
 
-/// How much a note matters.
+/// Importance of a note.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {

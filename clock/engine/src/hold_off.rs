@@ -83,8 +83,8 @@ impl Held {
     }
 }
 
-/// How much older than the clock page a list of those that agreed may be: it is kept whenever it
-/// changes, and every hour.
+/// Span by which a list of those that agreed may be older than the clock page: it is kept whenever
+/// it changes, and every hour.
 const AGREED_FOR: Span = Span::from_secs(4096);
 
 /// The servers that agreed with the clock: to them the time on the clock page is their own word.
@@ -124,7 +124,7 @@ impl Agreed {
         self.servers.iter().map(|server| (server.clone(), known(server))).collect()
     }
 
-    /// Whether it is of the time that this hand is of.
+    /// True if it is of the time that this hand is of.
     fn goes_with(&self, hand: &Hand) -> bool {
         let apart = hand.period.span(hand.base - self.count).abs();
         self.counter == hand.counter && apart <= AGREED_FOR
@@ -263,7 +263,7 @@ impl Opinion {
     }
 }
 
-/// Whether so many servers agree with what this one says now, and not with what it said before,
+/// True if so many servers agree with what this one says now, and not with what it said before,
 /// that it is to be believed.
 pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
     let Some(Opinion { before: Some((_, exchanges)), .. }) = opinions.get(one) else {
@@ -275,12 +275,12 @@ pub(crate) fn vouched(one: usize, opinions: &[Opinion]) -> bool {
     *exchanges >= EXCHANGES && all > 1 && vouchers + 1 >= majority && vouchers >= opponents
 }
 
-/// Whether it was said often enough to count.
+/// True if it was said often enough to count.
 pub(crate) fn is_said(hold_off: &HoldOff) -> bool {
     hold_off.exchanges >= EXCHANGES
 }
 
-/// How many others say what this one says now, and how many what it said before.
+/// Numbers of others that say what this one says now, and that say what it said before.
 pub(crate) fn witnesses(one: usize, opinions: &[Opinion]) -> (usize, usize) {
     let Some(Opinion { newest, before: Some((before, _)), .. }) = opinions.get(one) else {
         return (0, 0);

@@ -14,7 +14,7 @@ const LEAPING: i64 = 2;
 /// long as this, the word itself has to hold.
 const TURN: Span = Span::from_secs(1);
 
-/// Whether a leap second is about to happen at `now`, or just has.
+/// True if a leap second is about to happen at `now`, or just has.
 pub(crate) fn is_leaping(leaps: &Leaps, now: Instant) -> bool {
     let near = |leap: Leap| leap.at.abs_diff(now.secs()) <= LEAPING.unsigned_abs();
     [leaps.last, leaps.next].into_iter().flatten().any(near)
@@ -24,7 +24,7 @@ pub(crate) fn is_leaping(leaps: &Leaps, now: Instant) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kernel {
     told: bool,
-    /// Whether it is to insert a second, or to leave one out.
+    /// True if it is to insert a second, or to leave one out.
     armed: bool,
     /// Last look at its clock.
     seen: Seen,
@@ -33,14 +33,14 @@ pub(crate) struct Kernel {
 /// A system clock that was seen beside ours.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
-    /// How far it is ahead.
+    /// System clock − our clock.
     pub(crate) offset: Span,
-    /// How fast that may grow by what is not known of its rate.
+    /// Rate at which that may grow by what is not known of its rate.
     pub(crate) drift: Rate,
 }
 
 impl Kernel {
-    /// Whether it takes its clock for synchronised.
+    /// True if it takes its clock for synchronised.
     pub(crate) fn is_told(&self) -> bool {
         self.told
     }

@@ -57,4 +57,6 @@ pub use ptp::{
     AskedReport, Delay, MasterReport, PTP_ERROR_LIMIT, PTP_MASTERS_LIMIT, Profile, PtpAction,
     PtpConfig, PtpEvent, PtpReport, Timescale, Transport,
 };
-pub use report::{Learnt, Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus};
+pub use report::{
+    KeptPath, Learnt, Reason, ReasonKind, Report, SourceKind, SourceReport, SourceStatus,
+};

@@ -1,4 +1,4 @@
-//! How far the published time is likely to be off: by one source, or by several together.
+//! Likely error of the published time: by one source, or by several together.
 //!
 //! What each is likely to be off by is independent of the others', but for the part that the path
 //! out of one's own house adds to all of them. No source can tell that part; it is no more than

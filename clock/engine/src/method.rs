@@ -11,8 +11,8 @@ use truechimer_time::{Count, Period, Span};
 
 use crate::event::SourceId;
 
-/// How long a hand stays good while no exchange comes: the rate of the oscillator strays little
-/// from a straight line in that time.
+/// Span for which a hand stays good while no exchange comes: the rate of the oscillator strays
+/// little from a straight line in that time.
 pub const RENEW_AFTER: Span = Span::from_secs(64);
 
 /// Beginning of an estimator.
@@ -33,9 +33,9 @@ pub struct Beginning {
 pub struct Candidate<'a> {
     /// The source.
     pub source: SourceId,
-    /// How many of its exchanges were used.
+    /// Number of its exchanges that were used.
     pub used: u64,
-    /// Its estimator.
+    /// Estimator of the source.
     pub estimator: &'a dyn Estimator,
 }
 
@@ -47,19 +47,19 @@ pub trait Method: fmt::Debug + Send {
     /// An estimator for one source.
     fn estimator(&self, beginning: &Beginning) -> Box<dyn Estimator>;
 
-    /// Whether sources are combined by the agreement of their bounds. Else one is followed at a
+    /// True if sources are combined by the agreement of their bounds. Else one is followed at a
     /// time.
     fn combines(&self) -> bool {
         true
     }
 
-    /// Whether its estimators take the samples of reference clocks, as exchanges that take next to no
-    /// time.
+    /// True if its estimators take the samples of reference clocks, as exchanges that take next to
+    /// no time.
     fn takes_pulses(&self) -> bool {
         true
     }
 
-    /// How long a hand that was made of this estimate stays good while no exchange comes.
+    /// Span for which a hand that was made of this estimate stays good while no exchange comes.
     fn renew_after(&self, estimator: &dyn Estimator) -> Span {
         let _ = estimator;
         RENEW_AFTER

@@ -59,7 +59,7 @@ pub(crate) struct Peer {
     pub(crate) tally: Tally,
     /// The newest trouble with it, for people.
     pub(crate) trouble: Option<Cow<'static, str>>,
-    /// Its newest sample was not where others vouch for, of a reference clock.
+    /// True if the newest sample of a reference clock was not where others vouch for.
     pub(crate) strays: bool,
 }
 
@@ -154,8 +154,8 @@ impl Peer {
         Some(HoldOff { left: left.unwrap_or(hold_off.left).min(hold_off.left), ..hold_off })
     }
 
-    /// Whether its samples say how far it is likely to be off. Those of a reference clock do not: its
-    /// own error may be the same in all of them.
+    /// True if its samples say how far it is likely to be off. Those of a reference clock do not:
+    /// its own error may be the same in all of them.
     pub(crate) fn has_statistics(&self) -> bool {
         match self.kind {
             SourceKind::Server | SourceKind::Ptp => true,
@@ -164,17 +164,17 @@ impl Peer {
         }
     }
 
-    /// Whether truth lies where a majority of its like agrees.
+    /// True if truth lies where a majority of its like agrees.
     pub(crate) fn votes(&self) -> bool {
         self.role == Role::Votes
     }
 
-    /// Whether it narrows what those leave open.
+    /// True if it narrows what those leave open.
     pub(crate) fn narrows(&self) -> bool {
         self.role == Role::Narrows
     }
 
-    /// Whether it is believed within that, and leaves it as it is.
+    /// True if it is believed within that, and leaves it as it is.
     pub(crate) fn is_fenced(&self) -> bool {
         self.role == Role::Fenced
     }
@@ -212,24 +212,24 @@ impl Peer {
         Some((time - bound, time + bound))
     }
 
-    /// Whether any sample of it was used, since the start or since the counter broke.
+    /// True if any sample of it was used, since the start or since the counter broke.
     pub(crate) fn is_proven(&self) -> bool {
         self.narrows() || self.filter.last.is_some()
     }
 
-    /// How much longer it is fresh without another sample; not positive: it is stale.
+    /// Span for which it stays fresh without another sample; not positive: it is stale.
     pub(crate) fn left(&self, estimate: &Estimate, at: Count) -> Span {
         let left = self.filter.reach_timeout() - self.age(estimate, at);
         // What an earlier daemon left is no sample of its own, however fresh.
         if self.is_proven() { left } else { left.min(Span(-1)) }
     }
 
-    /// How long ago the newest sample came that was used.
+    /// Span since the newest sample came that was used.
     pub(crate) fn age(&self, estimate: &Estimate, at: Count) -> Span {
         estimate.period.span(at - estimate.heard)
     }
 
-    /// Whether what it says is worked out from samples that are too old.
+    /// True if what it says is worked out from samples that are too old.
     pub(crate) fn is_stale(&self, estimate: &Estimate, at: Count) -> bool {
         self.age(estimate, at) > self.filter.reach_timeout()
     }
@@ -242,7 +242,7 @@ impl Peer {
         Some(accepted)
     }
 
-    /// Whether it contradicts the time that its filter began with, and that is not known to have
+    /// True if it contradicts the time that its filter began with, and that is not known to have
     /// been its own.
     pub(crate) fn is_misrepresented(&self, at: Count) -> bool {
         self.trust.foreign_start && self.filter.last.is_none() && self.hold_off(at).is_some()

@@ -341,9 +341,9 @@ pub struct MasterReport {
     pub steps_removed: u16,
     /// TAI − UTC in s that it announces as valid.
     pub utc_offset: Option<i16>,
-    /// Whether its timescale is PTP's, and no arbitrary one.
+    /// True if its timescale is PTP's, and no arbitrary one.
     pub ptp_timescale: bool,
-    /// Whether enough announcements came for it to be followed.
+    /// True if enough announcements came for it to be followed.
     pub qualified: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How often a server is asked at the start.
+//! Intervals at which a server is asked at the start.
 //!
 //! What limits a clock at first is how little it knows of its counter's rate, and that is a matter
 //! of how long it has been looking: so the interval grows with the time since the first request. It
@@ -15,7 +15,7 @@ const AT_EACH: u32 = 4;
 /// Where a source is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ramp {
-    /// How many requests were sent, and how many belong to it.
+    /// Number of requests that were sent, and of those that belong to it.
     sent: u32,
     of: u32,
 }
@@ -36,12 +36,12 @@ impl Ramp {
         self.sent = self.sent.saturating_add(1);
     }
 
-    /// Whether so many requests were sent since it began, or it is over.
+    /// True if so many requests were sent since it began, or it is over.
     pub(crate) fn is_beyond(self, requests: u32) -> bool {
         self.sent >= requests.min(self.of)
     }
 
-    /// How long to wait after the newest request, s, if it is to be `steady` in the end.
+    /// Wait after the newest request, s, if it is to be `steady` in the end.
     pub(crate) fn interval(self, steady: u32) -> u32 {
         if self.sent >= self.of {
             return steady;

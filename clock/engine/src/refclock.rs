@@ -48,7 +48,7 @@ pub(crate) struct Numbering {
 }
 
 impl Numbering {
-    /// Whether it tells one second from the next.
+    /// True if it tells one second from the next.
     pub(crate) fn is_enough(&self) -> bool {
         self.bound < NUMBERS
     }
@@ -64,7 +64,7 @@ pub(crate) struct Known<'e> {
     pub(crate) rate: RatePrior,
 }
 
-/// Why a sample is not used: the name of the reason, and the text.
+/// Reason why a sample is not used: its name, and the text.
 type Refusal = (&'static str, String);
 
 /// Next thing that a reference clock does.
@@ -142,7 +142,7 @@ impl RefClock {
         }
     }
 
-    /// Whether `config` is for the same samples, understood in the same way.
+    /// True if `config` is for the same samples, understood in the same way.
     pub(crate) fn is(&self, config: &RefClockConfig) -> bool {
         let RefClockConfig { name, prefer, require, .. } = self.config.clone();
         self.config == RefClockConfig { name, prefer, require, ..config.clone() }
@@ -154,7 +154,7 @@ impl RefClock {
         self.config = config;
     }
 
-    /// Whether it has a vote.
+    /// True if it has a vote.
     pub(crate) fn votes(&self) -> bool {
         self.peer.votes()
     }
@@ -399,7 +399,7 @@ impl RefClock {
         }
     }
 
-    /// How far a sample may be off, by its stamp and by its own error.
+    /// Most that a sample may be off, by its stamp and by its own error.
     fn reach(&self, stamp: &Stamp, shown: &Shown) -> Span {
         let error = self.nominal().span(stamp.error).abs();
         let own = if self.is_pulse() {
@@ -476,8 +476,9 @@ impl RefClock {
         };
         let received = Stamp { error: CountSpan(stamp.error.0.saturating_add(more.0)), ..stamp };
         let sent = Stamp { count: stamp.count - CountSpan(before.0.max(1)), ..received };
-        let root_distance = Span::ZERO;
-        Exchange { sent, server_received: time, server_sent: time, received, root_distance }
+        let [server_received, server_sent] = [time; 2];
+        let [root_distance, precision] = [Span::ZERO; 2];
+        Exchange { sent, server_received, server_sent, received, root_distance, precision }
     }
 
     /// Counts it. The user hears of the 1st, 2nd, 4th, 8th … of each reason: samples come every
@@ -498,7 +499,7 @@ impl RefClock {
         };
     }
 
-    /// Why no sample that could be used has come, as far as that is known.
+    /// Reason why no sample that could be used has come, as far as that is known.
     pub(crate) fn unreachable(&self) -> Option<Cause> {
         (self.silence > 0).then_some(Cause::NoReply)
     }
@@ -555,7 +556,7 @@ fn no_tai() -> Refusal {
     ("no-tai", "it shows TAI, and TAI − UTC is not known: a list of leap seconds is needed".into())
 }
 
-/// Whether TAI may be so far ahead of UTC in our time.
+/// True if TAI may be so far ahead of UTC in our time.
 fn looks_like_tai(off: Span) -> bool {
     (Span::from_secs(35)..=Span::from_secs(40)).contains(&off)
 }

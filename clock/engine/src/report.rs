@@ -15,7 +15,7 @@ use crate::config::{Asymmetry, Origin, RefClockKind};
 use crate::hold_off;
 use crate::peer::HoldOff;
 use crate::ptp::PtpReport;
-pub use crate::source::Learnt;
+pub use crate::source::{KeptPath, Learnt};
 
 /// The whole engine at one count.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -26,7 +26,7 @@ pub struct Report {
     pub hand: Option<Hand>,
     /// Measured skew of the counter against its nominal period; positive: the counter is fast.
     pub skew: Option<Rate>,
-    /// Why the status is what it is, in one line.
+    /// Reason for the status, in one line.
     pub reason: String,
     /// The part of the statistical bound that is there only because it covers samples that are held
     /// off as well.
@@ -58,7 +58,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    /// Whether it is a reference clock: read on this machine, with no path to it.
+    /// True if it is a reference clock: read on this machine, with no path to it.
     #[must_use]
     pub const fn is_refclock(self) -> bool {
         !matches!(self, SourceKind::Server | SourceKind::Ptp)
@@ -91,7 +91,7 @@ impl From<RefClockKind> for SourceKind {
     }
 }
 
-/// How far a source is believed, in the terms of RFC 5905 and chrony (docs/reference/words.md).
+/// Statuses of sources, in the terms of RFC 5905 and chrony (docs/reference/words.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceStatus {
@@ -102,8 +102,8 @@ pub enum SourceStatus {
     /// Has an estimate, and selection cannot decide: others have yet to answer, or no majority
     /// agrees.
     Candidate,
-    /// Its interval does not meet the majority's, or that of its newest samples does not; or it
-    /// contradicts the one that the user has accepted.
+    /// Has an interval that does not meet the majority's, or newest samples whose interval does
+    /// not; or contradicts the source that the user has accepted.
     Falseticker,
     /// Agrees with the majority, and has no part in the published time.
     Truechimer,
@@ -129,7 +129,7 @@ impl SourceStatus {
         }
     }
 
-    /// Whether the majority agrees with it.
+    /// True if the majority agrees with it.
     #[must_use]
     pub const fn agrees(self) -> bool {
         use SourceStatus::{Combined, Selected, Truechimer};
@@ -154,14 +154,14 @@ pub struct SourceReport {
     /// Place where it, or its pool, was named.
     #[serde(default)]
     pub origin: Origin,
-    /// How far it is believed.
+    /// Status: how far it is believed.
     pub status: SourceStatus,
-    /// Why it has that status, or why the clock does not go along with its newest samples.
+    /// Reason for that status, or why the clock does not go along with its newest samples.
     pub reason: Option<Reason>,
-    /// Its share in where the published time stands, 0 to 1; those of all sources add up to 1.
+    /// Share in where the published time stands, 0 to 1; those of all sources add up to 1.
     #[serde(default)]
     pub weight: Option<f64>,
-    /// Whether it has said nothing usable for longer than it may: what it says now is worked out
+    /// True if it has said nothing usable for longer than it may: what it says now is worked out
     /// from before.
     #[serde(default)]
     pub holdover: bool,
@@ -175,7 +175,7 @@ pub struct SourceReport {
     /// Algorithm that its requests and replies are proven by, likewise.
     #[serde(default)]
     pub aead: Option<String>,
-    /// Whether it has a vote on what time it is. One without is believed within what those vouch
+    /// True if it has a vote on what time it is. One without is believed within what those vouch
     /// for that have one, unless it is unselectable.
     #[serde(default)]
     pub vote: bool,
@@ -193,7 +193,7 @@ pub struct SourceReport {
     pub stratum: Option<u8>,
     /// The server's reference identifier, as text.
     pub reference: Option<String>,
-    /// Whether its last reply was in interleaved mode (RFC 9769).
+    /// True if its last reply was in interleaved mode (RFC 9769).
     #[serde(default)]
     pub interleaved: bool,
     /// The server's leap indicator (0 none, 1 insert, 2 delete, 3 unsynchronised).
@@ -213,17 +213,17 @@ pub struct SourceReport {
     pub offset_to: Option<String>,
     /// Bound of this source's own estimate now; if what it says now is held off, of that.
     pub bound: Option<Span>,
-    /// How far this source's own estimate is likely to be off, at `likely-confidence`: statistics
-    /// with a prior, which promise nothing. `None` if they say no less than the bound.
+    /// Likely error of this source's own estimate, at `likely-confidence`: statistics with a prior,
+    /// which promise nothing. `None` if they say no less than the bound.
     #[serde(default)]
     pub likely: Option<Span>,
     /// Standard uncertainty of this source's own estimate (statistical only).
     pub deviation: Option<Span>,
     /// Skew of the counter by this source; positive: the counter is fast.
     pub skew: Option<Rate>,
-    /// How the last request's departure was stamped.
+    /// Method by which the last request's departure was stamped.
     pub sent_method: Option<StampMethod>,
-    /// How the last reply's arrival was stamped.
+    /// Method by which the last reply's arrival was stamped.
     pub received_method: Option<StampMethod>,
     /// Error bound of those two stamps: departure, arrival.
     pub stamp_errors: Option<(Span, Span)>,
@@ -235,11 +235,11 @@ pub struct SourceReport {
     pub timeouts: u64,
     /// Refusals, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// How the two directions of its path differ, as the user declared.
+    /// Difference between the two directions of its path, as the user declared.
     #[serde(default)]
     pub asymmetry: Option<Asymmetry>,
-    /// How they differ by its exchanges, while the published clock knows the time better than its
-    /// path can tell it.
+    /// Difference between them by its exchanges, while the published clock knows the time better
+    /// than its path can tell it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learnt: Option<Learnt>,
     /// The newest trouble with this source, for people.
@@ -249,7 +249,7 @@ pub struct SourceReport {
     pub ptp: Option<PtpReport>,
 }
 
-/// Why a source has its status, or why the clock does not go along with its newest samples.
+/// Reason for a source's status, or why the clock does not go along with its newest samples.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reason {
     /// In one word.
@@ -263,11 +263,12 @@ pub struct Reason {
     /// that it contradicts, > 0, none if it contradicts nobody; of the other kinds: what lies
     /// between it and the others, ≥ 0.
     pub by: Option<Span>,
-    /// How many of its samples have said so in a row, of a suspected step or drift.
+    /// Number of its samples that have said so in a row, of a suspected step or drift.
     pub replies: Option<u32>,
-    /// How much longer it must go on saying so to be believed, of a suspected step or drift
+    /// Span for which it must go on saying so to be believed, of a suspected step or drift
     /// (`accept-step-after`); zero: when a few more samples agree. `None`: until it agrees with the
-    /// others again, or until the user's word or more servers' where that is what it takes.
+    /// others again, or until the user's word or more servers' where that is what it takes; the clock
+    /// would not follow it.
     pub left: Option<Span>,
 }
 
@@ -331,7 +332,7 @@ pub enum ReasonKind {
 }
 
 impl ReasonKind {
-    /// Whether the newest samples are held off: what was known before stands.
+    /// True if the newest samples are held off: what was known before stands.
     #[must_use]
     pub const fn is_hold_off(self) -> bool {
         use ReasonKind::{
@@ -352,8 +353,8 @@ impl ReasonKind {
 }
 
 impl Reason {
-    /// Its newest samples are held off, for that long; one that is `barred` is not believed by
-    /// itself.
+    /// Reason of a source whose newest samples are held off, for that long; one that is `barred` is
+    /// not believed by itself.
     pub(crate) fn held_off(hold_off: &HoldOff, barred: bool, age: Span) -> Reason {
         Reason {
             kind: match hold_off.steady {
@@ -377,7 +378,8 @@ impl Reason {
 
 impl SourceReport {
     /// One that nothing is known of.
-    pub(crate) fn new(name: String, kind: SourceKind) -> SourceReport {
+    #[must_use]
+    pub fn new(name: String, kind: SourceKind) -> SourceReport {
         SourceReport {
             name,
             kind,
@@ -423,7 +425,7 @@ impl SourceReport {
         }
     }
 
-    /// Whether its newest samples are held off: what was known before stands.
+    /// True if its newest samples are held off: what was known before stands.
     #[must_use]
     pub fn is_held_off(&self) -> bool {
         self.reason.as_ref().is_some_and(|reason| reason.kind.is_hold_off())

@@ -1,4 +1,4 @@
-//! How a request is written in a log: as a list of its bytes, which serde knows of short arrays only.
+//! Form of a request in a log: a list of its bytes, which serde knows of short arrays only.
 
 use core::fmt;
 

@@ -108,13 +108,13 @@ pub(crate) struct Chosen {
     pub(crate) index: usize,
     /// The time, with a bound that holds whoever of the majority is right.
     pub(crate) estimate: Estimate,
-    /// How far the time is likely to be off.
+    /// Likely error of the time.
     pub(crate) likely: Option<Likely>,
     /// Part of that bound that is there only because it covers samples that are held off.
     pub(crate) disputed: Span,
-    /// How many others have a part in it that is worth mentioning.
+    /// Number of others that have a part in it that is worth mentioning.
     pub(crate) others: usize,
-    /// How much longer one of those that the bound rests on is fresh without a sample; not
+    /// Span for which one of those that the bound rests on stays fresh without a sample; not
     /// positive: none is.
     pub(crate) patience: Span,
     /// Which one that is, in the order of the voters.
@@ -211,8 +211,9 @@ pub(crate) fn choose(
     Some(Chosen { index, estimate, likely, disputed, others, patience, freshest })
 }
 
-/// How much longer one of the parts is fresh, and which: the one at `index`, unless that is fenced. What
-/// is fenced keeps no bound: where there are no other parts it goes by those that agree.
+/// Span for which one of the parts stays fresh, and which: the one at `index`, unless that is
+/// fenced. What is fenced keeps no bound: where there are no other parts it goes by those that
+/// agree.
 fn freshest(
     voters: &[Voter<'_>],
     parts: &[usize],
@@ -230,8 +231,7 @@ fn freshest(
     Some((longest, left(index).map_or(which, |_| index)))
 }
 
-/// How far the chosen time is likely to be off: by the reference clocks that lead, or else by the
-/// servers.
+/// Likely error of the chosen time: by the reference clocks that lead, or else by the servers.
 fn likely_of(
     voters: &[Voter<'_>],
     parts: &[usize],
@@ -452,8 +452,8 @@ fn vouchers(
     }
 }
 
-/// How far a rate may be from that of the published time: as far as a majority of the servers
-/// leaves open, else as far as anybody who is believed says.
+/// Most that a rate may differ from that of the published time: as much as a majority of the
+/// servers leaves open, else as much as anybody who is believed says.
 fn reach(voters: &[Voter<'_>], to_come: usize, claim: impl Fn(&Estimate) -> Claim) -> Rate {
     let most = vouchers(voters, to_come, &claim).map(|most| most.reach(0)).unwrap_or_else(|| {
         let believed =
@@ -500,7 +500,7 @@ fn known(voter: &Voter<'_>, origin: Instant, at: Count) -> Option<Few<Claim>> {
     Some(smallvec![voter.peer.known(at).map_or(all, held)])
 }
 
-/// How far each is from the nearest of those that it contradicts.
+/// Distance of each from the nearest of those that it contradicts.
 fn apart(voters: &[Voter<'_>], origin: Instant, at: Count) -> Few<Option<Span>> {
     let all: Few<Few<Claim>> =
         voters.iter().map(|voter| claims(voter, origin, at).unwrap_or_default()).collect();

@@ -42,7 +42,7 @@ const LEAST: f64 = 100e-6;
 /// Tolerance of a smear that is taken off, against the one that we think of: this part of it.
 const ROUGH: i128 = 1000;
 
-/// How far a server that smears is ahead of the truth at `at`; `None` if no leap is near.
+/// Time of a server that smears − true time, at `at`; `None` if no leap is near.
 pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
     let near = |at: Instant, leap: i64| at.secs().abs_diff(leap) < HALF.unsigned_abs();
     let leap = [leaps.next, leaps.last].into_iter().flatten().find(|l| near(at, l.at))?;
@@ -54,7 +54,7 @@ pub(crate) fn expected(leaps: &Leaps, at: Instant) -> Option<Span> {
     Some(Span(step * ahead))
 }
 
-/// How far our clock, by dead reckoning since a leap second came near, may be off.
+/// Error that our clock may have, by dead reckoning since a leap second came near.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Doubt {
     /// By its rate since then.
@@ -82,7 +82,7 @@ pub(crate) struct Smear {
     rtt: Option<f64>,
 }
 
-/// Whether it is too early to tell.
+/// Stages until one can tell whether a server smears.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Early {
     /// No reply since the day of the leap began.
@@ -182,17 +182,17 @@ impl Smear {
         }
     }
 
-    /// Whether it is too early to tell.
+    /// True if it is too early to tell.
     pub(crate) fn is_open(&self) -> bool {
         matches!(self.early, Early::Open { .. })
     }
 
-    /// Whether it smears.
+    /// True if it smears.
     pub(crate) fn is_found(&self) -> bool {
         self.found
     }
 
-    /// Whether it may be that it smears: what it says may be that and no step.
+    /// True if it may be that it smears: what it says may be that and no step.
     pub(crate) fn is_plausible(&self) -> bool {
         self.found || self.plausible
     }

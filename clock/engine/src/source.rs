@@ -16,6 +16,7 @@ mod schedule;
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use truechimer_feedforward::{Accepted, Estimate, RatePrior, Settings, TimePrior};
@@ -31,7 +32,7 @@ use crate::report::{SourceKind, SourceStatus};
 use crate::smear::Doubt;
 use interleaved::Open;
 use leap_smear::LeapSmear;
-pub use learnt::Learnt;
+pub use learnt::{KeptPath, Learnt};
 use path::Path;
 pub(crate) use pool::Pool;
 use resolver::Resolver;
@@ -82,6 +83,7 @@ pub(crate) struct Source {
     news: Option<String>,
     /// The user has been told that it drifts.
     stray_told: bool,
+    undelivered: Undelivered,
     /// Place that it has in a pool.
     pub(crate) member: Option<Member>,
     /// Others answer and agree.
@@ -109,6 +111,21 @@ pub(crate) enum Heard {
     Refused(Option<String>),
     /// Refused by the estimator, whose bound may have widened; trouble likewise.
     Rejected(Option<String>),
+}
+
+/// Number of different words of the network that the user is told while requests do not get through:
+/// anybody may forge one.
+const UNDELIVERED_TOLD: usize = 4;
+/// Number of replies in a row by which requests get through again.
+const DELIVERED_AGAIN: u32 = 4;
+
+/// Word that requests do not get through.
+#[derive(Default, Debug)]
+struct Undelivered {
+    /// Troubles that the user has been told.
+    told: Vec<String>,
+    /// Number of replies since the last one.
+    replies: u32,
 }
 
 impl Source {
@@ -147,6 +164,7 @@ impl Source {
             ptp: config.ptp.is_some().then(|| Port::new(at)),
             news: None,
             stray_told: false,
+            undelivered: Undelivered::default(),
             member: None,
             others_speak: false,
             useless_requests: 0,
@@ -173,7 +191,7 @@ impl Source {
         self.peer.hold_off(at)
     }
 
-    /// Whether `config` is for the same server.
+    /// True if `config` is for the same server.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
         let SourceConfig { host, port, authentication, .. } = config;
         (&self.config.host, self.config.port, self.config.authentication)
@@ -230,7 +248,7 @@ impl Source {
         self.schedule.deadline()
     }
 
-    /// Whether it has neither said anything usable yet, in this epoch, nor had its chance to.
+    /// True if it has neither said anything usable yet, in this epoch, nor had its chance to.
     pub(crate) fn is_to_come(&self, at: Count) -> bool {
         self.votes() && self.schedule.is_awaited() && !self.peer.filter.knows(at)
     }
@@ -240,8 +258,8 @@ impl Source {
         self.schedule.is_not_awaited();
     }
 
-    /// Whether another server of the pool that it is of should take its place: it refuses service, is
-    /// another source's server, or was of no use for [`MISSES_PER_ADDRESS`] requests.
+    /// True if another server of the pool that it is of should take its place: it refuses service,
+    /// is another source's server, or was of no use for [`MISSES_PER_ADDRESS`] requests.
     pub(crate) fn is_spent(&self, at: Count) -> bool {
         self.useless_requests >= MISSES_PER_ADDRESS && self.is_useless(at)
             || self.schedule.retry().is_some() && self.is_expendable(at)
@@ -253,12 +271,12 @@ impl Source {
         self.member.is_some_and(|member| member.instead_of.is_some())
     }
 
-    /// Whether nothing is lost with it: it knows nothing, or others answer and agree.
+    /// True if nothing is lost with it: it knows nothing, or others answer and agree.
     fn is_expendable(&self, at: Count) -> bool {
         self.others_speak || !self.peer.filter.knows(at)
     }
 
-    /// Whether it is of no use just now: a falseticker, or silent.
+    /// True if it is of no use just now: a falseticker, or silent.
     fn is_useless(&self, at: Count) -> bool {
         self.peer.trust.status() == SourceStatus::Falseticker
             || self.peer.tally.reach == 0 && self.is_expendable(at)
@@ -272,12 +290,12 @@ impl Source {
         Some(self.peer.filter.last?.reply?.leap)
     }
 
-    /// Its last reply that was used.
+    /// Last reply that was used.
     pub(crate) fn reply(&self) -> Option<Reply> {
         self.peer.filter.last?.reply
     }
 
-    /// Its stratum, by its newest reply.
+    /// Stratum, by its newest reply.
     pub(crate) fn stratum(&self) -> Option<u8> {
         if let Some(port) = &self.ptp {
             return port.stratum();
@@ -314,12 +332,12 @@ impl Source {
         self.association.as_ref().map_or(0, Association::waiting)
     }
 
-    /// Whether it has a vote.
+    /// True if it has a vote.
     pub(crate) fn votes(&self) -> bool {
         self.peer.votes()
     }
 
-    /// Whether it may have a say at all.
+    /// True if it may have a say at all.
     pub(crate) fn is_heard(&self) -> bool {
         self.votes() || self.peer.is_fenced()
     }
@@ -358,21 +376,39 @@ impl Source {
             Some(port) => port.undelivered(),
             None => self.schedule.undelivered(),
         }
-        self.peer.note_trouble(format!("request not delivered: {error}"))
+        let trouble = format!("request not delivered: {error}");
+        self.peer.trouble = Some(trouble.clone().into());
+        let Undelivered { told, replies } = &mut self.undelivered;
+        *replies = 0;
+        let is_new = told.len() < UNDELIVERED_TOLD && !told.contains(&trouble);
+        is_new.then(|| {
+            told.push(trouble.clone());
+            trouble
+        })
     }
 
-    /// Whether it smears a leap second.
+    /// A reply came: when a few have in a row, requests get through again.
+    fn delivered(&mut self) {
+        let Undelivered { told, replies } = &mut self.undelivered;
+        *replies += u32::from(!told.is_empty());
+        if *replies >= DELIVERED_AGAIN {
+            self.undelivered = Undelivered::default();
+            self.news.get_or_insert_with(|| "requests are delivered again".into());
+        }
+    }
+
+    /// True if it smears a leap second.
     pub(crate) fn smears(&self) -> bool {
         self.smear.is_found()
     }
 
-    /// Whether it is too early to tell if it smears.
+    /// True if it is too early to tell if it smears.
     pub(crate) fn may_yet_smear(&self) -> bool {
         // A PTP master tells TAI, or UTC in steps.
         self.ptp.is_none() && self.smear.is_open()
     }
 
-    /// Whether what it says may come of a smear.
+    /// True if what it says may come of a smear.
     pub(crate) fn may_smear(&self) -> bool {
         self.smear.is_plausible()
     }
@@ -390,6 +426,19 @@ impl Source {
         if self.config.learn_asymmetry && self.path.redeclare(None) {
             self.peer.filter.set_asymmetry(None);
         }
+    }
+
+    /// Path to it for the next daemon: if its asymmetry was learnt, and nothing has shown since that
+    /// the path is another.
+    pub(crate) fn kept_path(&self) -> Option<KeptPath> {
+        let is_kept =
+            self.config.learn_asymmetry && !self.peer.filter.estimator.contradicts_asymmetry();
+        is_kept.then(|| self.path.kept(self.name())).flatten()
+    }
+
+    /// Hears what a daemon before had learnt of the path to it.
+    pub(crate) fn remember_path(&mut self, kept: KeptPath) {
+        self.path.remember(kept);
     }
 
     /// The counter broke: begin again, at once.

@@ -1,4 +1,4 @@
-//! How to steer the system clock, if the user asks: a step where that is allowed, else slewing.
+//! Steering of the system clock, if the user asks: a step where that is allowed, else slewing.
 //!
 //! This is a servo on the system clock and on nothing else. Our own stamps are counts, so that
 //! whatever it does to `CLOCK_REALTIME` never comes back into an estimate. It need not find the
@@ -58,9 +58,9 @@ pub(crate) struct Servo {
     begun: bool,
     /// The frequency that cancels the system clock's own error.
     frequency: Rate,
-    /// How many measurements it rests on.
+    /// Number of measurements that it rests on.
     measured: u32,
-    /// How many in a row were no frequency that one would have believed.
+    /// Number of them in a row that were no frequency that one would have believed.
     surprises: u32,
     /// The frequency that was last asked for.
     applied: Option<Rate>,
@@ -126,7 +126,7 @@ impl Servo {
         self.measured = self.measured.saturating_add(1);
     }
 
-    /// How fast the clock may gain or lose, beside its slew, until the next reading.
+    /// Rate by which the clock may gain or lose, beside its slew, until the next reading.
     pub(crate) fn unknown(&self) -> Rate {
         if self.measured == 0 { LIMIT } else { SURPRISE }
     }
@@ -149,7 +149,7 @@ impl Servo {
     }
 }
 
-/// How much slower the clock has to run to lose its offset.
+/// Rate by which the clock has to run slower to lose its offset.
 fn slew(offset: Span) -> i128 {
     let small = offset.clamp(-SMALL, SMALL);
     let [fast, slow] = [(small, SMALL_SECONDS), (offset - small, LARGE_SECONDS)]
@@ -185,7 +185,7 @@ mod tests {
         second: u64,
         /// Ahead of ours by this.
         offset: Span,
-        /// Its own error.
+        /// Error of its rate, without the servo.
         skew: Rate,
         frequency: Rate,
         steps: u32,

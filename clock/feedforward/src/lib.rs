@@ -46,6 +46,9 @@ pub struct Exchange {
     /// Bound of the server's own error as it claims it: half its root delay, its root dispersion
     /// and the resolution of its stamps.
     pub root_distance: Span,
+    /// Resolution of the server's stamps as it claims it, which is part of that: how far either of
+    /// them may be off.
+    pub precision: Span,
 }
 
 /// Settings that an estimator is told once, before the first exchange.

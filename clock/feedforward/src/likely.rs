@@ -1,4 +1,4 @@
-//! How far an estimate is likely to be off: statistics, where the bound is causality.
+//! Likely error of an estimate: statistics, where the bound is causality.
 //!
 //! Noise is what the model says it is. What no exchange shows is how the round trip is shared
 //! between there and back, and how far the server is off: for these there is a prior, which

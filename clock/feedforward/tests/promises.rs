@@ -35,6 +35,7 @@ fn exact(k: u64, offset_us: i64) -> Exchange {
         server_sent: t + Span::from_micros(120),
         received: stamp(sent + CountSpan(HZ as i64 * 220 / 1_000_000)),
         root_distance: Span::from_micros(1),
+        precision: Span::ZERO,
     }
 }
 
@@ -374,6 +375,7 @@ mod hostile {
                     server_sent: Instant(times[1]),
                     received: stamp(1),
                     root_distance: Span(times[2]),
+                    precision: Span(times[2]),
                 }
             },
         )
@@ -443,6 +445,7 @@ fn with_further(further: i64, lies: i64, ahead_us: i64) -> (Estimate, Span) {
             server_sent: t + Span::from_micros(after_us + ahead_us - 100),
             received: stamp(sent + CountSpan(HZ as i64 / 1_000_000 * after_us)),
             root_distance: Span::from_micros(1),
+            precision: Span::ZERO,
         };
         assert_eq!(clock.exchange(&reply(220, 0)), Ok(Accepted::Refined));
         for n in 1..=further {

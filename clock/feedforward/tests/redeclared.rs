@@ -19,6 +19,7 @@ fn exchange(n: u32) -> Exchange {
         server_sent: instant(t + there),
         received: stamp(count(t + there + back)),
         root_distance: Span::from_micros(1),
+        precision: Span::ZERO,
     }
 }
 

@@ -182,6 +182,7 @@ fn simulate(seed: u64, mut run: Run) -> Outcome {
             server_sent: instant(leave + (run.server)(leave)),
             received: stamp(world.count()),
             root_distance: Span::from_micros(1),
+            precision: Span::ZERO,
         });
         held = clock.estimate(world.count());
         // Whoever shows how old the newest sample is goes by that.

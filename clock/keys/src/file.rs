@@ -30,7 +30,7 @@ impl Keys {
         let unreadable = |why| ConfigError::unreadable(path, &why);
         let bytes = Zeroizing::new(read_secret(path, MAX_FILE).map_err(unreadable)?);
         let text = std::str::from_utf8(&bytes)
-            .map_err(|_| unreadable(io::Error::other("is not text in UTF-8")))?;
+            .map_err(|_| unreadable(io::Error::other("it is no text in UTF-8")))?;
         Keys::parse(text, &path.display().to_string())
     }
 
@@ -87,13 +87,13 @@ impl Keys {
         self.known.values()
     }
 
-    /// How many there are.
+    /// Number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()

@@ -76,7 +76,7 @@ impl Key {
         [packet, &self.number().to_be_bytes(), &code].concat()
     }
 
-    /// Whether the packet was made with this key; takes equally long whatever the code is.
+    /// True if the packet was made with this key; takes equally long whatever the code is.
     fn fits(&self, mac: &Mac<'_>) -> bool {
         let code = self.code_in(mac.version, mac.about);
         mac.number == self.number()

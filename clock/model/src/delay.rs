@@ -100,7 +100,7 @@ impl Law {
             long_run: weights,
             unit: 1.0,
             count: count as f64,
-            noise: noise * noise,
+            noise: (noise * noise).max(LEAST_NOISE),
         }
     }
 

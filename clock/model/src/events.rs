@@ -449,7 +449,7 @@ mod tests {
 
     use super::*;
     use crate::delay::{Law, fitted};
-    use crate::{Known, Model, States};
+    use crate::{Known, Model, Noise, States};
 
     /// Exchanges before anything changes in [`Seen`].
     const BEFORE: usize = 300;
@@ -474,7 +474,7 @@ mod tests {
         let c = Constants::DEFAULT;
         let known = |mean, deviation| Known { mean, deviation };
         let (offset, rate) = (known(0.0, 1e-3), known(0.0, 1e-6));
-        let mut model = Model::new(offset, rate, known(10e-3, 5e-3), [0.3e-6; 2], c);
+        let mut model = Model::new(offset, rate, known(10e-3, 5e-3), Noise::of([0.3e-6; 2]), c);
         let (mut held, mut told) = (Vec::new(), Vec::new());
         let mut before = States::default();
         for k in 0..BEFORE + 120 {

@@ -8,13 +8,13 @@
 //! bound (that rests on causality alone), packets, clocks, I/O.
 //!
 //! ```
-//! use truechimer_model::{Constants, Known, Model, Sample};
+//! use truechimer_model::{Constants, Known, Model, Noise, Sample};
 //!
 //! let known = |mean, deviation| Known { mean, deviation };
 //! let floor = known(100e-6, 50e-6);
 //! let offset = known(0.0, 1e-4);
 //! let rate = known(0.0, 25e-6);
-//! let mut model = Model::new(offset, rate, floor, [0.3e-6; 2], Constants::DEFAULT);
+//! let mut model = Model::new(offset, rate, floor, Noise::of([0.3e-6; 2]), Constants::DEFAULT);
 //! for second in 0..20 {
 //!     if second > 0 {
 //!         model.predict(1.0);
@@ -71,6 +71,15 @@ pub struct Known {
     pub deviation: f64,
 }
 
+/// Noise of the stamps of requests and of replies: standard deviations, s.
+#[derive(Clone, Copy, Debug)]
+pub struct Noise {
+    /// Noise as far as is known.
+    pub own: [f64; 2],
+    /// Noise that the server claims for its own at most.
+    pub claimed: f64,
+}
+
 /// Knowledge of the model at one instant.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub struct States {
@@ -102,7 +111,6 @@ pub struct Model {
     events: Events,
     smoother: Smoother,
     likeness: Likeness,
-    noise: [f64; 2],
     gap: f64,
     /// Moves of the server are told.
     server: bool,
@@ -138,10 +146,28 @@ impl States {
     }
 }
 
+impl Noise {
+    /// Stamps of which nobody claims more than is known.
+    #[must_use]
+    pub fn of(own: [f64; 2]) -> Noise {
+        Noise { own, claimed: 0.0 }
+    }
+
+    /// Noise if all that is claimed is true, s.
+    fn largest(&self) -> [f64; 2] {
+        self.own.map(|own| own.max(self.claimed))
+    }
+}
+
 impl Sample {
     /// True if there was a packet in this direction.
     fn has(&self, d: usize) -> bool {
         self.above[d].is_finite()
+    }
+
+    /// Measurement of a direction, s, with θ at the arrival for a counter of this rate.
+    fn measured(&self, d: usize, rate: f64) -> f64 {
+        self.above[d] + if d == 0 { rate * self.duration } else { 0.0 }
     }
 
     /// Round trip for a counter of this rate, s, if there was one.
@@ -152,24 +178,22 @@ impl Sample {
 }
 
 impl Model {
-    /// Knows this before the first exchange: both directions take `floor`; stamps have this noise,
-    /// s.
+    /// Knows this before the first exchange: both directions take `floor`.
     #[must_use]
-    pub fn new(theta: Known, rate: Known, floor: Known, noise: [f64; 2], c: Constants) -> Model {
+    pub fn new(theta: Known, rate: Known, floor: Known, noise: Noise, c: Constants) -> Model {
         let x = [theta.mean, rate.mean, floor.mean, floor.mean, 0.0];
         let mut law = Gaussian::new(x, [theta.deviation, rate.deviation, 0.0, 0.0, 0.0]);
         law.inflate(&ALIKE, floor.deviation * floor.deviation);
         let (now, events, smoother) = (States::default(), Events::default(), Smoother::default());
-        let (start, likeness) = (None, Likeness::default());
-        let mut model =
-            Model { now, start, events, smoother, likeness, noise, gap: 0.0, server: false, c };
-        model.begin(law, rate.mean, 2.0 * floor.mean);
+        let (start, likeness, gap, server) = (None, Likeness::default(), 0.0, false);
+        let mut model = Model { now, start, events, smoother, likeness, gap, server, c };
+        model.begin(law, rate.mean, 2.0 * floor.mean, noise);
         model
     }
 
     /// Knows `law` before the first exchange of a path on which a round trip takes `rtt` s.
-    fn begin(&mut self, law: Gaussian, rate: f64, rtt: f64) {
-        let start = Start::new(law, self.noise, rtt);
+    fn begin(&mut self, law: Gaussian, rate: f64, rtt: f64, noise: Noise) {
+        let start = Start::new(law, noise, rtt);
         self.events.begin(Hypothesis::new(law, start.laws(rate, &self.c), &self.c));
         (self.start, self.likeness) = (Some(start), Likeness::default());
         self.sum_up();
@@ -306,7 +330,7 @@ impl Model {
 
     /// The path is another one from the exchange to come on. θ is `theta` by its standard, or none
     /// if it stays what it was.
-    pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>) {
+    pub fn begin_path(&mut self, sample: Sample, theta: Option<Known>, noise: Noise) {
         self.events.settle();
         let was = self.events.now();
         let late = [
@@ -314,8 +338,8 @@ impl Model {
             sample.above[1] + was.x[OFFSET],
         ];
         let rtt = sample.trip(was.x[RATE]).unwrap_or(2.0 * late[1]).max(0.0);
-        let noise = self.noise[0] + self.noise[1];
-        let deviation = |late: f64| late.abs() / 4.0 + noise;
+        let stamps: f64 = noise.largest().iter().sum();
+        let deviation = |late: f64| late.abs() / 4.0 + stamps;
         let mut law = was;
         law.replace(SERVER, 0.0, 0.0);
         if let Some(theta) = theta {
@@ -328,6 +352,6 @@ impl Model {
                 law.replace(i, late, deviation(late));
             });
         }
-        self.begin(law, was.x[RATE], rtt);
+        self.begin(law, was.x[RATE], rtt, noise);
     }
 }

@@ -7,14 +7,15 @@
 
 use arrayvec::ArrayVec;
 
-use crate::Sample;
 use crate::constants::Constants;
-use crate::delay::{Expected, Law, fitted};
+use crate::delay::{Expected, Law, Weights, fitted};
 use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
+use crate::{Noise, Sample};
 
-/// Rounds for each new exchange: the sites are nearly right from the exchange before.
-const ROUNDS: usize = 2;
+/// Rounds for each new exchange. The sites are nearly right from the exchange before, but for one that moves the line far:
+/// after fewer rounds those that held it would still do so, and each by the others' word be surer than all of them.
+const ROUNDS: usize = 6;
 /// Share of the way gone at once: mixtures of laws could swing.
 const STEP: f64 = 0.7;
 /// Least share of the precision that is left without a site.
@@ -74,7 +75,9 @@ struct Seen {
 #[derive(Clone, Debug)]
 pub struct Start {
     before: Gaussian,
-    noise: [f64; 2],
+    noise: Noise,
+    /// Claimed noise is believed.
+    coarse: bool,
     rtt: f64,
     seen: ArrayVec<Seen, PATIENCE>,
 }
@@ -85,9 +88,10 @@ fn go_on(law: &mut Gaussian, dt: f64, walk: f64) {
 }
 
 impl Start {
-    /// Nothing was exchanged yet; stamps have this noise, s, and a round trip takes `rtt` s.
-    pub fn new(before: Gaussian, noise: [f64; 2], rtt: f64) -> Start {
-        Start { before, noise, rtt, seen: ArrayVec::new() }
+    /// Nothing was exchanged yet; a round trip takes `rtt` s.
+    pub fn new(before: Gaussian, noise: Noise, rtt: f64) -> Start {
+        let coarse = noise.own != noise.largest();
+        Start { before, noise, coarse, rtt, seen: ArrayVec::new() }
     }
 
     /// True if enough is known.
@@ -96,15 +100,56 @@ impl Start {
         self.seen.is_full() || (self.seen.len() >= WINDOW && long)
     }
 
-    /// Law of the delays as the round trips show it, for a counter of this rate.
+    /// Law of the delays as the round trips show it, for a counter of this rate; with the noise of the stamps.
     pub fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
+        let weights = self.weights(rate, c);
+        [0, 1].map(|d| Law::new(weights, self.seen.len(), self.noise_of(d, rate)))
+    }
+
+    fn weights(&self, rate: f64, c: &Constants) -> Weights {
         let trips = self.seen.iter().map(|x| x.sample.trip(rate).unwrap_or(0.0));
         let mut trips: ArrayVec<f64, PATIENCE> = trips.collect();
         trips.sort_unstable_by(f64::total_cmp);
         let least = trips.first().copied().unwrap_or(0.0);
         // The fastest is the floor, and shows nothing of what is above it.
-        let weights = fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt, c);
-        self.noise.map(|noise| Law::new(weights, self.seen.len(), noise))
+        fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt, c)
+    }
+
+    /// Noise that is supposed, s.
+    fn supposed(&self) -> [f64; 2] {
+        if self.coarse { self.noise.largest() } else { self.noise.own }
+    }
+
+    /// Believes in claimed noise unless the exchanges are foretold far better without: stamps are often finer than their
+    /// server says.
+    fn judge_noise(&mut self, rate: f64, c: &Constants) {
+        let both = [self.noise.own, self.noise.largest()];
+        self.coarse = both[0] != both[1];
+        if !self.coarse || self.seen.len() < FEW {
+            return;
+        }
+        let weights = self.weights(rate, c);
+        let [fine, coarse] = both.map(|noise| self.filter(weights, self.seen.len(), noise, c).log);
+        self.coarse = coarse + c.sure > fine;
+    }
+
+    /// Noise of the stamps of a direction, s: what is stated, or less if what was measured lies nearer than that to the line
+    /// between its neighbours, in which neither offset nor rate is. Good stamps would take an hour to be known by the filter.
+    fn noise_of(&self, d: usize, rate: f64) -> f64 {
+        let stated = self.supposed()[d];
+        // Coarse stamps of a server that is asked at even times may be off alike for long.
+        if self.coarse || self.seen.len() < WINDOW {
+            return stated;
+        }
+        let squares = self.seen.windows(3).map(|three| {
+            let [first, middle, last] = [0, 1, 2].map(|k| three[k].sample.measured(d, rate));
+            let share = three[2].gap / (three[1].gap + three[2].gap);
+            let apart = middle - share * first - (1.0 - share) * last;
+            apart * apart / (1.0 + share * share + (1.0 - share) * (1.0 - share))
+        });
+        let variance = squares.sum::<f64>() / (self.seen.len() - 2) as f64;
+        // No number where there were no packets in this direction.
+        stated.min(libm::sqrt(variance))
     }
 
     /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.
@@ -113,6 +158,7 @@ impl Start {
             let (gap, at) = self.seen.last().map_or((0.0, 0.0), |last| (gap, last.at + gap));
             self.seen.push(Seen { gap, at, sample, sites: Default::default() });
         }
+        self.judge_noise(rate, c);
         if let Some(slow) = self.filtered(rate, c) {
             return slow;
         }
@@ -148,15 +194,18 @@ impl Start {
             return None;
         }
         let weights = fitted(core::iter::empty(), self.rtt, c);
-        let laws = self.noise.map(|noise| Law::new(weights, 0, noise));
-        let all = self.filter(laws, c);
+        let noise = self.supposed();
+        let all = self.filter(weights, 0, noise, c);
         let tide = all.filter.share(|mode| mode.tide > 0);
-        let slow = !round || tide > 0.5 && all.log > self.filter(self.laws(rate, c), c).log;
+        let slow = !round
+            || tide > 0.5
+                && all.log > self.filter(self.weights(rate, c), self.seen.len(), noise, c).log;
         slow.then_some(all)
     }
 
-    /// The exchanges taken in one after the other, from these laws on.
-    fn filter(&self, laws: [Law; 2], c: &Constants) -> Hypothesis {
+    /// The exchanges taken in one after the other, from laws with these weights and this noise on.
+    fn filter(&self, weights: Weights, count: usize, noise: [f64; 2], c: &Constants) -> Hypothesis {
+        let laws = noise.map(|noise| Law::new(weights, count, noise));
         let mut all = Hypothesis::new(self.before, laws, c);
         for (k, x) in self.seen.iter().enumerate() {
             if k > 0 {
@@ -197,5 +246,63 @@ impl Start {
             }
         }
         n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Noise that the first 32 exchanges a second apart show of requests and of replies, ns: `sample` makes each of two
+    /// numbers between −1 and 1.
+    fn noise(sample: impl Fn([f64; 2]) -> Sample) -> [f64; 2] {
+        noise_where(0.0, sample)
+    }
+
+    /// That noise where the server claims as much as `claimed`, s.
+    fn noise_where(claimed: f64, sample: impl Fn([f64; 2]) -> Sample) -> [f64; 2] {
+        let mut mixed = 1_u64;
+        let mut random = || {
+            mixed = mixed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            ((mixed >> 40) as f64 / f64::from(1 << 23)) - 1.0
+        };
+        let before = Gaussian::new([0.0, 0.0, 1e-4, 1e-4, 0.0], [1e-5, 1e-5, 0.0, 0.0, 0.0]);
+        let mut start = Start::new(before, Noise { own: [300e-9; 2], claimed }, 2e-4);
+        for _ in 0..PATIENCE {
+            start.take(1.0, sample([random(), random()]), 0.0, &Constants::DEFAULT);
+        }
+        start.laws(0.0, &Constants::DEFAULT).map(|law| 1e9 * libm::sqrt(law.noise))
+    }
+
+    fn above(request: f64, reply: f64) -> Sample {
+        Sample { above: [1e-4 + 1e-9 * request, 1e-4 + 1e-9 * reply], duration: 2e-4 }
+    }
+
+    #[test]
+    fn good_stamps_are_known_for_it_at_once() {
+        // Even between −1 and 1: a third is the variance.
+        let [request, reply] = noise(|[a, b]| above(50.0 * a, 100.0 * b));
+        assert!(
+            (20.0..40.0).contains(&request) && (40.0..80.0).contains(&reply),
+            "{request} {reply}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_of_the_stamps_makes_none_of_them_better() {
+        let server = noise(|[a, ..]| above(2000.0 * a, -2000.0 * a));
+        let queues = noise(|[a, b]| above(9000.0 * a.abs(), 9000.0 * b.abs()));
+        for (of, found) in [("a server whose time is off", server), ("queues", queues)] {
+            assert_eq!(found.map(f64::round), [300.0; 2], "{of}");
+        }
+    }
+
+    #[test]
+    fn coarse_stamps_are_believed_and_fine_ones_that_are_said_to_be_coarse_are_not() {
+        // A server's stamps to 200 µs: both at once are off by up to half of that.
+        let coarse = noise_where(100e-6, |[a, ..]| above(100_000.0 * a, -100_000.0 * a));
+        assert!(coarse.iter().all(|noise| *noise > 30_000.0), "{coarse:?}");
+        let fine = noise_where(100e-6, |[a, b]| above(9000.0 * a.abs(), 9000.0 * b.abs()));
+        assert_eq!(fine.map(f64::round), [300.0; 2]);
     }
 }

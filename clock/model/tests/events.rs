@@ -4,7 +4,7 @@
 mod random;
 
 use random::Random;
-use truechimer_model::{Constants, Known, Model, Sample};
+use truechimer_model::{Constants, Known, Model, Noise, Sample};
 
 /// A LAN at 16 s: floors of 100 µs, queues of 10 µs, an oscillator 5 ppm off.
 struct World {
@@ -14,7 +14,7 @@ struct World {
     floors: [f64; 2],
     rate: f64,
     theta: f64,
-    /// How far ahead the server is, s.
+    /// Offset of the server, s; positive: ahead.
     server: f64,
 }
 
@@ -34,7 +34,7 @@ impl World {
                 known(0.0, 50e-6),
                 known(0.0, 25e-6),
                 known(110e-6, 55e-6),
-                [0.3e-6; 2],
+                Noise::of([0.3e-6; 2]),
                 constants,
             ),
             time: 0.0,
@@ -277,7 +277,7 @@ fn another_address_leaves_a_suspicion_behind() {
         world.floors = [3.0 * FLOOR; 2];
         let sample = world.sample();
         let theta = Known { mean: world.theta, deviation: 200e-6 };
-        world.model.begin_path(sample, Some(theta));
+        world.model.begin_path(sample, Some(theta), Noise::of([0.3e-6; 2]));
         let _ = world.model.take(sample, STRAYS, true);
         let _ = world.run(60);
         assert!(world.error().abs() < 10e-6, "seed {seed}: {}", world.error());

@@ -8,7 +8,7 @@
 mod random;
 
 use random::Random;
-use truechimer_model::{Constants, Known, Model, Sample};
+use truechimer_model::{Constants, Known, Model, Noise, Sample};
 
 const FLOOR: f64 = 2e-3;
 const WAIT: f64 = 300e-6;
@@ -23,7 +23,7 @@ fn begun(seed: u64, n: usize) -> [f64; 4] {
         known(0.0, trip / 2.0),
         known(0.0, 1e-9),
         known(trip, trip / 2.0),
-        [0.1e-6; 2],
+        Noise::of([0.1e-6; 2]),
         Constants::DEFAULT,
     );
     let mut least = [f64::INFINITY; 2];

@@ -46,7 +46,7 @@ pub struct Association {
 /// A request that was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Request {
-    /// Its transmit timestamp, which comes back as the origin of the reply.
+    /// Transmit timestamp, which comes back as the origin of the reply.
     id: Timestamp,
     /// Token that asks for interleaved mode: its receive timestamp, which comes back as the origin then,
     /// and that of the server in the reply that it is about.
@@ -90,7 +90,7 @@ pub struct Reply {
     /// In interleaved mode the receive timestamp of the reply before that `transmit` belongs to; `None`
     /// in basic mode, where it is this one's.
     pub interleaved: Option<Timestamp>,
-    /// How many bytes came after the header (extension fields and the like) and were passed over.
+    /// Number of bytes after the header (extension fields and the like) that were passed over.
     pub unread: usize,
     /// Number of requests that were made after the one that it answers, below [`WAITING`]. The moment at which
     /// that one left is before the next was made: who takes another one's is misled.
@@ -107,14 +107,14 @@ struct Answer {
 }
 
 impl Reply {
-    /// How long the server says it had the request, ≥ 0. It may say more than the whole round
-    /// trip took: the caller, who knows that, checks.
+    /// Time that the server says it had the request, ≥ 0. It may say more than the whole round trip
+    /// took: the caller, who knows that, checks.
     #[must_use]
     pub fn residence(&self) -> Span {
         self.transmit.since(self.receive).max(Span::ZERO)
     }
 
-    /// How far the server's clock may be from its reference, in either direction: half the root
+    /// Most that the server's clock may be off its reference, in either direction: half the root
     /// delay (which hides any asymmetry on the way), the root dispersion and the precision.
     #[must_use]
     pub fn root_distance(&self) -> Span {
@@ -358,7 +358,7 @@ fn check_kiss(packet: &Packet) -> Result<(), Refusal> {
     })
 }
 
-/// Whether two addresses are the same end point. What IPv6 adds to it beside address and port does
+/// True if two addresses are the same end point. What IPv6 adds to it beside address and port does
 /// not count where one side leaves it open.
 fn same_peer(a: SocketAddr, b: SocketAddr) -> bool {
     let scope = |address| match address {

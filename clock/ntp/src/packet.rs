@@ -102,7 +102,7 @@ pub struct Packet {
     pub version: u8,
     /// The mode.
     pub mode: Mode,
-    /// How far the sender is from a reference clock: 1 has one, 2–15 follow, 0 stands for no
+    /// Distance of the sender from a reference clock: 1 has one, 2–15 follow, 0 stands for no
     /// usable time or a kiss code, 16 and above are unsynchronised or reserved.
     pub stratum: u8,
     /// The longest interval between messages.

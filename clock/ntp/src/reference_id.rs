@@ -32,9 +32,9 @@ impl RefId {
         (!text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())).then_some(text)
     }
 
-    /// How to show it for a server of that stratum: 0 and 1, the kiss code or the kind of clock
-    /// (`RATE`, `GPS`); above, an IPv4 address (`192.0.2.1`), which for a server that follows
-    /// over IPv6 is the beginning of a hash and no address. What is not printable is shown in
+    /// Text of it for a server of that stratum: 0 and 1, the kiss code or the kind of clock
+    /// (`RATE`, `GPS`); above, an IPv4 address (`192.0.2.1`), which for a server that follows over
+    /// IPv6 is the beginning of a hash and no address. What is not printable is shown in
     /// hexadecimal: nothing that a server sends can upset a terminal.
     #[must_use]
     pub const fn text(self, stratum: u8) -> RefIdText {

@@ -1,4 +1,4 @@
-//! Why a datagram was not taken for the server's time.
+//! Reasons why a datagram was not taken for the server's time.
 
 use core::fmt;
 use core::net::SocketAddr;
@@ -8,7 +8,7 @@ use truechimer_time::Span;
 use crate::client::MAX_ROOT_DISTANCE;
 use crate::{HEADER_LEN, Mode, RefId};
 
-/// Why a datagram was refused. The order is that of the checks: the first that fails is named.
+/// Reasons for refusing a datagram, in the order of the checks: the first that fails is named.
 ///
 /// `Display` says it in plain words, with what the user can do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -176,7 +176,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// How often each kind of refusal happened. The numbers stop at their largest value.
+/// Number of refusals of each kind. The numbers stop at their largest value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally([u64; NAMES.len()]);
 
@@ -191,13 +191,13 @@ impl Tally {
         }
     }
 
-    /// How many of the kind of `refusal`, whatever it carries.
+    /// Number of refusals of the kind of `refusal`, whatever it carries.
     #[must_use]
     pub fn of(&self, refusal: Refusal) -> u64 {
         self.0.get(refusal.index()).copied().unwrap_or(0)
     }
 
-    /// How many in all.
+    /// Number of refusals in all.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))

@@ -29,7 +29,7 @@ pub struct ServerState {
     pub reference_timestamp: Timestamp,
 }
 
-/// Why a datagram gets no reply.
+/// Reasons why a datagram gets no reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ignored {
     /// Shorter than a header.
@@ -92,8 +92,8 @@ pub fn reply(
     }
 }
 
-/// Whether a request may be one of interleaved mode (RFC 9769 §2): then its origin timestamp is
-/// the receive timestamp of an earlier reply. Whether that reply was ours and to this client is for
+/// True if a request may be one of interleaved mode (RFC 9769 §2): then its origin timestamp is the
+/// receive timestamp of an earlier reply. Whether that reply was ours and to this client is for
 /// whoever keeps them to say.
 #[must_use]
 pub fn is_interleaved(request: &Packet) -> bool {

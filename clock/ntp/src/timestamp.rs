@@ -18,7 +18,7 @@ impl Timestamp {
     /// Zero, which means that the time is not known.
     pub const UNKNOWN: Timestamp = Timestamp(0);
 
-    /// Whether this is [`Timestamp::UNKNOWN`].
+    /// True if this is [`Timestamp::UNKNOWN`].
     #[must_use]
     pub const fn is_unknown(self) -> bool {
         self.0 == 0

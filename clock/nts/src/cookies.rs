@@ -39,7 +39,7 @@ pub struct Opened {
 /// A request that is not answered as it asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Closed {
-    /// Why.
+    /// Reason for that.
     pub refusal: Refusal,
     /// Unique identifier to be sent back with the kiss code `NTSN`; `None` if nothing is to be sent.
     pub nak: Option<Vec<u8>>,

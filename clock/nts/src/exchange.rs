@@ -40,7 +40,7 @@ pub struct Agreement {
     pub cookies: Vec<Vec<u8>>,
     /// Name or address of the NTP server; `None`: the one that the exchange was with.
     pub server: Option<String>,
-    /// Its port; `None`: 123.
+    /// Port of the NTP server; `None`: 123.
     pub port: Option<u16>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Records<'a> {
     }
 }
 
-/// Whether a message has all its records: as it comes in pieces.
+/// True if a message has all its records: as it comes in pieces.
 #[must_use]
 pub fn is_whole(message: &[u8]) -> bool {
     let mut records = Records { bytes: message };

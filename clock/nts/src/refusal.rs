@@ -9,7 +9,7 @@ pub enum Refusal {
     Malformed,
     /// No request is waiting for a reply: a copy, or an answer to nobody.
     Unasked,
-    /// Its unique identifier is missing, or is not the request's.
+    /// The unique identifier is missing, or is not the request's.
     NotOurs,
     /// Has no authenticator.
     Unprotected,

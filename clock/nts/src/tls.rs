@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::client::WebPkiServerVerifier;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
@@ -28,7 +28,7 @@ pub enum Failed {
     File {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// Reason, for people.
         why: String,
     },
     /// The system has no certificates of authorities.
@@ -99,6 +99,11 @@ fn tls_error(why: &rustls::Error) -> Failed {
         }
         InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "the server's certificate is for another name".into()
+        }
+        InvalidCertificate(Bad::Other(other)) if other.0.to_string() == "CaUsedAsEndEntity" => {
+            "the server's certificate is one of an authority (CA:TRUE), which proves no server: it has to have one \
+             with CA:FALSE"
+                .into()
         }
         PeerIncompatible(_) => format!("the server does not speak TLS 1.3 as RFC 8915 asks: {why}"),
         _ => format!("TLS: {why}"),
@@ -287,13 +292,23 @@ impl Server {
     /// If they cannot be used.
     pub fn new(chain: &Path, key: &Path) -> Result<Server, Failed> {
         let certificates = certificates(chain)?;
-        let private = PrivateKeyDer::from_pem_file(key).map_err(|why| file(key, why))?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|why| match why {
+            pem::Error::NoItemsFound => file(key, "no private key in it (PEM)"),
+            pem::Error::Io(why) => file(key, why),
+            why => file(key, why),
+        })?;
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|why| tls_error(&why))?
             .with_no_client_auth()
             .with_single_cert(certificates, private)
-            .map_err(|why| file(key, why))?;
+            .map_err(|why| match why {
+                rustls::Error::InconsistentKeys(_) => {
+                    let chain = chain.display();
+                    file(key, format!("it is not the key to the first certificate in {chain}"))
+                }
+                why => file(key, why),
+            })?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         // Nothing is kept of a client.
         config.send_tls13_tickets = 0;
@@ -354,8 +369,12 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Failed> {
-    let all: Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(path).map_err(|why| file(path, why))?.collect();
+    let all: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
+        .map_err(|why| match why {
+            pem::Error::Io(why) => file(path, why),
+            why => file(path, why),
+        })?
+        .collect();
     let all = all.map_err(|why| file(path, why))?;
     if all.is_empty() { Err(file(path, "no certificate in it (PEM)")) } else { Ok(all) }
 }
@@ -397,6 +416,8 @@ impl Write for Timed {
 #[allow(clippy::unwrap_used)] // a test may
 mod tests {
     use super::*;
+    use rustls::client::danger::ServerCertVerifier;
+    use rustls::pki_types::UnixTime;
 
     #[test]
     fn an_address_that_is_not_wanted_takes_no_other_s_place() {
@@ -411,5 +432,40 @@ mod tests {
         assert_eq!(tried.len(), ADDRESSES);
         let none = candidates([].into_iter(), &|_| Err("it has no such address".into()));
         assert_eq!(none.unwrap_err(), "it has no such address");
+    }
+
+    /// Certificate as `openssl req -x509` makes it where it is not told otherwise, valid until 2126.
+    const OF_AUTHORITY: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBlDCCATugAwIBAgIUDmtrLDsZA1HhA9VM//18f50RpAYwCgYIKoZIzj0EAwIw\n\
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyOTIzMTAyNVoYDzIxMjYxMTA1\n\
+MjMxMDI1WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO\n\
+PQMBBwNCAASi7/sMg5A+9d3E+aHDViiLDV3XLtuVQrtns6UWhuNTciwnlVJAlvfT\n\
+n+cVhqhPf1TjZB7Qphn4ncHLGOSKse7zo2kwZzAdBgNVHQ4EFgQUB1xUs13kOEVa\n\
+s8xFbJL/PVo6ZDgwHwYDVR0jBBgwFoAUB1xUs13kOEVas8xFbJL/PVo6ZDgwDwYD\n\
+VR0TAQH/BAUwAwEB/zAUBgNVHREEDTALgglsb2NhbGhvc3QwCgYIKoZIzj0EAwID\n\
+RwAwRAIgNTM0yEf14cZJbbULcxiCM7rT6Mi1g8Dp0zsGQ4Ye6HQCIH4D4Y7nNSak\n\
+mpcOQ20oggk3QX+tlN03TP9RoIigYNfK\n\
+-----END CERTIFICATE-----\n\
+";
+
+    #[test]
+    fn an_authority_s_certificate_proves_no_server() {
+        let folder = std::env::temp_dir().join(format!("truechimer-ca-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let (path, none) = (folder.join("ca.pem"), folder.join("none"));
+        std::fs::write(&path, OF_AUTHORITY).unwrap();
+        let client = Client::new(Some(&path)).unwrap();
+        let [certificate] = &certificates(&path).unwrap()[..] else { panic!("one certificate") };
+        let no_key = Server::new(&path, &path).unwrap_err().to_string();
+        let no_file = Client::new(Some(&none)).unwrap_err().to_string();
+        std::fs::remove_dir_all(folder).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_800_000_000));
+        let refused = client.verifier.verify_server_cert(certificate, &[], &name, &[], now);
+        let why = tls_error(&refused.unwrap_err()).to_string();
+        assert!(why.contains("(CA:TRUE), which proves no server"), "{why}");
+        assert!(no_key.ends_with("ca.pem: no private key in it (PEM)"), "{no_key}");
+        assert!(no_file.ends_with("none: No such file or directory (os error 2)"), "{no_file}");
     }
 }

@@ -62,11 +62,11 @@ impl PassedOver {
 /// A master: its port, where it sends from, and what it says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Master {
-    /// Its port.
+    /// Port of the master.
     pub port: PortIdentity,
     /// The address that its messages come from.
     pub from: IpAddr,
-    /// Its newest description.
+    /// The newest description of itself.
     pub announce: Announce,
     /// Flags of that.
     pub flags: Flags,

@@ -53,7 +53,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| *kind as u8 == bits)
     }
 
-    /// Whether it is stamped, and so goes to the event port (319) rather than the general one
+    /// True if it is stamped, and so goes to the event port (319) rather than the general one
     /// (320).
     #[must_use]
     pub const fn is_event(self) -> bool {
@@ -116,7 +116,7 @@ impl Flags {
     /// The sender does not vouch for its synchronisation (2019).
     pub const SYNCHRONIZATION_UNCERTAIN: Flags = Flags(0x0040);
 
-    /// Whether all of these are set.
+    /// True if all of these are set.
     #[must_use]
     pub const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0

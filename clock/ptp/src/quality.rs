@@ -36,8 +36,8 @@ const ACCURACIES_PS: [i64; 26] = [
 const FIRST: u8 = 0x17;
 
 impl ClockQuality {
-    /// How far the clock is off at the most, by its accuracy (table 5); `None` where it states none
-    /// (0xFE: unknown), or none that a bound could be made of.
+    /// Most that the clock is off, by its accuracy (table 5); `None` where it states none (0xFE:
+    /// unknown), or none that a bound could be made of.
     #[must_use]
     pub fn accuracy(&self) -> Option<Span> {
         let place = usize::from(self.accuracy.checked_sub(FIRST)?);
@@ -46,7 +46,7 @@ impl ClockQuality {
         Some(Span::from_nanos(ps.saturating_add(999) / 1000))
     }
 
-    /// Whether the class says that the clock's time is a primary reference's (6), or was until
+    /// True if the class says that the clock's time is a primary reference's (6), or was until
     /// lately and is held to specification (7) (table 4).
     #[must_use]
     pub const fn is_reference(&self) -> bool {

@@ -36,7 +36,7 @@ pub enum Refusal {
     ForOthers,
     /// The nanoseconds of its timestamp are none.
     Timestamp,
-    /// Its correction was too large for the field, or is larger than any path.
+    /// The correction was too large for the field, or is larger than any path.
     Correction,
     /// The neighbour on the link is not the master.
     Neighbour,
@@ -102,7 +102,7 @@ impl Refusal {
         NAMES.get(self.index()).copied().unwrap_or("refused")
     }
 
-    /// Whether the user may want to know of it: it shows a fault, an attack, or another set-up than
+    /// True if the user may want to know of it: it shows a fault, an attack, or another set-up than
     /// is thought.
     #[must_use]
     pub const fn is_trouble(self) -> bool {
@@ -173,7 +173,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// How often each kind of refusal happened. The numbers stop at their largest value.
+/// Number of refusals of each kind. The numbers stop at their largest value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally([u64; NAMES.len()]);
 
@@ -188,7 +188,7 @@ impl Tally {
         }
     }
 
-    /// How many of the kind of `refusal`, whatever it carries.
+    /// Number of refusals of the kind of `refusal`, whatever it carries.
     #[must_use]
     pub fn of(&self, refusal: Refusal) -> u64 {
         self.0.get(refusal.index()).copied().unwrap_or(0)

@@ -169,8 +169,8 @@ pub struct Slave {
     interval: Span,
     /// When the next question is due; `None` without a master.
     due: Option<Count>,
-    /// How long after the `Sync` that a question was paired with the next is asked at the earliest:
-    /// at random, so that not all slaves ask at once.
+    /// Least time from the `Sync` that a question was paired with to the next question: at random,
+    /// so that not all slaves ask at once.
     apart: CountSpan,
     refused: Tally,
 }

@@ -20,9 +20,9 @@ pub enum Tlv<'m> {
         kind: Wire,
         /// One every interval.
         interval: LogInterval,
-        /// How long, s.
+        /// Length of the grant, s.
         seconds: u32,
-        /// Whether another request is welcome.
+        /// True if another request is welcome.
         renewed: bool,
     },
     /// Ends a grant (16.1.4.3).

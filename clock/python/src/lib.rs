@@ -78,7 +78,7 @@ impl Clock {
         self.clock.time_of(moment.0).map(Reading::of).map_err(no_reading)
     }
 
-    /// How long it was from one moment to another, by the clock that no correction disturbs.
+    /// Length of the time from one moment to another, by the clock that no correction disturbs.
     fn elapsed(&self, start: &Moment, end: &Moment) -> PyResult<Length> {
         self.clock.elapsed(start.0, end.0).map(Length::of).map_err(no_reading)
     }

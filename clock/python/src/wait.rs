@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use truechimer::WaitError;
 
-/// How long Python's signals may have to wait.
+/// Longest time that Python's signals may have to wait.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Waits for `timeout` seconds, or for ever, a slice at a time.

@@ -4,7 +4,7 @@ use truechimer_engine::Action;
 
 use super::Decided;
 
-/// How much of a value is shown, in characters.
+/// Number of characters of a value that are shown.
 const SHOWN: usize = 60;
 
 /// The first thing in which two decisions differ, and what it is in either.
@@ -108,7 +108,7 @@ impl<'t> Node<'t> {
     }
 }
 
-/// How long a string, number or word is. It is at least one byte, unless nothing is left.
+/// Length of a string, number or word, bytes: at least one, unless nothing is left.
 fn leaf(text: &str) -> usize {
     let bytes = text.as_bytes();
     let end = if bytes.first() == Some(&b'"') {

@@ -34,7 +34,7 @@ pub enum What {
     Reply(Box<Heard>),
     /// The configuration was read again.
     Reload {
-        /// How many sources there are now.
+        /// Number of sources now.
         sources: usize,
     },
     /// The counter lost its continuity; the note before says why.
@@ -46,7 +46,7 @@ pub enum What {
     },
     /// The engine told the user something.
     Note {
-        /// How much it matters.
+        /// Importance of it.
         level: Level,
         /// One line.
         text: String,
@@ -60,7 +60,7 @@ pub struct Heard {
     pub source: String,
     /// `None` if it was used, else the name of the reason why not.
     pub refused: Option<String>,
-    /// How far the source is believed.
+    /// Status: how far the source is believed.
     pub status: SourceStatus,
     /// Round trip less the server's residence time: of this exchange, or if it was refused of the
     /// newest that was used.
@@ -82,7 +82,7 @@ pub struct Heard {
     pub deviation: Option<Span>,
     /// Skew of the counter by this source: positive, it is fast.
     pub skew: Option<Rate>,
-    /// How long a count lasts by the published clock.
+    /// Length of a count by the published clock.
     pub period: Period,
 }
 

@@ -171,7 +171,7 @@ impl<W: Write> Log<W> {
         }
     }
 
-    /// Why there is no log any more, once.
+    /// Reason why there is no log any more, once.
     pub fn trouble(&mut self) -> Option<io::Error> {
         self.trouble.take()
     }

@@ -15,7 +15,7 @@ const MAX_LINE: u64 = 4 << 20;
 /// The program that wrote a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Writer {
-    /// Its version.
+    /// Version of the program.
     pub version: String,
     /// The version of the format.
     pub format: u32,
@@ -34,7 +34,7 @@ impl Writer {
     }
 }
 
-/// Why a log could not be repeated.
+/// Reasons why a log could not be repeated.
 #[derive(Debug)]
 pub enum ReplayError {
     /// Log that cannot be read.
@@ -43,7 +43,7 @@ pub enum ReplayError {
     NotALog(String),
     /// A line is not as it should be.
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: u64,
         /// The column, from 1, unless it is the line as a whole.
         column: Option<usize>,

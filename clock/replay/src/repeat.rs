@@ -13,7 +13,7 @@ use super::happened::{Before, said};
 use super::read::{Lines, Writer, parse};
 use super::{Beginning, FORMAT, Happened, Header, Line, OLDEST, ReplayError, TWO_SIDES, What};
 
-/// How to repeat a log.
+/// Options for repeating a log.
 #[derive(Debug, Default)]
 pub struct Options {
     /// By another method than the daemon's. Its decisions are then its own, and are not compared
@@ -40,16 +40,16 @@ pub struct Summary {
     /// Replies that were refused, by reason. This and the next four are counted only if somebody
     /// takes what happens.
     pub refused: BTreeMap<String, u64>,
-    /// How often the configuration was read again.
+    /// Number of times that the configuration was read again.
     pub reloads: u64,
-    /// How often the counter lost its continuity.
+    /// Number of times that the counter lost its continuity.
     pub disruptions: u64,
-    /// How often every server fell silent for long.
+    /// Number of times that every server fell silent for long.
     pub holdovers: u64,
     /// Replies to requests that the engine with the other estimator would not have sent, and so
     /// refuses.
     pub unmatched: u64,
-    /// Whether it breaks off in the middle, as when the daemon was killed. All before is right.
+    /// True if it breaks off in the middle, as when the daemon was killed. All before is right.
     pub truncated: bool,
 }
 
@@ -82,7 +82,7 @@ struct Repeat<'a, R> {
     /// The version of the log's format.
     format: u32,
     method: Option<Box<dyn Method>>,
-    /// Whether the decisions are compared with those in the log.
+    /// True if the decisions are compared with those in the log.
     compares: bool,
     each: Option<Each<'a>>,
     summary: Summary,
@@ -303,7 +303,7 @@ impl Requests {
     }
 }
 
-/// Whether two decisions are the same. How a note is worded is none, and may change with a version.
+/// True if two decisions are the same. How a note is worded is none, and may change with a version.
 /// Where the log's hands have `one_width`, only that counts.
 fn is_same(one: &Action, other: &Action, one_width: bool) -> bool {
     let plain = |hand: &Hand| Hand { imbalance: Span::ZERO, likely: None, ..*hand };

@@ -33,7 +33,7 @@ impl Prefix {
         (length <= width && bits & !prefix.mask() == 0).then_some(prefix)
     }
 
-    /// Whether it holds this address. An IPv4 address in an IPv6 one (`::ffff:192.0.2.1`) is the
+    /// True if it holds this address. An IPv4 address in an IPv6 one (`::ffff:192.0.2.1`) is the
     /// former.
     #[must_use]
     pub fn holds(&self, address: IpAddr) -> bool {
@@ -117,7 +117,7 @@ impl Access {
         Access { rules }
     }
 
-    /// Whether this address may ask.
+    /// True if this address may ask.
     #[must_use]
     pub fn allows(&self, address: IpAddr) -> bool {
         self.rules.iter().find(|(prefix, _)| prefix.holds(address)).is_some_and(|rule| rule.1)

@@ -10,7 +10,7 @@ use crate::access::Access;
 use crate::limit::{Limiter, Rate, Ruling};
 use crate::table::Table;
 
-/// How many replies are remembered for interleaved mode, at the most: some 1 MiB.
+/// Number of replies that are remembered for interleaved mode, at the most: some 1 MiB.
 const REMEMBERED: usize = 16_384;
 /// The kiss code for those who ask too often (RFC 5905 Figure 13).
 const RATE: RefId = RefId(*b"RATE");

@@ -23,7 +23,7 @@ const GOOD: Span = Span::from_nanos(500);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Arrival {
     pub count: Count,
-    /// Whether the kernel's stamp says so. Else it is when the datagram was in our hands.
+    /// True if the kernel's stamp says so. Else it is when the datagram was in our hands.
     pub by_kernel: bool,
 }
 
@@ -53,11 +53,11 @@ struct Stretch {
     to: Count,
     /// Counts in a ns by the system clock, in 2⁻³².
     rate: i128,
-    /// How far the pairs' own counts may be off.
+    /// Error bound of the pairs' own counts.
     width: CountSpan,
-    /// How far the clock may have been stepped without showing.
+    /// Step that the clock may have made without showing.
     slack: CountSpan,
-    /// Whether nothing strange happened.
+    /// True if nothing strange happened.
     ordinary: bool,
 }
 

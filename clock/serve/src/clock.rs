@@ -3,15 +3,15 @@
 use truechimer_counter::{Choice, Counter, CounterError, host_reading, realtime_pair};
 use truechimer_time::{Count, CountSpan, Rate, Span};
 
-/// How many pairs are taken to find one that nothing came between.
+/// Number of pairs that are taken to find one that nothing came between.
 const TRIES: u32 = 8;
 
 /// A made-up time: `CLOCK_REALTIME` + offset + skew · (`CLOCK_MONOTONIC_RAW` − origin).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServedClock {
-    /// How far the served time is ahead of the system clock at the origin.
+    /// Served time − system clock at the origin.
     pub offset: Span,
-    /// How much the served time gains on the system clock.
+    /// Rate at which the served time gains on the system clock.
     pub skew: Rate,
     /// Where the skew begins to count, `CLOCK_MONOTONIC_RAW` in ns.
     pub origin_raw_ns: i64,
@@ -72,7 +72,7 @@ impl Sandwich {
         self.before.midpoint(self.after)
     }
 
-    /// How many counts lie between the readings.
+    /// Number of counts between the readings.
     #[must_use]
     pub fn width(&self) -> CountSpan {
         self.after - self.before

@@ -7,11 +7,11 @@ use truechimer_stamp::control::{self, Via, at, split, stamp};
 /// Word of the kernel on a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Said {
-    /// Its stamp: Unix time by `CLOCK_REALTIME`, ns.
+    /// Stamp of it: Unix time by `CLOCK_REALTIME`, ns.
     pub stamp: Option<i64>,
     /// To which of our addresses it came.
     pub via: Option<Via>,
-    /// How many datagrams the socket has lost since it was opened, modulo 2³².
+    /// Number of datagrams that the socket has lost since it was opened, modulo 2³².
     pub lost: Option<u32>,
 }
 

@@ -11,7 +11,7 @@ use crate::Upstream;
 /// Error that a reply's timestamps may have, as times of our clock: stamps that are known to half
 /// of this, and the allowance for the time to the wire.
 const STAMPING: Span = Span::from_micros(1);
-/// How finely the clock can be read: what it takes, rounded up to 2⁻²⁴ s.
+/// Precision of the clock's readings: what one takes, rounded up to 2⁻²⁴ s.
 const PRECISION: Span = Span::from_nanos(50);
 /// A leap second is announced for so long before it (RFC 5905 has the last minute of the day).
 const ANNOUNCED: i64 = 86_400;
@@ -28,15 +28,15 @@ pub(crate) struct Face {
     pub count: Count,
     /// The time at it.
     pub time: Instant,
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
-    /// How to get to UTC.
+    /// Leap seconds, to get to UTC.
     pub leaps: Leaps,
-    /// How far the time may be off; `None` where nothing is promised.
+    /// Bound of the time's error; `None` where nothing is promised.
     pub bound: Option<Bound>,
 }
 
-/// How far the time may be off, and since when it is what it is.
+/// Bound of the time's error, and since when it is what it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bound {
     /// Altogether.

@@ -1,4 +1,4 @@
-//! How long it takes from reading the clock for a reply until the reply leaves.
+//! Lag from reading the clock for a reply until the reply leaves.
 
 use truechimer_time::{Count, CountSpan};
 
@@ -39,14 +39,14 @@ impl Lag {
         if by_key { by_a_key } else { by_nts }.add(took.0);
     }
 
-    /// How long it takes to prove a reply, at the least.
+    /// Time that it takes to prove a reply, at the least.
     pub fn of_proof(&self, by_key: bool) -> CountSpan {
         let [by_nts, by_a_key] = &self.proofs;
         CountSpan(if by_key { by_a_key } else { by_nts }.get().unwrap_or(0))
     }
 
-    /// How long after the reading packet `i` of a call leaves, at the least: 0 while too little is
-    /// known. Of what further packets take half is counted on.
+    /// Lag of packet `i` of a call behind the reading, at the least: 0 while too little is known.
+    /// Of what further packets take half is counted on.
     pub fn of(&self, i: usize) -> CountSpan {
         let further = self.further.get().unwrap_or(0) / 2;
         CountSpan(self.first.get().unwrap_or(0).saturating_add(further.saturating_mul(i as i64)))

@@ -13,7 +13,7 @@ use crate::sys::{self, BATCH, Manner, Outgoing, Received};
 
 /// A request that has not been answered for so long is lost.
 const LOST: Duration = Duration::from_millis(200);
-/// How many response times are kept; of more every second, every fourth, and so on.
+/// Number of response times that are kept; of more every second, every fourth, and so on.
 const KEPT: usize = 1 << 18;
 
 /// Asks one server, with so many requests on the way at any time.
@@ -23,14 +23,14 @@ pub struct Load {
     server: SocketAddr,
     /// When each of the requests on the way was sent; `None`: answered, or lost.
     sent: Vec<Option<Instant>>,
-    /// How often each place was used: what tells a late reply from the one that is waited for.
+    /// Number of uses of each place: what tells a late reply from the one that is waited for.
     turns: Vec<u32>,
 }
 
 /// Result of it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Measured {
-    /// How long it took, s.
+    /// Time that it took, s.
     pub seconds: f64,
     /// Requests sent.
     pub sent: u64,

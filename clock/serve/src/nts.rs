@@ -30,7 +30,7 @@ use room::{MOST, Room};
 
 /// The longest that an exchange may take.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How late a request to stop may be seen.
+/// Longest time until a request to stop is seen.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// The kiss code of a server that does not know a cookie (§5.7).
 const NTSN: RefId = RefId(*b"NTSN");
@@ -117,7 +117,7 @@ impl Nts {
         core::mem::take(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.
+    /// Treatment of a request that arrived at `receive`, of which only the header has been checked.
     pub(crate) fn look(&self, request: &[u8], receive: Timestamp) -> Protected {
         let Some((header, [_, ..])) = Packet::decode(request) else { return Protected::Plain };
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);

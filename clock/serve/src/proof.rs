@@ -31,7 +31,7 @@ pub struct NtsSettings {
 pub(crate) struct Proofs {
     pub nts: OnceLock<Arc<Nts>>,
     keys: RwLock<Option<Arc<Keys>>>,
-    /// Whether those are answered alone that ask for proof.
+    /// True if those are answered alone that ask for proof.
     pub required: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Proofs {
         self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How a request is to be answered that arrived at `receive`; nothing of it but its header has been checked.
+    /// Treatment of a request that arrived at `receive`, of which only the header has been checked.
     pub fn look(&self, request: &[u8], receive: Timestamp) -> Protected {
         // Most are a header alone: none of them takes a lock.
         let by_either = match request.len() {

@@ -23,10 +23,10 @@ pub const DEFAULT_STRATUM: u8 = 10;
 /// some µs after the clock was read for it is no error of the time in it, but delay.)
 const STAMPING_ERROR: Span = Span::from_micros(1);
 
-/// How finely the served clock can be read: what a `clock_gettime` takes, rounded up to 2⁻²⁴ s.
+/// Precision of the served clock's readings: what a `clock_gettime` takes, rounded up to 2⁻²⁴ s.
 const PRECISION: Span = Span::from_nanos(50);
 
-/// How long a wait for requests may last: how late a request to stop may be seen.
+/// Longest wait for requests: how late a request to stop may be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// More than any request has; of a longer datagram the rest is cut, which no reply depends on.
@@ -192,7 +192,7 @@ impl Running {
         self.clock
     }
 
-    /// How many requests it has answered.
+    /// Number of requests that it has answered.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.answered.load(Ordering::Relaxed)

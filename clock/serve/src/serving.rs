@@ -259,7 +259,7 @@ impl Serving {
         tally
     }
 
-    /// Whether a thread has ended, which none does by itself unless waiting fails.
+    /// True if a thread has ended, which none does by itself unless waiting fails.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.threads.iter().any(JoinHandle::is_finished)
@@ -309,7 +309,7 @@ fn bind_all(
     Ok((address, (0..threads).map(shared).collect::<io::Result<_>>()?))
 }
 
-/// Whether the system has no such addresses at all.
+/// True if the system has no such addresses at all.
 fn is_absent(why: &io::Error) -> bool {
     matches!(why.raw_os_error(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
 }

@@ -21,12 +21,12 @@ const ROOM: usize = 1280;
 /// Where in a packet the transmit timestamp begins.
 const TRANSMIT: usize = 40;
 
-/// How a socket is to be opened.
+/// Manner in which a socket is to be opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     /// Several sockets share the address, and the kernel spreads the clients over them.
     pub shared: bool,
-    /// How many bytes may wait in it.
+    /// Number of bytes that may wait in it.
     pub queue: usize,
 }
 
@@ -283,7 +283,7 @@ impl Outgoing {
     }
 }
 
-/// Whether the address stands for all addresses of the machine.
+/// True if the address stands for all addresses of the machine.
 pub(crate) fn is_wildcard(address: &SocketAddr) -> bool {
     address.ip().is_unspecified()
 }

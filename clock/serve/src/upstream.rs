@@ -5,7 +5,7 @@ use truechimer_ntp::RefId;
 /// The source that the clock follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Upstream {
-    /// Its stratum: 0 for a reference clock, such as a pulse per second, 1 to 15 for a server.
+    /// Stratum: 0 for a reference clock, such as a pulse per second, 1 to 15 for a server.
     pub stratum: u8,
     /// Name in replies.
     pub reference_id: RefId,

@@ -23,13 +23,13 @@ use crate::serving::Shared;
 use crate::sys::{self, BATCH, Outgoing, Received};
 use crate::tally::{Counters, add, count};
 
-/// How long a wait for requests may last: how late a request to stop may be seen.
+/// Longest wait for requests: how late a request to stop may be seen.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How often one socket is received from before the others have their turn.
+/// Number of times that one socket is received from before the others have their turn.
 const TURNS: usize = 16;
-/// How often a departure is stamped to learn what the way out takes, ns.
+/// Interval at which a departure is stamped to learn what the way out takes, ns.
 const SAMPLED: u64 = 250_000_000;
-/// How many departures may wait for their stamp; of more the oldest are forgotten.
+/// Number of departures that may wait for their stamp; of more the oldest are forgotten.
 const AWAITED: usize = 128;
 /// Where in a packet the receive timestamp is.
 const RECEIVE: std::ops::Range<usize> = 32..40;

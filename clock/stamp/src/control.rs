@@ -54,7 +54,7 @@ pub(crate) struct QueuedError {
     pub info: u32,
     /// With a transmit stamp: the key of the datagram, counted from 0.
     pub data: u32,
-    /// Whose ICMP message it was.
+    /// Sender of the ICMP message, if it was one.
     pub offender: Option<IpAddr>,
 }
 

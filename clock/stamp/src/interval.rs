@@ -22,10 +22,10 @@
 use truechimer_counter::HostPair;
 use truechimer_time::{Count, Period, Rate, Span};
 
-/// How far the rate of `CLOCK_REALTIME` against the counter may be from nominal without anybody
-/// going out of their way: the kernel's NTP code corrects the frequency by up to 500 ppm, adjtime
-/// slews at up to 500 ppm more; 100 ppm for the error of the nominal period against the kernel's
-/// clock, and for second-order terms.
+/// Most that the rate of `CLOCK_REALTIME` against the counter may differ from nominal without
+/// anybody going out of their way: the kernel's NTP code corrects the frequency by up to 500 ppm,
+/// adjtime slews at up to 500 ppm more; 100 ppm for the error of the nominal period against the
+/// kernel's clock, and for second-order terms.
 pub const ORDINARY: Rate = Rate::from_ppb(1_100_000);
 
 /// The kernel cuts its clocks down to whole nanoseconds, at the pair and at the stamp.
@@ -36,7 +36,7 @@ const ROUNDING: Span = Span::from_nanos(1);
 /// reaches beyond its pairs.
 pub const UNSEEN: Span = Span::from_micros(10);
 
-/// How far ordinary slewing takes the clock in `span`, for any span that two stamps can be apart.
+/// Most that ordinary slewing moves the clock in `span`, for any span that two stamps can be apart.
 fn slewed(span: Span) -> Span {
     const LIMIT: Span = Span::from_secs(1 << 40);
     ORDINARY.over(span.abs().min(LIMIT))
@@ -80,13 +80,13 @@ pub struct Interval<'a> {
     period: Period,
     left: &'a HostPair,
     right: &'a HostPair,
-    /// How far the clock was stepped between the pairs; positive: forward.
+    /// Step of the clock between the pairs; positive: forward.
     step: Span,
-    /// How well `step` is known; `None` if it passes for none.
+    /// Error bound of `step`; `None` if it passes for none.
     step_error: Option<Span>,
     /// Step that the clock may have made without showing.
     slack: Span,
-    /// Whether nobody knows what it did.
+    /// True if nobody knows what it did.
     torn: bool,
 }
 
@@ -152,20 +152,20 @@ impl<'a> Interval<'a> {
         if self.torn { self } else { Interval { slack: self.slack + unseen, ..self } }
     }
 
-    /// Whether nothing can be told of this stretch.
+    /// True if nothing can be told of this stretch.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.torn
     }
 
-    /// Whether the clock was stepped as far as the pairs show, or may have been by more than passes
+    /// True if the clock was stepped as far as the pairs show, or may have been by more than passes
     /// for none.
     #[must_use]
     pub fn is_stepped(&self) -> bool {
         self.step_error.is_some()
     }
 
-    /// Whether it was: the pairs show a step that reading them does not explain.
+    /// True if it was: the pairs show a step that reading them does not explain.
     #[must_use]
     pub fn is_surely_stepped(&self) -> bool {
         self.step_error.is_some_and(|error| self.step.abs() > error)
@@ -273,7 +273,7 @@ impl<'a> Interval<'a> {
             .map_or(right, |counts| left + counts)
     }
 
-    /// Whether ordinary slewing explains how far the clock went between the pairs.
+    /// True if ordinary slewing explains how far the clock went between the pairs.
     ///
     /// No allowance is made for the pairs' own widths: taking an ordinary stretch for a strange
     /// one only makes the bound a little wider, the opposite would make it wrong.
@@ -283,7 +283,7 @@ impl<'a> Interval<'a> {
         (shown - counted).abs() <= slewed(counted)
     }
 
-    /// How long the stretch is by the clock, less its step, and by the counter at its nominal rate.
+    /// Length of the stretch by the clock, less its step, and by the counter at its nominal rate.
     #[must_use]
     pub fn passed(&self) -> (Span, Span) {
         let shown =

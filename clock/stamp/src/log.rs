@@ -7,10 +7,10 @@ use truechimer_time::{Count, CountSpan, Period, Stamp, StampMethod};
 
 use crate::interval::{Interval, Region};
 
-/// How many pairs are kept. When full, every second one of the older half is dropped: however
+/// Number of pairs that are kept. When full, every second one of the older half is dropped: however
 /// many come, there is always one from before.
 const PAIRS: usize = 64;
-/// How many readings the narrowest pair is taken of: 1 µs in all.
+/// Number of readings that the narrowest pair is taken of: 1 µs in all.
 const TRIES: u32 = 8;
 
 /// Within which counts something happened, as far as causality says: both included.
@@ -32,7 +32,7 @@ impl Window {
     }
 }
 
-/// Why a kernel stamp could not be turned into a count.
+/// Reasons why a kernel stamp could not be turned into a count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoStamp {
     /// The window does not lie between pairs of the log, or is empty.
@@ -78,7 +78,7 @@ impl PairLog {
         PairLog { period, resolution: resolution.abs(), pairs: Vec::with_capacity(PAIRS) }
     }
 
-    /// How long a count lasts.
+    /// Length of a count.
     #[must_use]
     pub fn period(&self) -> Period {
         self.period

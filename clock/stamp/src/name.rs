@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 #[repr(C, align(8))]
 pub struct Name {
     bytes: [u8; 28],
-    /// How many of the bytes belong to the address.
+    /// Number of bytes that belong to the address.
     pub len: libc::socklen_t,
 }
 

@@ -12,7 +12,7 @@ use truechimer_time::{Count, CountSpan, Period, Span, Stamp, StampMethod};
 use crate::ptp::{self, Beside};
 use crate::{PairLog, Window};
 
-/// How many readings the narrowest pair is taken of.
+/// Number of readings that the narrowest pair is taken of.
 const TRIES: u32 = 8;
 
 /// Questions to a clock, times in ns; a trait so that one can be made up. `None` stands for what no
@@ -26,7 +26,7 @@ trait Device: Send {
     fn read(&mut self) -> io::Result<i64>;
 }
 
-/// How many readings are asked for at once: the narrowest is used.
+/// Number of readings that are asked for at once: the narrowest is used.
 const READINGS: u32 = 5;
 
 impl Device for File {
@@ -62,7 +62,7 @@ impl Host for Counter {
     }
 }
 
-/// How the clock is compared with the counter, the best first.
+/// Ways to compare the clock with the counter, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// `PTP_SYS_OFFSET_PRECISE`: the hardware reads both at once.
@@ -230,7 +230,7 @@ impl DeviceClock {
         })
     }
 
-    /// How the clock is compared with the counter, for people.
+    /// Way in which the clock is compared with the counter, for people.
     #[must_use]
     pub fn way(&self) -> &'static str {
         match self.way {

@@ -24,7 +24,7 @@ pub use count::EdgeLog;
 use device::Device;
 pub use line::LineError;
 
-/// How often a plain file is looked at by [`Pps::wait`].
+/// Interval at which a plain file is looked at by [`Pps::wait`].
 const LOOK: Duration = Duration::from_millis(10);
 /// A line is far shorter. More is not read.
 const LONGEST: usize = 128;
@@ -173,7 +173,7 @@ fn failed(path: &Path, what: &'static str, why: io::Error) -> PpsError {
     PpsError::System { path: path.into(), what, why }
 }
 
-/// Why there are no edges to be had. The text names the file and the remedy.
+/// Reasons why there are no edges to be had. The text names the file and the remedy.
 #[derive(Debug)]
 pub enum PpsError {
     /// The system refused something.
@@ -182,7 +182,7 @@ pub enum PpsError {
         path: PathBuf,
         /// Attempt that failed, as in "cannot be …".
         what: &'static str,
-        /// Why.
+        /// Error of the operating system.
         why: io::Error,
     },
     /// Neither a character device nor a plain file.

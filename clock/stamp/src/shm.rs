@@ -37,7 +37,7 @@ pub struct ShmSample {
     pub precision: Span,
 }
 
-/// Why a segment has no sample that can be used.
+/// Reasons why a segment has no sample that can be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShmError {
     /// Of a kind of writing that there is not.

@@ -28,7 +28,7 @@ pub struct SockSample {
     pub leap: u8,
 }
 
-/// Why a datagram is no sample.
+/// Reasons why a datagram is no sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SockError {
     /// Of another length.

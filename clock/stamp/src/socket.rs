@@ -15,10 +15,10 @@ use crate::name::Name;
 use crate::sys::{self, ControlBuffer};
 use crate::undelivered::Undelivered;
 
-/// How many messages of the error queue are read in one go: a flood of ICMP messages must not
+/// Number of messages of the error queue that are read in one go: a flood of ICMP messages must not
 /// hold up the caller. What is left makes `poll` report the socket again.
 const ERRORS_PER_CALL: u32 = 32;
-/// How long a datagram may take from where the kernel stamps it to where it can be received: some
+/// Time that a datagram may take from where the kernel stamps it to where it can be received: some
 /// microseconds, more when the machine is busy, never so much.
 const IN_FLIGHT: Span = Span::from_secs(1);
 /// Room for what comes with a message of the error queue: nothing where the kernel is as new as
@@ -36,7 +36,7 @@ const BY_CARD: u32 = libc::SOF_TIMESTAMPING_RX_HARDWARE
     | libc::SOF_TIMESTAMPING_OPT_TX_SWHW
     | libc::SOF_TIMESTAMPING_OPT_PKTINFO
     | libc::SOF_TIMESTAMPING_OPT_CMSG;
-/// How often a receive that a pending error interrupts is tried again.
+/// Number of tries of a receive that pending errors interrupt.
 const RECEIVE_TRIES: u32 = 4;
 
 /// A datagram that came, with the counts of its arrival and of the newest request's departure.
@@ -45,9 +45,9 @@ const RECEIVE_TRIES: u32 = 4;
 /// request, and its stamp means nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// How many bytes are in the buffer.
+    /// Number of bytes in the buffer.
     pub len: usize,
-    /// How long the datagram was: more than `len` if the buffer was too short for it.
+    /// Length of the datagram, bytes: more than `len` if the buffer was too short for it.
     pub size: usize,
     /// From where.
     pub from: SocketAddr,
@@ -78,9 +78,9 @@ pub struct Received {
 #[derive(Debug)]
 pub struct Socket {
     fd: OwnedFd,
-    /// Whether the kernel agreed to stamp.
+    /// True if the kernel agreed to stamp.
     stamping: bool,
-    /// Whether that includes departures.
+    /// True if that includes departures.
     departures: bool,
     /// Says whether cards are asked for stamps of both.
     cards: bool,
@@ -111,7 +111,7 @@ struct Request {
     entered: Count,
     /// The best that is known of its departure.
     sent: Stamp,
-    /// Whether the kernel's own stamp may yet come.
+    /// True if the kernel's own stamp may yet come.
     waiting: bool,
     /// Passage onto the wire, as far as is known.
     wire: Wire,
@@ -313,7 +313,7 @@ impl Socket {
         self.fd.as_raw_fd()
     }
 
-    /// Whether the kernel agreed to stamp. Each stamp's own method says whether it did.
+    /// True if the kernel agreed to stamp. Each stamp's own method says whether it did.
     #[must_use]
     pub fn stamping(&self) -> bool {
         self.stamping

@@ -27,7 +27,7 @@ pub(crate) struct Message {
     pub size: usize,
     /// From whom; in the error queue, to whom it had been sent.
     pub address: Option<SocketAddr>,
-    /// How many bytes of control messages there are.
+    /// Number of bytes of control messages.
     pub control: usize,
 }
 

@@ -159,7 +159,7 @@ impl Exchange {
     }
 }
 
-/// How long things take, ns (`begin`: counts).
+/// Times that things take, ns (`begin`: counts).
 #[derive(Clone, Copy)]
 struct Times {
     begin: i64,

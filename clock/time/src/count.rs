@@ -18,7 +18,7 @@ pub struct Count(pub u64);
 pub struct CountSpan(pub i64);
 
 impl Count {
-    /// Whether `self` was read at or after `other`, in the modular sense.
+    /// True if `self` was read at or after `other`, in the modular sense.
     #[must_use]
     #[inline]
     pub fn at_or_after(self, other: Count) -> bool {
@@ -175,7 +175,7 @@ pub struct CounterId {
     pub epoch: Epoch,
 }
 
-/// How the count of a packet's departure or arrival came about.
+/// Ways in which the count of a packet's departure or arrival came about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -208,7 +208,7 @@ pub struct Stamp {
     pub count: Count,
     /// Bound of |`count` − true count|, never negative.
     pub error: CountSpan,
-    /// How it was taken.
+    /// Method by which it was taken.
     pub method: StampMethod,
 }
 

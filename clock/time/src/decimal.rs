@@ -2,13 +2,15 @@
 
 use core::fmt;
 
-/// Why a number or a span could not be read.
+/// Reasons why a number or a span could not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError {
     /// Not a decimal number.
     Number,
-    /// The unit is missing or unknown.
+    /// The unit is unknown.
     Unit,
+    /// The unit is missing.
+    NoUnit,
     /// Too large for the type.
     Range,
 }
@@ -18,6 +20,7 @@ impl fmt::Display for ParseError {
         f.write_str(match self {
             ParseError::Number => "not a decimal number",
             ParseError::Unit => "the unit must be s, ms, us or ns, as in 1.5s",
+            ParseError::NoUnit => "its unit is missing: s, ms, us or ns, as in 10ms",
             ParseError::Range => "too large",
         })
     }

@@ -1,4 +1,4 @@
-//! How long a count lasts, and how fast errors grow.
+//! Length of a count, and rates at which errors grow.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,7 +6,7 @@ use core::str::FromStr;
 use crate::decimal::{self, ParseError};
 use crate::{CountSpan, Span};
 
-/// How long one count lasts: `mantissa` · 2^−`shift` in units of 2⁻⁶⁴ s.
+/// Length of one count: `mantissa` · 2^−`shift` in units of 2⁻⁶⁴ s.
 ///
 /// The mantissa always has its top bit set, so that the relative resolution is 2⁻⁶³ or better:
 /// the exact product with a 64-bit count loses less than 0.1 ns in ten years.
@@ -102,7 +102,7 @@ impl Period {
         self.shift
     }
 
-    /// How long `counts` last: exact but for one rounding towards −∞ at 2⁻⁶⁴ s.
+    /// Length of `counts`: exact but for one rounding towards −∞ at 2⁻⁶⁴ s.
     #[must_use]
     #[inline]
     pub const fn span(self, counts: CountSpan) -> Span {
@@ -110,7 +110,7 @@ impl Period {
         Span((counts.0 as i128 * self.mantissa as i128) >> (self.shift & 63))
     }
 
-    /// How many counts `span` takes, rounded towards zero, saturating.
+    /// Number of counts that `span` takes, rounded towards zero, saturating.
     #[must_use]
     pub const fn counts(self, span: Span) -> CountSpan {
         let magnitude = span.0.unsigned_abs();
@@ -144,7 +144,7 @@ impl Period {
         Period { mantissa: mantissa as u64, shift: shift.min(63) }
     }
 
-    /// How much longer `self` is than `reference`, as a rate; saturates at ±½.
+    /// Rate by which `self` is longer than `reference`; saturates at ±½.
     #[must_use]
     pub fn relative_to(self, reference: Period) -> Rate {
         // Bring both mantissas to the same scale, 2⁻⁶⁴ relative to `reference`.

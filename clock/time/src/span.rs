@@ -135,7 +135,7 @@ impl Span {
         Span(self.0 >> 1)
     }
 
-    /// Whether it is below zero.
+    /// True if it is below zero.
     #[must_use]
     pub const fn is_negative(self) -> bool {
         self.0 < 0
@@ -269,7 +269,7 @@ impl FromStr for Span {
             "ns" => 1_000_000_000,
             "" => {
                 let value = decimal::parse(number)?;
-                return if value.is_zero() { Ok(Span::ZERO) } else { Err(ParseError::Unit) };
+                return if value.is_zero() { Ok(Span::ZERO) } else { Err(ParseError::NoUnit) };
             }
             _ => return Err(ParseError::Unit),
         };
@@ -300,6 +300,9 @@ mod tests {
         for bad in ["", "1", "s", "1.5.s", "1 h", "--1s", "99999999999999999999s"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
+        // Of a bare number nothing is wrong but that.
+        assert_eq!("10".parse::<Span>(), Err(ParseError::NoUnit));
+        assert_eq!("10 days".parse::<Span>(), Err(ParseError::Unit));
         assert_eq!(std::format!("{:+}", Span::from_millis(2)), "+2.000 ms");
         assert_eq!(std::format!("{:>12}|", Span::from_secs(2)), "     2.000 s|");
     }

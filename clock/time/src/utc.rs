@@ -18,7 +18,7 @@ pub struct Leap {
 pub struct Leaps {
     /// TAI − UTC in seconds between `last` and `next` (0 if not `known`).
     pub tai_offset: i32,
-    /// Whether `tai_offset` is TAI − UTC; otherwise it only counts leaps since the daemon began.
+    /// True if `tai_offset` is TAI − UTC; otherwise it only counts leaps since the daemon began.
     pub known: bool,
     /// The leap before, if it is known.
     pub last: Option<Leap>,

@@ -47,7 +47,7 @@ impl<W: Cell> Glance<'_, W> {
         }
     }
 
-    /// Whether the hand can be used as it is at `count`, without a look at the host: it is not
+    /// True if the hand can be used as it is at `count`, without a look at the host: it is not
     /// void, and the writer looked at the world, at count `heartbeat`, no longer ago than
     /// [`crate::PATIENCE`] (nor that far in the future, as it seems after the counter went back).
     #[inline(always)]
@@ -86,8 +86,8 @@ impl<W: Cell> Glance<'_, W> {
         (time, [less(before), less(after)])
     }
 
-    /// How long `counts` last by the difference clock, with the bound of the error that its
-    /// period makes in that: what [`crate::Hand::elapsed`] says.
+    /// Length of `counts` by the difference clock, with the bound of the error that its period
+    /// makes in that: what [`crate::Hand::elapsed`] says.
     #[inline(always)]
     #[must_use]
     pub fn elapsed(&self, counts: CountSpan) -> (Span, Span) {
@@ -103,7 +103,7 @@ impl<W: Cell> Glance<'_, W> {
         counts.wrapping_mul(high).wrapping_add(counts.wrapping_mul(low) >> 64)
     }
 
-    /// Whether the hand can have been made under a disruption marker of this value: it was made
+    /// True if the hand can have been made under a disruption marker of this value: it was made
     /// under that one, or does not say.
     #[inline(always)]
     #[must_use]

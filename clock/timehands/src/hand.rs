@@ -34,7 +34,7 @@ impl Status {
         }
     }
 
-    /// Whether the bound is promised to hold.
+    /// True if the bound is promised to hold.
     #[must_use]
     pub const fn bound_holds(self) -> bool {
         matches!(self, Status::Synchronised | Status::Holdover)
@@ -71,10 +71,10 @@ pub struct Hand {
     pub base: Count,
     /// The best estimate of time at `base`.
     pub time: Instant,
-    /// How long a count lasts, for the absolute clock.
+    /// Length of a count, for the absolute clock.
     pub period: Period,
-    /// How long a count lasts, for the difference clock: slower to change than `period`, and
-    /// blind to corrections of the offset.
+    /// Length of a count, for the difference clock: slower to change than `period`, and blind to
+    /// corrections of the offset.
     pub difference: Period,
     /// Bound of the relative error of `difference`, ≥ 0.
     pub difference_error: Rate,
@@ -88,31 +88,31 @@ pub struct Hand {
     /// yet. ≥ 0; the page keeps it to 2⁻³² s, rounded down.
     #[cfg_attr(feature = "serde", serde(default))]
     pub disputed: Span,
-    /// How fast the bound grows away from `base`, in either direction, ≥ 0.
+    /// Rate at which the bound grows away from `base`, in either direction, ≥ 0.
     pub growth: Rate,
-    /// How much farther true time may be after `time` than before it; negative: than after it. The
-    /// bound is the larger of the two. The page keeps it to 2⁻³² s, rounded towards 0.
+    /// Span that true time may be after `time` − span that it may be before it. The bound is the
+    /// larger of the two. The page keeps it to 2⁻³² s, rounded towards 0.
     #[cfg_attr(feature = "serde", serde(default))]
     pub imbalance: Span,
-    /// How far `time` is likely to be off, if statistics may say anything of that.
+    /// Likely error of `time`, if statistics may say anything of that.
     #[cfg_attr(feature = "serde", serde(default))]
     pub likely: Option<Likely>,
     /// The status when the hand was made.
     pub status: Status,
-    /// How to get from the leap-free scale to UTC.
+    /// Leap seconds, to get from the leap-free scale to UTC.
     pub leaps: Leaps,
     /// After this count the hand promises nothing: readers report [`Status::Unknown`].
     pub void_after: Count,
 }
 
-/// How far a time is likely to be off: what statistics say at a confidence that the daemon was
-/// told, with a prior for what no exchange shows. It is no bound, and nothing is promised by it.
+/// Likely error of a time: what statistics say at a confidence that the daemon was told, with a
+/// prior for what no exchange shows. It is no bound, and nothing is promised by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Likely {
     /// Half of its width at `base`, > 0. The page keeps it to 2⁻³² s, rounded up.
     pub half: Span,
-    /// How fast that grows away from `base`, in either direction, ≥ 0.
+    /// Rate at which that grows away from `base`, in either direction, ≥ 0.
     pub growth: Rate,
 }
 
@@ -174,7 +174,7 @@ impl Hand {
         self.bound() + Span(share(away, self.growth.0 as u64))
     }
 
-    /// How far true time may be before [`Hand::time_at`] and after it: the larger of the two is
+    /// Spans that true time may be before [`Hand::time_at`] and after it: the larger of the two is
     /// [`Hand::bound_at`].
     #[must_use]
     pub fn reach_at(&self, count: Count) -> [Span; 2] {
@@ -182,8 +182,8 @@ impl Hand {
         reach(bound, self.imbalance.0).map(Span)
     }
 
-    /// How far [`Hand::time_at`] is likely to be off, never more than its bound. `None` where
-    /// nothing but the bound is known.
+    /// Likely error of [`Hand::time_at`], never more than its bound. `None` where nothing but the
+    /// bound is known.
     #[must_use]
     pub fn likely_at(&self, count: Count) -> Option<Span> {
         let Likely { half, growth } = self.likely?;
@@ -191,8 +191,8 @@ impl Hand {
         Some((half + Span(share(away, growth.0 as u64))).min(self.bound_at(count)))
     }
 
-    /// How long `counts` last by the difference clock, with the bound of the error that its
-    /// period makes in that.
+    /// Length of `counts` by the difference clock, with the bound of the error that its period
+    /// makes in that.
     #[must_use]
     #[inline]
     pub fn elapsed(&self, counts: CountSpan) -> (Span, Span) {

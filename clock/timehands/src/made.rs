@@ -25,14 +25,14 @@ pub struct Made {
     pub device: Option<Device>,
 }
 
-/// How others get counts of a counter that is a device: it may roll over, and not everybody may
-/// read it.
+/// Means by which others get counts of a counter that is a device: it may roll over, and not
+/// everybody may read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Device {
-    /// How many bits of it are read, 1 … 64; it rolls over every 2^`bits` counts.
+    /// Number of its bits that are read, 1 … 64; it rolls over every 2^`bits` counts.
     pub bits: u32,
-    /// How to make its counts of `CLOCK_MONOTONIC_RAW`, if that is made of this very device.
+    /// Conversion of `CLOCK_MONOTONIC_RAW` into its counts, if that is made of this very device.
     pub by_raw: Option<ByRaw>,
 }
 
@@ -41,7 +41,7 @@ pub struct Device {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ByRaw {
-    /// How long a count lasts by `CLOCK_MONOTONIC_RAW`.
+    /// Length of a count by `CLOCK_MONOTONIC_RAW`.
     pub period: Period,
     /// Bound of the relative error of `period`, ≥ 0.
     pub error: Rate,

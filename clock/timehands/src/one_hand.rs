@@ -43,15 +43,15 @@ use crate::cell::Cell;
 use crate::hand::share;
 use crate::{Hand, Status};
 
-/// How often a read begins again because the tick or a new hand came in between before it takes
-/// the memory to be damaged.
+/// Number of tries of a read, with the tick or a new hand in between each time, before it takes the
+/// memory to be damaged.
 const TRIES: u32 = 100;
 
 /// Words of 32 bits that the hand and the count take.
 const CELLS: usize = 25;
 
-/// How a periodic timer gets through its interval. With each, the tick becomes pending at the
-/// first count of an interval.
+/// Ways of a periodic timer through its interval. With each, the tick becomes pending at the first
+/// count of an interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counting {
     /// 0, 1, … `interval` − 1, and the tick when it is back at 0.
@@ -68,17 +68,17 @@ pub enum Counting {
 /// Both questions are asked of the hardware each time, in the order of the calls (registers that
 /// are read volatile).
 pub trait TickCounter {
-    /// How many counts there are from tick to tick, ≥ 1: the reload value plus one.
+    /// Number of counts from tick to tick, ≥ 1: the reload value plus one.
     fn interval(&self) -> u32;
     /// Which way it counts.
     fn counting(&self) -> Counting;
     /// Value it stands at now.
     fn value(&self) -> u32;
-    /// Whether it has begun a new interval whose tick has not been served.
+    /// True if it has begun a new interval whose tick has not been served.
     fn pending(&self) -> bool;
 }
 
-/// Why a clock with one hand does not tell the time.
+/// Reasons why a clock with one hand does not tell the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Untold {
     /// No hand was published yet.
@@ -226,7 +226,7 @@ impl<C: Cell> OneHand<C> {
         })
     }
 
-    /// How long it was from one count to another by the difference clock, with the bound of the
+    /// Length of the time from one count to another by the difference clock, with the bound of the
     /// error that its period makes in that.
     ///
     /// # Errors
@@ -341,7 +341,7 @@ struct Kept {
     kept: Option<(Status, Period)>,
 }
 
-/// How far the timer is past the tick that was counted last.
+/// Counts that the timer is past the tick that was counted last.
 fn elapsed(timer: &impl TickCounter) -> CountSpan {
     let interval = timer.interval().max(1);
     let within = |value: u32| match timer.counting() {

@@ -7,19 +7,19 @@ use truechimer_time::{
 
 use crate::{ByRaw, Device, Hand, Likely, Made, Status};
 
-/// How many words a hand takes; those not in use are 0.
+/// Number of words that a hand takes; those not in use are 0.
 pub const WORDS: usize = 31;
 
 /// A hand with its making, as words.
 pub type Packed = [u64; WORDS];
 
-/// How many words stand beside those of a hand, for what came to it later; those not in use are 0.
+/// Number of words beside those of a hand, for what came to it later; those not in use are 0.
 pub const BESIDE: usize = 7;
 
 /// Words beside those of a hand.
 pub type Beside = [u64; BESIDE];
 
-/// How long after the writer's last look at the world readers go on without looking themselves.
+/// Time after the writer's last look at the world for which readers do not look themselves.
 pub const PATIENCE: Span = Span::from_secs(3);
 
 // Where each word is. A 128-bit quantity takes two, the upper half first. With the generation
@@ -67,7 +67,7 @@ pub(crate) const COARSE: u32 = 32;
 /// No pair of count and raw clock is of use that is known no better than to this.
 const LOOSEST_PAIR: Span = Span::from_secs(1);
 
-/// Why words are no hand.
+/// Reason why words are no hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt {
     /// The field that cannot be.
@@ -271,8 +271,8 @@ pub fn unpack(words: &Packed) -> Result<(Hand, Made), Corrupt> {
     }
 }
 
-/// How to read a counter that is a device, of which a count lasts `period`; or the field that
-/// cannot be.
+/// Unpacks the means to read a counter that is a device, of which a count lasts `period`; or names
+/// the field that cannot be.
 fn unpack_device(words: &Packed, period: Period) -> Result<Option<Device>, &'static str> {
     let by_raw = [RAW_PERIOD, RAW_PERIOD + 1, RAW_ERROR, RAW_PAIR].map(|at| word(words, at));
     let bits = match u32::try_from(words[BITS]) {

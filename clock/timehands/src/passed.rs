@@ -1,4 +1,4 @@
-//! Whether a counter ran on without a break, by the host's own clocks.
+//! Judgement of whether a counter ran on without a break, by the host's own clocks.
 
 use truechimer_time::{CountSpan, Period, Rate, Span};
 
@@ -21,15 +21,15 @@ pub struct Passed {
 pub struct Allowed {
     /// Time in suspend: what the reading of two clocks may look like.
     pub suspended: Span,
-    /// How far the counter may go back: the counters of two processors differ by a little.
+    /// Span that the counter may go back: the counters of two processors differ by a little.
     pub back: Span,
-    /// How far counter and raw clock may be apart to begin with.
+    /// Span that counter and raw clock may be apart to begin with.
     pub apart: Span,
     /// By what part of the raw clock's time more.
     pub rate: Rate,
 }
 
-/// How a counter lost its continuity.
+/// Ways in which a counter lost its continuity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Break {
     /// The machine was suspended for this long.
@@ -59,7 +59,7 @@ impl Passed {
         }
     }
 
-    /// Whether and how the counter's continuity broke.
+    /// Break of the counter's continuity, if there is one.
     #[must_use]
     pub fn broken(&self, allowed: &Allowed) -> Option<Break> {
         let apart = self.counted - self.raw;

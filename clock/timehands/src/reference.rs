@@ -3,10 +3,10 @@
 /// The source that the clock follows: what an NTP server of the clock has to say of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference {
-    /// Its stratum: 0 for a reference clock, such as a pulse per second, 1 to 15 for a server.
+    /// Stratum: 0 for a reference clock, such as a pulse per second, 1 to 15 for a server.
     pub stratum: u8,
-    /// Its reference identifier (RFC 5905 §7.3): a server's address if that is of IPv4, the first
-    /// bytes of a sum of it if not; of a reference clock four characters.
+    /// Reference identifier (RFC 5905 §7.3): a server's address if that is of IPv4, the first bytes
+    /// of a sum of it if not; of a reference clock four characters.
     pub id: [u8; 4],
     /// The server's UDP port; 0 for a reference clock.
     pub port: u16,

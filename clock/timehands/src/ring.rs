@@ -59,11 +59,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::cell::{Cell, Mark, Word};
 use crate::packed::{BESIDE, WORDS};
 
-/// How many hands the ring holds: a reader begins again only if this many were published while
-/// it read one.
+/// Number of hands that the ring holds: a reader begins again only if this many were published
+/// while it read one.
 pub const SLOTS: usize = 8;
 
-/// How often a reader begins again before it takes the memory to be damaged.
+/// Number of tries of a reader before it takes the memory to be damaged.
 pub const TRIES: u32 = 1000;
 
 /// A ring of hands in memory.
@@ -114,7 +114,7 @@ impl<W: Cell, M: Cell, const WORDS: usize> Slot<W, M, WORDS> {
     }
 }
 
-/// Why there is nothing to read.
+/// Reasons why there is nothing to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unreadable {
     /// Nothing has been published yet.
@@ -200,7 +200,7 @@ impl<W: Cell, M: Cell, const SLOTS: usize, const WORDS: usize, const BESIDE: usi
         self.slot(generation).map(|slot| Look { generation, slot, beside })
     }
 
-    /// Whether the look held, and its record is the newest still: what a reader asks who takes the
+    /// True if the look held, and its record is the newest still: what a reader asks who takes the
     /// [heartbeat](Ring::heartbeat) it loaded meanwhile for a sign that this record stands. The
     /// writer publishes what it has to before it says that it looked at the world, so whoever has
     /// seen the heartbeat sees the newer record here.
@@ -300,7 +300,7 @@ impl<'a, W, M: Cell, const WORDS: usize, const BESIDE: usize> Look<'a, W, M, WOR
         self.generation
     }
 
-    /// Its words: until [`Look::held`] has said so they may be of different records.
+    /// Words of the record: until [`Look::held`] has said so they may be of different records.
     #[must_use]
     #[inline(always)]
     pub fn words(&self) -> &'a [W; WORDS] {
@@ -315,7 +315,7 @@ impl<'a, W, M: Cell, const WORDS: usize, const BESIDE: usize> Look<'a, W, M, WOR
         is_own.then_some(&self.beside.words)
     }
 
-    /// Whether all that was loaded so far was of this record.
+    /// True if all that was loaded so far was of this record.
     #[must_use]
     #[inline(always)]
     pub fn held(&self) -> bool {

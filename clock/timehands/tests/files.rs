@@ -333,11 +333,13 @@ fn refused(content: &[u8]) -> (PageError, PageError) {
     let path = scratch.join("clock");
     fs::write(&path, content).unwrap();
     chmod(&path, 0o600);
+    let seen = PageWriter::examine(&path).map_err(|why| why.to_string());
     let errors = (PageReader::open(&path).unwrap_err(), PageWriter::create(&path).unwrap_err());
     assert_eq!(fs::read(&path).unwrap(), content);
     assert_eq!(mode(&path), 0o600);
     if matches!(errors.1, PageError::Foreign { .. }) && !content.starts_with(&[0; 8]) {
         assert!(!scratch.join("clock.lock").exists(), "nothing is put beside it");
+        assert_eq!(seen, Err(errors.1.to_string()), "who only looks sees it too");
     }
     errors
 }

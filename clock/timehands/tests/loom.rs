@@ -46,10 +46,10 @@ policy!(NoFirstAcquireFence, FIRST_ACQUIRE_FENCE);
 policy!(NoSecondAcquireFence, SECOND_ACQUIRE_FENCE);
 policy!(NoAcquireLoad, ACQUIRE_LOAD);
 
-/// How many stores the writer may still make: it is stopped when this comes to 0.
+/// Number of stores that the writer may still make: it is stopped when this comes to 0.
 static BUDGET: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// How many acquire fences were asked for: a look has a first and a second, of which whoever asks
-/// for the count that was kept has the first in the look before it.
+/// Number of acquire fences that were asked for: a look has a first and a second, of which whoever
+/// asks for the count that was kept has the first in the look before it.
 static FENCES: AtomicUsize = AtomicUsize::new(0);
 /// The statics above are one model's at a time.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());

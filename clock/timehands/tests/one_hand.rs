@@ -32,7 +32,7 @@ struct World {
     steps: usize,
     /// Ticks that came while one was pending.
     overrun: u32,
-    /// Whether the interrupt knows of those.
+    /// True if the interrupt knows of those.
     knows: bool,
     clock: &'static OneHand<Simulated>,
 }
@@ -173,8 +173,8 @@ fn read(clock: &OneHand<Simulated>) -> u64 {
     count
 }
 
-/// How many steps a read takes when nothing comes in between: generation, count in two cells, the
-/// timer twice, generation; and one more where a tick is pending.
+/// Number of steps that a read takes when nothing comes in between: generation, count in two cells,
+/// the timer twice, generation; and one more where a tick is pending.
 const STEPS: usize = 7;
 
 #[test]

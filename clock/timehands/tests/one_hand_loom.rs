@@ -15,7 +15,7 @@ const RELEASE_STORE: u8 = 2;
 const FIRST_ACQUIRE_FENCE: u8 = 3;
 const SECOND_ACQUIRE_FENCE: u8 = 4;
 
-/// How many acquire fences were asked for: a read has a first and a second.
+/// Number of acquire fences that were asked for: a read has a first and a second.
 static FENCES: AtomicUsize = AtomicUsize::new(0);
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 

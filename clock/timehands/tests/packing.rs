@@ -97,7 +97,7 @@ fn made_at(hand: &Hand) -> Made {
 }
 
 prop_compose! {
-    /// How to read a counter of which a count lasts `period`.
+    /// Means to read a counter of which a count lasts `period`.
     fn device(period: Period)(
         bits in 1u32..=64,
         by_raw: bool,
@@ -282,7 +282,7 @@ proptest! {
     }
 }
 
-/// Whether all that a reader relies on is so.
+/// True if all that a reader relies on is so.
 fn sane(hand: &Hand) -> bool {
     let finite = hand.bound() < Span(i128::MAX / 4);
     !hand.path_bound.is_negative()
@@ -296,7 +296,7 @@ fn sane(hand: &Hand) -> bool {
         && (finite || !hand.status.bound_holds())
 }
 
-/// Whether all that a reader of a device relies on is so.
+/// True if all that a reader of a device relies on is so.
 fn readable(hand: &Hand, made: &Made) -> bool {
     let Some(Device { bits, by_raw }) = made.device else { return true };
     let close = |by_raw: ByRaw| {

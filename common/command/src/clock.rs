@@ -9,7 +9,7 @@ use truechimer::{Clock, ReadError, Reading, View};
 use crate::Failure;
 
 /// Options that say where the clock is.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct Page {
     /// The clock page [default: $TRUECHIMER_PAGE, else $XDG_RUNTIME_DIR/truechimer/clock or
     /// /run/truechimer/clock]

@@ -1,9 +1,9 @@
-//! How a command ends.
+//! End of a command.
 
 use std::fmt::Display;
 use std::io;
 
-/// How a command that ran ended: the exit statuses 0 and 1.
+/// End of a command that ran: the exit statuses 0 and 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Done as wished: 0.
@@ -19,7 +19,7 @@ impl Outcome {
     }
 }
 
-/// Why a command could not do what was asked: exit status 2.
+/// Reason why a command could not do what was asked: exit status 2.
 #[derive(Debug)]
 pub enum Failure {
     /// Nobody reads the output any more: end without a word.

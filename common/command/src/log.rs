@@ -101,7 +101,7 @@ fn errors() -> Form {
     ERRORS.get().copied().unwrap_or_else(without)
 }
 
-/// Whether this stream is the one that the journal reads.
+/// True if this stream is the one that the journal reads.
 fn is_journal(stream: &impl AsFd) -> bool {
     let Ok(named) = std::env::var(VARIABLE) else { return false };
     let there = stream.as_fd().try_clone_to_owned().and_then(|own| File::from(own).metadata());

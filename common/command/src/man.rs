@@ -22,11 +22,21 @@ pub struct Man {
 /// If that cannot be done: which, and why.
 pub fn run(args: &Man, program: clap::Command, out: &mut dyn Write) -> Ended {
     let failed = |why| Failure::new(args.directory.display(), why);
-    truechimer_files::make_folder(&args.directory, 0o755).map_err(failed)?;
     let mut root = program.disable_help_subcommand(true);
+    let name = args.directory.to_str().filter(|name| root.find_subcommand(name).is_some());
+    if let Some(name) = name {
+        let program = root.get_name();
+        return Err(Failure::Said(format!(
+            "{name} is a command, and DIR a directory to write pages into: '{program} help {name}' says \
+             more about it; a directory of that name is ./{name}"
+        )));
+    }
+    truechimer_files::make_folder(&args.directory, 0o755).map_err(failed)?;
     root.build();
     pages(&root, root.get_name(), &args.directory).map_err(failed)?;
+    let page = args.directory.join(format!("{}.1", root.get_name()));
     writeln!(out, "manual pages written to {}", args.directory.display())?;
+    writeln!(out, "to read one: man -l {}", page.display())?;
     Ok(Outcome::Good)
 }
 

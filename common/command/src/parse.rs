@@ -1,9 +1,10 @@
 //! Values of options.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::str::FromStr;
 
 use clap::Args;
+use clap::builder::{PossibleValue, TypedValueParser};
 use truechimer_time::{Rate, Span};
 
 /// Options of one command, of these words.
@@ -15,6 +16,43 @@ pub fn options<T: Args>(
 ) -> Result<T, clap::Error> {
     let command = T::augment_args(clap::Command::new("truechimer")).no_binary_name(true);
     T::from_arg_matches(&command.try_get_matches_from(words)?)
+}
+
+/// Parser of an option that takes one of these words, for shells to complete; `parse` has the last
+/// word on what it takes, and says what is wrong.
+pub fn one_of<T, E>(
+    words: impl IntoIterator<Item = &'static str>,
+    parse: fn(&str) -> Result<T, E>,
+) -> OneOf<T, E> {
+    OneOf { words: words.into_iter().collect(), parse }
+}
+
+/// Parser of [`one_of`].
+#[derive(Clone)]
+pub struct OneOf<T, E> {
+    words: Vec<&'static str>,
+    parse: fn(&str) -> Result<T, E>,
+}
+
+impl<T, E> TypedValueParser for OneOf<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Into<Box<dyn std::error::Error + Send + Sync>> + Clone + 'static,
+{
+    type Value = T;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        option: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<T, clap::Error> {
+        self.parse.parse_ref(command, option, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.words.iter().map(PossibleValue::new)))
+    }
 }
 
 /// A span of time, more than zero.

@@ -1,4 +1,4 @@
-//! How a program of several commands begins and ends.
+//! Beginning and end of a program of several commands.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -56,15 +56,15 @@ impl<A: FromArgMatches> FromArgMatches for Late<A> {
 /// line on standard error.
 pub fn main<L: FromArgMatches>(
     name: &'static str,
-    parser: clap::Command,
+    mut parser: clap::Command,
     line: Vec<OsString>,
     run: impl FnOnce(L) -> Ended,
 ) -> ExitCode {
     let _ = NAME.set(name);
     let _ = BEGUN.set(now_ns());
-    let line = parser.try_get_matches_from(line).and_then(|found| L::from_arg_matches(&found));
-    match line.map(run) {
-        Err(error) => usage(&error),
+    let found = parser.try_get_matches_from_mut(&line);
+    match found.and_then(|found| L::from_arg_matches(&found)).map(run) {
+        Err(error) => usage(&error, &meant(&parser, &line)),
         Ok(Ok(Outcome::Good)) => ExitCode::SUCCESS,
         Ok(Ok(Outcome::Bad)) => ExitCode::from(1),
         Ok(Err(Failure::Unread)) => ExitCode::from(2),
@@ -78,6 +78,11 @@ pub fn main<L: FromArgMatches>(
 /// One line on standard error; there is nobody to tell if that fails.
 pub fn complain(text: &str) {
     log::say(Priority::Error, &format!("{}: {text}", name()));
+}
+
+/// One line on standard error that is no complaint.
+pub fn tell(text: &str) {
+    log::say(Priority::Info, &format!("{}: {text}", name()));
 }
 
 /// Unix time by the system clock, ns.
@@ -137,16 +142,52 @@ fn name() -> &'static str {
     NAME.get().copied().unwrap_or("truechimer")
 }
 
+/// An error with numbers' ranges in words, rather than in Rust's.
+fn in_words(text: &str) -> String {
+    let told = |line: &str| -> Option<String> {
+        const NO_NUMBER: [&str; 3] = [
+            ": invalid digit found in string",
+            ": cannot parse integer from empty string",
+            ": number too large to fit in target type",
+        ];
+        if let Some(before) = NO_NUMBER.iter().find_map(|end| line.strip_suffix(end)) {
+            return Some(format!("{before}: must be a whole number, and not too large"));
+        }
+        let (before, range) = line.rsplit_once(" is not in ")?;
+        let (before, _) = before.rsplit_once(": ")?;
+        let (least, most) = range.split_once("..")?;
+        Some(match most.strip_prefix('=') {
+            Some(most) => format!("{before}: must be {least} to {most}"),
+            None => format!("{before}: must be {least} or more"),
+        })
+    };
+    let lines = text.lines().map(|line| told(line).unwrap_or_else(|| line.to_owned()));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The command that a line means, as far as it names one: `truechimer sources add`.
+fn meant(parser: &clap::Command, line: &[OsString]) -> String {
+    let (mut at, mut path) = (parser, parser.get_name().to_owned());
+    for word in line.iter().skip(1).take_while(|word| *word != "--" && *word != "help") {
+        if let Some(next) = at.find_subcommand(word) {
+            at = next;
+            path = format!("{path} {}", next.get_name());
+        }
+    }
+    path
+}
+
 /// Help and version go to standard output with status 0, everything else is a usage error.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error, command: &str) -> ExitCode {
     if !error.use_stderr() {
         // A reader that has gone away is no error.
         let _ = error.print();
         return ExitCode::SUCCESS;
     }
-    let text = error.render().to_string();
+    let text =
+        error.render().to_string().replace("try '--help'", &format!("try '{command} --help'"));
     match text.strip_prefix("error: ") {
-        Some(text) => complain(text.trim_end()),
+        Some(text) => complain(in_words(text).trim_end()),
         // No command at all: the help itself.
         None => {
             let _ = error.print();

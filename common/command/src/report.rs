@@ -21,6 +21,12 @@ impl Watch {
         Watch { clock: clock.clone(), begin: state(clock) }
     }
 
+    /// Looks at the machine's clock now, wherever its page usually is.
+    #[must_use]
+    pub fn usual() -> Watch {
+        Watch::begin(&clock::Page::default())
+    }
+
     /// State and bound then and now.
     #[must_use]
     pub fn told(&self) -> String {
@@ -35,11 +41,14 @@ impl Watch {
 /// Page with the host's name, the time since the program was started, its command and its version.
 #[must_use]
 pub fn page(title: &str) -> Page {
-    Page::new(title)
-        .version(concat!("Truechimer ", env!("CARGO_PKG_VERSION")))
-        .command(&program::line())
-        .fact("host", &host())
-        .fact("time", &between(program::begun_ns(), program::now_ns()))
+    let page = Page::new(title).version(concat!("Truechimer ", env!("CARGO_PKG_VERSION")));
+    placed(page.command(&program::line()))
+}
+
+/// Adds the host's name, and the time since the program was started.
+#[must_use]
+pub fn placed(page: Page) -> Page {
+    page.fact("host", &host()).fact("time", &between(program::begun_ns(), program::now_ns()))
 }
 
 /// Name of this host as the kernel has it; empty where it does not say.

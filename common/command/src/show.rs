@@ -55,7 +55,7 @@ pub fn many(n: u64, one: &str, more: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { more })
 }
 
-/// How long ago or for how long, to the nearest unit that people count in.
+/// Text for an age or a length of time, to the nearest unit that people count in.
 pub fn age(span: Span) -> String {
     let ms = span.as_nanos() / 1_000_000;
     let s = ms / 1000;

@@ -63,7 +63,7 @@ pub fn no_stop() -> Result<(), Failure> {
         .map_err(|why| Failure::new("cannot handle signals", why))
 }
 
-/// Whether this process was started with a signal ignored; not, where the kernel does not tell.
+/// True if this process was started with a signal ignored; false where the kernel does not tell.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

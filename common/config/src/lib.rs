@@ -34,6 +34,7 @@ mod nearest;
 mod place;
 mod problem;
 mod reader;
+mod syntax;
 mod text;
 mod unnamed;
 

@@ -22,7 +22,7 @@ pub fn nearest<'k, K: AsRef<str>>(name: &str, known: &'k [K]) -> Option<&'k str>
         .map(|(_, k)| k)
 }
 
-/// How many letters to insert, delete or replace to get from `a` to `b`.
+/// Number of letters to insert, delete or replace to get from `a` to `b`.
 fn edits(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {

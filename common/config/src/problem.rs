@@ -32,6 +32,12 @@ impl Problem {
         Problem { place: option.into(), line: None, text: text.into() }
     }
 
+    /// Says what is wrong, without the place.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The line in the file, from 1.
     #[must_use]
     pub fn line(&self) -> Option<usize> {
@@ -50,7 +56,7 @@ impl fmt::Display for Problem {
 }
 
 impl ConfigError {
-    /// Whether there are problems.
+    /// Checks that there are no problems.
     ///
     /// # Errors
     /// If there are.

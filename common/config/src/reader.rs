@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use toml::Spanned;
 pub use toml::de::{DeTable, DeValue};
 
-use crate::{ConfigError, Place, Problem, nearest, printable};
+use crate::{ConfigError, Place, Problem, nearest, printable, syntax};
 
 /// A value with its place in the text.
 pub type Value<'i> = Spanned<DeValue<'i>>;
@@ -25,12 +25,10 @@ pub fn parse(
     walk: impl FnOnce(&mut Reader<'_>, &DeTable<'_>),
 ) -> Result<(), ConfigError> {
     let mut reader = Reader { text, name, tables, problems: Vec::new() };
-    match DeTable::parse(text) {
-        Ok(document) => walk(&mut reader, document.get_ref()),
-        Err(error) => {
-            let line = error.span().map(|span| reader.line(span.start));
-            reader.problems.push(Problem::in_file(name, line, error.message()));
-        }
+    let (document, faults) = DeTable::parse_recoverable(text);
+    match faults.is_empty() {
+        true => walk(&mut reader, document.get_ref()),
+        false => syntax::told(text, faults).for_each(|(at, what)| reader.problem(at, what)),
     }
     ConfigError::unless_empty(reader.problems)
 }
@@ -75,6 +73,10 @@ impl Reader<'_> {
         let mut others = self.tables.iter().filter(|(other, _)| *other != table);
         let elsewhere = others.find(|(_, keys)| keys.contains(&key));
         let hint = match (elsewhere, nearest(key, known)) {
+            // Such as `page` for `pages`, which is a slip rather than one in the wrong place.
+            (Some((other, _)), Some(near)) if near.starts_with(key) || key.starts_with(near) => {
+                format!("did you mean `{near}`? (`{key}` belongs into {other})")
+            }
             (Some((other, _)), _) => format!("it belongs into {other}"),
             (None, Some(near)) => format!("did you mean `{near}`?"),
             (None, None) => format!("known in {table}: {}", known.join(", ")),
@@ -149,6 +151,16 @@ impl Reader<'_> {
         self.path(key, value).map_or(Place::Default, Place::from)
     }
 
+    /// The table `[name]`.
+    pub fn table<'v, 'i>(&mut self, name: &str, value: &'v Value<'i>) -> Option<&'v DeTable<'i>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            let text = format!("`{name}` must be a table: write [{name}]");
+            self.problem(value.span().start, text);
+        }
+        table
+    }
+
     /// Each table of a list, `[[name]]`, with its place in the text.
     pub fn tables<'v, 'i>(
         &mut self,
@@ -160,13 +172,17 @@ impl Reader<'_> {
             self.problem(value.span().start, text);
             return Vec::new();
         };
-        let mut tables = Vec::new();
+        let (mut tables, mut last) = (Vec::new(), None);
         for item in array {
             let at = item.span().start;
             match item.get_ref().as_table() {
                 Some(table) => tables.push((at, table)),
                 None => {
-                    self.problem(at, format!("each `{name}` must be a table: write [[{name}]]"));
+                    let line = self.line(at);
+                    if last.replace(line) != Some(line) {
+                        let text = format!("each `{name}` must be a table: write [[{name}]]");
+                        self.problem(at, text);
+                    }
                 }
             }
         }

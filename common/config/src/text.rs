@@ -58,19 +58,19 @@ fn open(path: &Path, flags: OFlags) -> io::Result<File> {
 
 fn text(file: &File, limit: u64) -> io::Result<String> {
     String::from_utf8(bytes(file, limit)?)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not text in UTF-8"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is no text in UTF-8"))
 }
 
 fn bytes(file: &File, limit: u64) -> io::Result<Vec<u8>> {
     let status = file.metadata()?;
     if !status.is_file() {
-        return Err(io::Error::other("is not a regular file"));
+        return Err(io::Error::other("it is no regular file"));
     }
     // All at once, so that no copies of a secret are left behind by a buffer that grew.
     let mut bytes = Vec::with_capacity(usize::try_from(status.len().min(limit)).unwrap_or(0) + 2);
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(io::Error::other(format!("is larger than {limit} bytes")));
+        return Err(io::Error::other(format!("it is larger than {limit} bytes")));
     }
     Ok(bytes)
 }
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(read(&path, 9).unwrap_err().kind(), io::ErrorKind::NotFound);
         fs::write(&path, "123456789").unwrap();
         assert_eq!(read(&path, 9).unwrap(), "123456789");
-        assert_eq!(error(8), "is larger than 8 bytes");
+        assert_eq!(error(8), "it is larger than 8 bytes");
         fs::write(&path, b"\xff").unwrap();
         assert_eq!(read(&path, 9).unwrap_err().kind(), io::ErrorKind::InvalidData);
         // A link may be followed where only we can have laid it.

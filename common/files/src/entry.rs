@@ -33,7 +33,7 @@ pub enum Access {
 pub struct Status {
     /// Plain file, directory, link …
     pub kind: FileType,
-    /// Its permissions.
+    /// Permissions.
     pub mode: u32,
     /// Of a plain file, bytes.
     pub length: u64,
@@ -83,7 +83,7 @@ impl Entry {
         walk::walk(path, Last::Itself, false)
     }
 
-    /// Whether somebody who is neither root nor this user can put names into the directory: it is
+    /// True if somebody who is neither root nor this user can put names into the directory: it is
     /// another user's, open to all (as `/tmp`), or open to a group that is not this user's.
     #[must_use]
     pub fn is_shared(&self) -> bool {
@@ -148,7 +148,7 @@ impl Entry {
         Ok(file)
     }
 
-    /// Whether what is there in a directory that others can change may be written to.
+    /// Checks that what is there in a directory that others can change may be written to.
     fn check(&self, kind: FileType, owner: u32, has_more_names: bool) -> io::Result<()> {
         let why = if kind == FileType::Symlink {
             return Err(refused(&self.name));

@@ -12,7 +12,7 @@ use rustix::process::geteuid;
 
 use crate::{Access, Entry, Kind};
 
-/// How often it is looked for anew because whoever had it has just removed its file.
+/// Number of tries to get it: whoever had it may have removed its file just then.
 const TRIES: u32 = 8;
 
 /// A lock, held as long as this lives; its file is removed with it.
@@ -51,7 +51,7 @@ impl Entry {
 }
 
 impl Lock {
-    /// Whether the file that is locked still has the lock's name.
+    /// True if the file that is locked still has the lock's name.
     fn has_its_name(&self) -> io::Result<bool> {
         let ours = self.file.metadata()?;
         let there = self.entry.status()?;

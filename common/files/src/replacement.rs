@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::{Entry, random_name};
 
-/// Whether a file is forced to the disk before it takes its place.
+/// Choice whether a file is forced to the disk before it takes its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Durable {
     /// Forced to the disk, and so is its name; that can take seconds.

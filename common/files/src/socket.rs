@@ -26,7 +26,7 @@ const BACKLOG: i32 = 128;
 /// The umask belongs to the whole process.
 static UMASK: Mutex<()> = Mutex::new(());
 
-/// Whether the umask takes nothing from this mode, as far as the kernel tells.
+/// True if the umask takes nothing from this mode, as far as the kernel tells.
 fn is_left_whole(mode: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
@@ -144,11 +144,11 @@ impl Entry {
         })
     }
 
-    /// Whether a socket is there that may be removed: in a directory that others can change, one
+    /// True if a socket is there that may be removed: in a directory that others can change, one
     /// of this user's or root's.
     ///
     /// # Errors
-    /// If anything else is there (or nothing), or the system refuses.
+    /// If the system refuses.
     pub fn is_socket(&self) -> io::Result<bool> {
         Ok(self.status()?.is_some_and(|there| {
             there.kind == FileType::Socket

@@ -20,7 +20,7 @@ const MAX_LINKS: u32 = 40;
 /// Of directories that are made on the way.
 const MODE: u32 = 0o755;
 
-/// How the last name of a path is taken.
+/// Treatment of the last name of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Last {
     /// A link is followed, if it may be.
@@ -159,7 +159,7 @@ pub(crate) fn make(path: &Path, mode: u32) -> io::Result<Option<File>> {
     }
 }
 
-/// Why a link is not followed.
+/// Error for a link that is not followed.
 pub(crate) fn refused(name: &OsStr) -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,

@@ -63,7 +63,9 @@ pub fn unbound(listen: &Listen, why: &io::Error, option: &str) -> String {
         (Listen::Socket(_), ErrorKind::AlreadyExists) => {
             "move that away if nobody needs it, or choose another path with"
         }
-        (Listen::Socket(_), ErrorKind::NotFound) => "make its folder, or choose another path with",
+        (Listen::Socket(_), ErrorKind::NotFound) => {
+            "make its directory, or choose another path with"
+        }
         _ => "mend",
     };
     format!("no metrics: {listen}: {why}; {mend} {option}")
@@ -93,7 +95,7 @@ mod tests {
             ("127.0.0.1:1", ErrorKind::PermissionDenied, "mend --metrics"),
             ("/m", ErrorKind::AddrInUse, "end that one first"),
             ("/m", ErrorKind::AlreadyExists, "move that away"),
-            ("/m", ErrorKind::NotFound, "make its folder"),
+            ("/m", ErrorKind::NotFound, "make its directory"),
         ] {
             let told = says(place, kind);
             assert!(told.starts_with(&format!("no metrics: {place}: ")), "{told}");

@@ -119,7 +119,7 @@ fn a_name_that_is_somebody_elses_is_refused_and_left_alone() {
     assert!(!path.exists());
     let nowhere = Listen::Socket(folder.join("no/metrics"));
     let told = unbound(&nowhere, &Server::bind(&nowhere).unwrap_err(), "--metrics");
-    assert!(told.contains("make its folder"), "{told}");
+    assert!(told.contains("make its directory"), "{told}");
     fs::remove_dir(folder).unwrap();
 }
 

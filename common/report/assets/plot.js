@@ -314,6 +314,11 @@ Plot.prototype.build = function () {
   var longest = c.x.names.reduce(function (n, t) { return Math.max(n, t.length); }, 0) * 6.6 + 8;
   var lean = this.places > 1 && longest > (this.box.clientWidth - 90) / (this.places + 0.2);
   var font = (small ? 11 : 12) + 'px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif';
+  /* Leaning names end to the right of their place: the last ones want room there. */
+  var deep = Math.min(108, longest * 0.72), place = (this.box.clientWidth - 90) / (this.places + 0.2);
+  var beside = !lean ? 0 : c.x.names.reduce(function (most, name, i) {
+    return Math.max(most, Math.min(108, (name.length * 6.6 + 8) * 0.72) - (self.places - 1 - i + 0.4) * place);
+  }, 0);
   function axis(a, i, space) {
     return {
       scale: i === 0 ? 'x' : 'y', stroke: function () { return ink.soft; }, font: font, labelFont: font,
@@ -323,7 +328,7 @@ Plot.prototype.build = function () {
       splits: self.splits(a, space), values: self.labels(a), gap: 5, label: i === 0 && a.label ? a.label : undefined,
       labelSize: i === 0 && a.label ? 20 : 0, labelGap: 2, filter: function (u, s) { return s; },
       size: function (u, values) {
-        if (i === 0) return lean ? Math.min(130, 22 + longest * 0.72) : 28;
+        if (i === 0) return lean ? 22 + deep : 28;
         var widest = small ? 52 : 74;
         u.ctx.font = font.replace(/^(\d+)px/, function (_, n) { return n * devicePixelRatio + 'px'; });
         (values || []).forEach(function (t) { widest = Math.max(widest, Math.ceil(u.ctx.measureText(t || '').width / devicePixelRatio) + 14); });
@@ -334,7 +339,7 @@ Plot.prototype.build = function () {
   var size = this.size();
   this.u = new uPlot({
     width: size.width, height: size.height, legend: { show: false }, series: series, bands: bands,
-    padding: [c.markers.some(function (m) { return m[2]; }) ? 44 : 10, c.since ? 36 : 26, 0, 0],
+    padding: [c.markers.some(function (m) { return m[2]; }) ? 44 : 10, Math.max(c.since ? 36 : 26, beside), 0, 0],
     scales: {
       x: { time: false, distr: c.x.log ? 3 : 1, range: function (u, lo, hi) { return self.zoomed || self.extent; } },
       y: {

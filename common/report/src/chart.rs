@@ -34,7 +34,7 @@ impl Marker {
         self
     }
 
-    /// How it is meant.
+    /// Sets the tone.
     #[must_use]
     pub fn tone(mut self, tone: Tone) -> Marker {
         self.tone = tone;
@@ -259,7 +259,7 @@ impl Chart {
         markers.into_iter().fold(self, Chart::marker)
     }
 
-    /// Whether it has nothing to show.
+    /// True if it has nothing to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.summary().0 == 0)

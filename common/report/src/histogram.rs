@@ -1,4 +1,4 @@
-//! How often which value occurs.
+//! Histogram of values.
 
 use crate::chart::{Chart, Marker};
 use crate::number::{Unit, exponent, power_of_ten};

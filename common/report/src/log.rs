@@ -3,7 +3,7 @@
 use crate::chart::{clock_time, time_of_day};
 use crate::escape::push_html;
 
-/// How a number, an event or a line is meant.
+/// Tone in which a number, an event or a line is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Tone {
     /// Of little weight.
@@ -47,7 +47,7 @@ impl Tone {
 pub struct Entry {
     /// When, s on the time axis of the section's charts; not a number: at no time in particular.
     pub at: f64,
-    /// How much it matters.
+    /// Tone of the line.
     pub tone: Tone,
     /// Words for what happened.
     pub text: String,

@@ -39,8 +39,8 @@ impl Section {
         Section { title: title.to_owned(), blocks: Vec::new(), continues: false, since: None }
     }
 
-    /// Its time charts and logs are about the same time as those of the section before: they zoom
-    /// together.
+    /// Says that its time charts and logs are about the same time as those of the section before:
+    /// they zoom together.
     #[must_use]
     pub fn continues(mut self) -> Section {
         self.continues = true;
@@ -189,7 +189,7 @@ impl Page {
         self
     }
 
-    /// How many charts it has.
+    /// Number of charts.
     #[must_use]
     pub fn charts(&self) -> usize {
         let blocks = self.sections.iter().flat_map(|section| &section.blocks);

@@ -23,7 +23,7 @@ enum Rows {
     Boxes(Vec<(f64, FiveNumbers)>),
 }
 
-/// Whether it is an x that a chart can have.
+/// True if a chart can have this x.
 fn is_place(x: f64) -> bool {
     x.abs() < 1e18
 }

@@ -42,7 +42,7 @@ impl Cell {
         Cell::number(f64::NAN, Unit::None)
     }
 
-    /// How many significant digits; of a whole number, those after the point are left out.
+    /// Sets the significant digits; of a whole number, those after the point are left out.
     #[must_use]
     pub fn digits(mut self, wanted: usize) -> Cell {
         if let Content::Number { digits, .. } = &mut self.content {
@@ -51,7 +51,7 @@ impl Cell {
         self
     }
 
-    /// How it is meant.
+    /// Sets the tone.
     #[must_use]
     pub fn tone(mut self, tone: Tone) -> Cell {
         self.tone = tone;
@@ -163,7 +163,7 @@ impl Table {
         self
     }
 
-    /// Whether it has no rows.
+    /// True if it has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()

@@ -8,7 +8,7 @@ mod showcase;
 #[path = "support/headless.rs"]
 mod headless;
 
-use headless::{Folder, attribute, browser, open};
+use headless::{Folder, attribute, browser, faults, looks_right, open};
 
 /// Uses the first two charts as a reader would, and writes down what came of it.
 const READER: &str = r"<script>
@@ -62,20 +62,9 @@ fn every_chart_is_drawn_and_can_be_used() {
     let Some(browser) = browser() else { return };
     let folder = Folder::new("drawn");
     let page = showcase::page(false);
-    let charts = page.matches("<figure class=chart").count().to_string();
     std::fs::write(folder.0.join("page.html"), &page).unwrap();
-    for (width, hash) in [(1200, "#light"), (480, "#dark")] {
-        let document = open(&browser, &folder, &format!("page.html{hash}"), width, &["--dump-dom"]);
-        assert_eq!(attribute(&document, "data-error"), None);
-        assert_eq!(attribute(&document, "data-errors"), Some("0"));
-        assert_eq!(attribute(&document, "data-charts"), Some(charts.as_str()));
-        assert_eq!(attribute(&document, "data-theme"), Some(&hash[1..]));
-        // What has nothing to show says so; everything else has a canvas.
-        let canvases = document.matches("<canvas").count();
-        let empty = document.matches("class=\"empty\"").count();
-        assert_eq!((canvases + empty).to_string(), charts);
-        assert_eq!(empty, 3);
-    }
+    // Three have nothing to show, and say so.
+    looks_right(&browser, &folder, "page.html", 3);
 
     let used = page.replace("</body>", READER);
     std::fs::write(folder.0.join("used.html"), used).unwrap();
@@ -97,6 +86,32 @@ fn every_chart_is_drawn_and_can_be_used() {
     // A fifth of six hours after 21:30:00 UTC.
     assert!(seen("tip").starts_with("22:") || seen("tip").starts_with("23:"), "{}", seen("tip"));
     assert_eq!(seen("theme"), "dark");
+}
+
+#[test]
+fn what_does_not_fit_or_fails_is_found() {
+    let Some(browser) = browser() else { return };
+    let folder = Folder::new("faults");
+    let page = showcase::page(false);
+    let wide = "<div style='width:1000px'>wide</div></body>";
+    let cut = "<div class=narrow style='width:50px;overflow:hidden;white-space:nowrap'>much too long a text</div></body>";
+    let fails = "<script>nobody.knows();</script></body>";
+    for (end, says) in [
+        (wide, &["480 light: wider 5", "480 dark: wider 5", "900 light: wider 1"][..]),
+        (cut, &["480 light: narrow cuts much too long a text", "1400 dark: narrow cuts"]),
+        (fails, &["480 light: error", "1400 dark: error"]),
+    ] {
+        std::fs::write(folder.0.join("page.html"), page.replace("</body>", end)).unwrap();
+        let found = faults(&browser, &folder, "page.html", 3);
+        assert!(says.iter().all(|part| found.contains(part)), "{end}: {found}");
+        assert!(!found.contains("1400 light: wider"), "{end}: {found}");
+    }
+    // A chart more or less than there is.
+    let found = faults(&browser, &folder, "page.html", 2);
+    assert!(
+        found.contains("900 light: empty 3, not 2") && found.contains("900 light: drawn"),
+        "{found}"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-use truechimer_report::{Cell, Page, Section, Unit, View, quantile};
+use truechimer_report::{Cell, Page, Section, Tone, Unit, View, quantile};
 
 use crate::statistics::Statistics;
 use crate::trace::{Sample, Trace};
@@ -32,12 +32,13 @@ pub fn page(runs: &[Shown<'_>], command: &str) -> Page {
             if let Some((trace, _)) = only.first() {
                 page = page.about(&trace.about);
             }
-            if let [(trace, statistics)] = only {
-                page = highlights(page, trace, statistics);
+            if let Some(first) = only.first() {
+                let name = if only.len() == 1 { "" } else { &first.0.estimator };
+                page = highlights(page, name, first);
             }
             page.sections(sections(only, ""))
         }
-        several => several.iter().fold(page, |page, group| {
+        several => several.iter().fold(summary(page, runs), |page, group| {
             let name = group.first().map_or("", |(trace, _)| trace.title.as_str());
             page.sections(sections(group, name))
         }),
@@ -56,16 +57,34 @@ fn title(groups: &[&[Shown<'_>]]) -> String {
     }
 }
 
-/// The numbers that one wants to know first.
-fn highlights(page: Page, trace: &Trace, statistics: &Statistics) -> Page {
+/// Adds the numbers that one wants to know first: of one run, which is named where there are more.
+fn highlights(page: Page, name: &str, (trace, statistics): &Shown<'_>) -> Page {
     let time = |us: f64| Cell::number(us * 1e-6, Unit::Seconds);
-    let error = &statistics.error;
-    page.highlight("largest error", time(error.max_us))
-        .highlight("median bound, ±", time(statistics.bound_median_us))
-        .highlight(
-            "truth inside the bound",
-            figures::inside(&statistics.inside_bound, trace.honest),
-        )
+    let named = |what: &str| match name {
+        "" => what.to_owned(),
+        _ => format!("{name}: {what}"),
+    };
+    let inside = figures::inside(&statistics.inside_bound, trace.honest);
+    page.highlight(&named("largest error"), time(statistics.error.max_us))
+        .highlight(&named("median bound, ±"), time(statistics.bound_median_us))
+        .highlight(&named("truth inside the bound"), inside)
+}
+
+/// Adds what several scenarios come to. Bounds are judged where their conditions hold.
+fn summary(page: Page, runs: &[Shown<'_>]) -> Page {
+    let honest = runs.iter().filter(|(trace, _)| trace.honest);
+    let judged = honest.map(|(_, statistics)| &statistics.inside_bound);
+    let (seconds, outside) = judged.fold((0, 0), |(seconds, outside), inside| {
+        (seconds + inside.seconds, outside + inside.outside)
+    });
+    let verdict = match (seconds, outside) {
+        (0, _) => Cell::missing(),
+        (_, 0) => Cell::text("0").tone(Tone::Good),
+        _ => Cell::text(outside.to_string()).tone(Tone::Bad),
+    };
+    page.highlight("runs", runs.len().to_string())
+        .highlight("seconds with a bound, judged", seconds.to_string())
+        .highlight("of these outside of it", verdict)
 }
 
 pub use figures::inside;

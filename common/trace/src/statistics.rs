@@ -6,7 +6,7 @@ use truechimer_timehands::Status;
 
 use crate::trace::{Interval, Sample, Trace};
 
-/// How long an error has to stay under a threshold to have converged, s.
+/// Time that an error has to stay under a threshold to have converged, s.
 const STAYS: f64 = 300.0;
 /// Readings further apart than this have a gap between them, s.
 const GAP: f64 = 1.5;
@@ -21,7 +21,7 @@ const THRESHOLDS: [f64; 7] = [10e-3, 1e-3, 500e-6, 100e-6, 50e-6, 20e-6, 10e-6];
 /// two. Where nothing can be said the value is NaN (in JSON: null).
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Statistics {
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
     /// The error of the clock.
     #[serde(flatten)]
@@ -30,12 +30,12 @@ pub struct Statistics {
     pub bound_median_us: f64,
     /// Median of its statistical part, µs.
     pub statistical_median_us: f64,
-    /// How long it took from the first request until the error stayed under a threshold.
+    /// Time from the first request until the error stayed under a threshold, s.
     pub converged_s: Vec<Converged>,
     /// The system clock, where the daemon steers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_clock: Option<Followed>,
-    /// How often the truth was inside the bound that was promised, from the very start.
+    /// Account of the seconds with the truth inside the bound that was promised, from the very start.
     pub inside_bound: Inside,
     /// Seconds in each status, from the very start.
     pub seconds_by_status: ByStatus,
@@ -50,7 +50,7 @@ pub struct Statistics {
 /// Errors, µs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Errors {
-    /// How many there were: seconds that count.
+    /// Number of errors: seconds that count.
     pub seconds: usize,
     /// Median.
     pub median_us: f64,
@@ -128,7 +128,7 @@ pub struct Differences {
     pub limit_us: f64,
     /// Median of the bound, µs.
     pub bound_median_us: f64,
-    /// How often the true length was inside it.
+    /// Account of the seconds with the true length inside it.
     pub inside_bound: Inside,
 }
 
@@ -143,20 +143,20 @@ pub struct Exchanges {
     pub refused: usize,
 }
 
-/// How far a clock that follows ours is from it, two minutes after the start of a run and later.
+/// Difference of a clock that follows ours from it, two minutes after the start of a run and later.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Followed {
     /// RMS of the difference, µs.
     pub rms_us: f64,
     /// The largest, µs.
     pub max_us: f64,
-    /// How often it was stepped, in all runs and from the very start.
+    /// Number of times that it was stepped, in all runs and from the very start.
     pub steps: u32,
     /// The greatest frequency that it was given, ppm.
     pub max_frequency_ppm: f64,
 }
 
-/// How long a system clock has to come to ours, s.
+/// Time that a system clock has to come to ours, s.
 const FOLLOWED_FROM: f64 = 120.0;
 
 impl Followed {

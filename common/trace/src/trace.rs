@@ -24,7 +24,7 @@ pub struct Trace {
     pub begun: i64,
     /// Until when the clock is given time to settle: statistics leave it out.
     pub warm_up: f64,
-    /// Whether every server was honest all the time (its time right to within the root distance
+    /// True if every server was honest all the time (its time right to within the root distance
     /// that it claims): the bound has to hold then.
     pub honest: bool,
     /// The sources' names; [`Exchanged::source`] is an index into it.
@@ -53,7 +53,7 @@ pub struct SystemSample {
     pub bound: Option<f64>,
     /// The frequency that the kernel was given: positive, faster.
     pub frequency: f64,
-    /// How often the daemon has stepped it so far.
+    /// Number of times that the daemon has stepped it so far.
     pub steps: u32,
 }
 
@@ -66,8 +66,8 @@ pub struct Sample {
     pub error: f64,
     /// Bound of |`error`| that the clock claimed, s; infinite where it promises nothing.
     pub bound: f64,
-    /// How much farther the claimed interval reaches after the clock than before it, s; `bound` is
-    /// the larger of the two.
+    /// Reach of the claimed interval after the clock, less its reach before it, s; `bound` is the
+    /// larger of the two.
     pub imbalance: f64,
     /// Half the width of the likely interval, s, where there is one.
     pub likely: Option<f64>,
@@ -86,7 +86,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// How far the claimed interval reaches from the clock to the side where the truth is, s.
+    /// Reach of the claimed interval from the clock to the side where the truth is, s.
     #[must_use]
     pub fn reach(&self) -> f64 {
         // A clock that is ahead has the truth before it.
@@ -130,9 +130,9 @@ pub struct Exchanged {
     pub backward: f64,
     /// The true delays there and back, s, where they are known.
     pub true_delays: Option<(f64, f64)>,
-    /// Whether the estimator used it.
+    /// True if the estimator used it.
     pub used: bool,
-    /// Whether the published clock followed this source afterwards.
+    /// True if the published clock followed this source afterwards.
     pub selected: bool,
 }
 
@@ -141,7 +141,7 @@ pub struct Exchanged {
 pub struct Noted {
     /// When.
     pub at: f64,
-    /// How much it matters.
+    /// Severity.
     pub level: Level,
     /// One line.
     pub text: String,

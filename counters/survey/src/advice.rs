@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::inventory::{Inventory, Path};
 
-/// How much it matters.
+/// Severity of a piece of advice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -36,7 +36,7 @@ impl Severity {
     }
 }
 
-/// How sure it is.
+/// Certainty of a piece of advice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sure {
@@ -63,7 +63,7 @@ impl Sure {
 /// A piece of advice.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Advice {
-    /// How much it matters.
+    /// Severity.
     pub severity: Severity,
     /// Subject, in a line.
     pub title: String,
@@ -73,7 +73,7 @@ pub struct Advice {
     pub what_to_do: Option<String>,
     /// Cost of that.
     pub price: Option<String>,
-    /// How sure it is.
+    /// Certainty.
     pub sure: Sure,
     /// Test that would show whether it is so.
     pub verify: Option<String>,

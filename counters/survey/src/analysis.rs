@@ -1,4 +1,4 @@
-//! How stable an oscillator is, from samples of its phase: pure mathematics, no I/O.
+//! Stability of an oscillator, from samples of its phase: pure mathematics, no I/O.
 //!
 //! Phase is time error in seconds: the clock in question − the reference; positive means ahead.
 //! Samples are evenly spaced; one that is no finite number is a gap.

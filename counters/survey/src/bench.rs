@@ -38,9 +38,9 @@ const AS_DEAR: f64 = 0.75;
 /// Plan of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many readings of each.
+    /// Number of readings of each.
     pub reads: u64,
-    /// Whether to change the clocksource, so that all of them can be compared.
+    /// True to change the clocksource, so that all of them can be compared.
     pub switch: bool,
     /// Where the clocksources are.
     pub clocksources: Clocksources,
@@ -62,14 +62,14 @@ pub enum Progress<'a> {
     Begin {
         /// Which.
         clocksource: Option<&'a str>,
-        /// How many ways.
+        /// Number of ways.
         ways: usize,
         /// About how long they will take.
         about: Duration,
     },
 }
 
-/// Why there is no comparison.
+/// Reason why there is no comparison.
 #[derive(Debug)]
 pub enum BenchError {
     /// Stopped as told. Holds what the clocksource was left at, if it was changed.
@@ -78,7 +78,7 @@ pub enum BenchError {
     Clocksource(ClocksourceError),
     /// The clocksource could not be put back.
     NotRestored {
-        /// Why.
+        /// Cause.
         why: ClocksourceError,
         /// The command that would.
         mend: String,

@@ -25,7 +25,7 @@ const CURRENT: &str = "current_clocksource";
 const AVAILABLE: &str = "available_clocksource";
 /// A page of `/sys` is no longer.
 const MOST_TEXT: usize = 4096;
-/// How often, and how long apart, it is looked at whether the kernel has followed.
+/// Number of looks whether the kernel has followed, and the time between them.
 const LOOKS: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 

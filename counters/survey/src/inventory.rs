@@ -65,9 +65,9 @@ pub struct Inventory {
     pub counters: Vec<CounterReport>,
     /// Counter that `--counter auto` stands for on this machine.
     pub auto: Option<String>,
-    /// How `clock_gettime` comes by the time.
+    /// Ways in which `clock_gettime` comes by the time.
     pub clock_calls: Vec<ClockCall>,
-    /// Whether the CPUs' counters agree.
+    /// Agreement of the CPUs' counters.
     pub agreement: Option<Agreement>,
     /// The kernel's clock, as the yardstick of frequencies.
     pub realtime: Option<Realtime>,
@@ -88,7 +88,7 @@ pub struct Inventory {
 pub struct Unknown {
     /// Fact in question.
     pub what: String,
-    /// Why, naming the file.
+    /// Reason, naming the file.
     pub why: String,
 }
 
@@ -106,7 +106,7 @@ impl Inventory {
         self.clocksources.iter().find(|source| source.name == name)
     }
 
-    /// Whether the kernel would keep time by this clocksource.
+    /// True if the kernel would keep time by this clocksource.
     #[must_use]
     pub fn offers(&self, name: &str) -> bool {
         self.clocksource(name).is_some_and(|source| source.state.usable())
@@ -118,7 +118,7 @@ impl Inventory {
         self.counters.iter().find(|counter| counter.name == name)
     }
 
-    /// Whether it runs under a hypervisor.
+    /// True if it runs under a hypervisor.
     #[must_use]
     pub fn is_guest(&self) -> bool {
         self.host.hypervisor.is_some()

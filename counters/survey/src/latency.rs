@@ -1,4 +1,4 @@
-//! How long a reading takes, as a distribution.
+//! Time that a reading takes, as a distribution.
 //!
 //! Each reading stands between two fenced readings of the finest counter there is, the *ruler*,
 //! and what that advanced is taken. All ways have their turn one after the other, over and over, so
@@ -53,21 +53,21 @@ pub struct Latency {
     pub clocksource: Option<String>,
     /// The counter by which readings are timed.
     pub ruler: String,
-    /// Its frequency as it was used to convert, Hz, good to 500 ppm.
+    /// Frequency of the ruler as it was used to convert, Hz, good to 500 ppm.
     pub ruler_hz: u64,
-    /// Its smallest step, ns: figures are no finer.
+    /// Smallest step of the ruler, ns: figures are no finer.
     pub ruler_step_ns: f64,
     /// The processor on which all was read, if the thread could be kept to it.
     pub cpu: Option<usize>,
-    /// How many processors were put under load.
+    /// Number of processors that were put under load.
     pub loaded_cpus: usize,
     /// Which phases alternated.
     pub stress: Stress,
-    /// How long each phase was, s.
+    /// Length of each phase, s.
     pub phase_s: f64,
-    /// How long it all took, s.
+    /// Time that it all took, s.
     pub seconds: f64,
-    /// Whether it was ended before its time.
+    /// True if it was ended before its time.
     pub cut_short: bool,
     /// The ways, in the order in which they had their turns.
     pub ways: Vec<String>,
@@ -75,7 +75,7 @@ pub struct Latency {
     pub loads: Vec<OfLoad>,
     /// Counters that cannot be read, and why.
     pub unreadable: Vec<Unreadable>,
-    /// How it went on over time.
+    /// Course over time.
     pub trace: Vec<Slot>,
     /// Notes about it all.
     pub notes: Vec<String>,
@@ -90,7 +90,7 @@ pub struct OfLoad {
     pub ways: Vec<Distribution>,
 }
 
-/// Why there is nothing.
+/// Reason why there are no measurements.
 #[derive(Debug)]
 pub enum LatencyError {
     /// Stopped as told before anything was recorded.

@@ -1,4 +1,4 @@
-//! How stable a counter is against a reference.
+//! Stability of a counter against a reference.
 //!
 //! The phase is that of a clock which counts with the counter, each count lasting its nominal
 //! period, less the reference's time: positive means that the counter is ahead. Both are 0 at the
@@ -44,7 +44,7 @@ pub struct Setup {
     pub against: Against,
     /// Seconds between samples.
     pub interval_s: f64,
-    /// How long to measure; of a resumed measurement, how long from now on.
+    /// Length of the measurement; of a resumed one, its length from now on.
     pub duration: Duration,
     /// Exchanges with an NTP server for each sample, of which the one with the shortest round trip
     /// counts; 1 for others.
@@ -53,18 +53,18 @@ pub struct Setup {
     pub phases: Phases,
     /// Where samples are written as they come.
     pub log: Option<PathBuf>,
-    /// Whether to go on with that file.
+    /// True to go on with that file.
     pub resume: bool,
-    /// How to analyse.
+    /// Options of the analysis.
     pub options: Options,
 }
 
-/// How far it is.
+/// Progress of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Progress {
-    /// How long it has been measured, s.
+    /// Time for which it has been measured, s.
     pub elapsed_s: f64,
-    /// How long it will be.
+    /// Time for which it will be measured, s.
     pub duration_s: f64,
     /// Samples so far, those of a resumed log included.
     pub samples: usize,
@@ -77,7 +77,7 @@ pub struct Progress {
 pub struct Stability {
     /// The counter; `None` where a file was analysed that does not say.
     pub counter: Option<String>,
-    /// Its nominal frequency: that of which the frequency offset is an offset.
+    /// Nominal frequency: that of which the frequency offset is an offset.
     pub nominal_hz: Option<u64>,
     /// Reference that it was compared with.
     pub reference: String,
@@ -85,9 +85,9 @@ pub struct Stability {
     pub clocksource: Option<String>,
     /// Notes on what the comparison shows, in plain words, and what happened that one must know.
     pub notes: Vec<String>,
-    /// Whether it was ended before its time.
+    /// True if it was ended before its time.
     pub ended_early: bool,
-    /// How often the reference gave no sample when it was asked for one.
+    /// Number of times that the reference gave no sample when it was asked for one.
     pub missed: u64,
     /// Median of how far single samples may be off by the way they are read, s: half of what
     /// reading the counter, the reference, the counter took, half of an NTP round trip.

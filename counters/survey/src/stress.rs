@@ -109,7 +109,7 @@ impl fmt::Display for Stress {
 pub struct Phases {
     /// Which ones.
     pub stress: Stress,
-    /// How long each of them takes. Zero: the first one goes on for ever.
+    /// Length of each of them. Zero: the first one goes on for ever.
     pub each: Duration,
 }
 

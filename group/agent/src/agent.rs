@@ -35,7 +35,7 @@ const FULL_WAIT: i64 = MS;
 /// A transport that may come back is tried again after this, and one that needs mending after that.
 const RETRY: i64 = S;
 const RETRY_BROKEN: i64 = 10 * S;
-/// How long the first opening of a transport is waited for, and how often a later one is looked at.
+/// Longest wait for a transport's first opening; then interval between looks at a later one, ns.
 const FIRST_OPENING: Duration = Duration::from_secs(5);
 const LOOK: i64 = 50 * MS;
 /// Where the state is for root.

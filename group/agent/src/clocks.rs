@@ -22,7 +22,7 @@ pub enum UtcSource {
     None,
 }
 
-/// How often a page is looked for, ns.
+/// Interval between looks for a page, ns.
 const LOOK_EVERY: i64 = 1_000_000_000;
 
 /// The clocks of this host.
@@ -31,7 +31,7 @@ pub(crate) struct Clocks {
     clock: Option<Clock>,
     /// When the page is to be looked for again, by [`sys::raw_ns`].
     look_at: i64,
-    /// Why there is no UTC, as last found out.
+    /// Reason why there is no UTC, as last found out.
     why_not: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl Clocks {
         }
     }
 
-    /// Why there is no UTC.
+    /// Reason why there is no UTC.
     pub(crate) fn why_not(&self) -> Option<&str> {
         self.why_not.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Why an agent does not start or go on.
+//! Reasons why an agent does not start or go on.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use truechimer_group_client::agent::DoorError;
 use crate::config::ConfigError;
 use crate::transport::TransportError;
 
-/// Why an agent could not start, or go on.
+/// Reason why an agent could not start, or go on.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AgentError {
@@ -19,21 +19,21 @@ pub enum AgentError {
     Group {
         /// The group's name.
         group: String,
-        /// Why.
+        /// Reason.
         why: SettingsError,
     },
     /// A group's transport cannot be had, and will not be by waiting.
     Transport {
         /// The group's name.
         group: String,
-        /// Why.
+        /// Reason.
         why: TransportError,
     },
     /// Programs cannot be let in.
     Door {
         /// The group's name.
         group: String,
-        /// Why.
+        /// Reason.
         why: DoorError,
     },
     /// State kept of an earlier life that cannot be used, or nothing can be kept.
@@ -42,7 +42,7 @@ pub enum AgentError {
     System {
         /// Fault found.
         what: String,
-        /// Why.
+        /// Reason.
         why: io::Error,
     },
 }

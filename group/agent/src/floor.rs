@@ -196,7 +196,7 @@ impl Floor {
         }
     }
 
-    /// Whether a value may be used: what is on the disk is not below it.
+    /// True if a value may be used: the floor on the disk is not below it.
     pub(crate) fn covers(&self, value: i64) -> bool {
         match &self.writer {
             Some(writer) => writer.shared.kept.load(Acquire) >= value,
@@ -204,7 +204,7 @@ impl Floor {
         }
     }
 
-    /// Whether a value, or the highest floor that was asked for if that is lower, is on the disk.
+    /// True if a value, or the highest floor that was asked for if that is lower, is on the disk.
     pub(crate) fn covers_if_asked(&self, value: i64) -> bool {
         self.wanted.is_none_or(|wanted| self.covers(value.min(wanted)))
     }
@@ -215,7 +215,7 @@ impl Floor {
         kept.filter(|kept| *kept != NOTHING)
     }
 
-    /// Why it could not be written, once.
+    /// Reason why it could not be written, once.
     pub(crate) fn failure(&self) -> Option<String> {
         self.writer.as_ref().and_then(|writer| writer.shared.state().failed.take())
     }

@@ -89,7 +89,7 @@ impl Metrics {
         &self.place
     }
 
-    /// Whether it is time for an account.
+    /// True if it is time for an account.
     pub(crate) fn is_due(&self, now: i64) -> bool {
         now >= self.due
     }

@@ -6,7 +6,7 @@ use truechimer_group::Notice;
 /// Each kind is said at most this often, ns; what comes in between is counted.
 const EVERY: i64 = 10_000_000_000;
 
-/// How grave something is.
+/// Gravity of a line for the operator.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Level {
     /// For those who look for a fault.
@@ -23,11 +23,11 @@ pub enum Level {
 pub struct Noticed {
     /// Which kind.
     pub kind: String,
-    /// How often.
+    /// Number of times that it came.
     pub count: u64,
     /// The last one, in words.
     pub last: String,
-    /// How long ago that was, ns.
+    /// Age of the last one, ns.
     pub age_ns: i64,
 }
 

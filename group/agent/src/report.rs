@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::notices::Noticed;
 
-/// How things stand at one member. Counts are since the agent took the member's place; times are in
+/// State of things at one member. Counts are since the agent took the member's place; times are in
 /// ns, group times and UTC since 1970.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The agent's version.
     pub version: String,
-    /// Its process.
+    /// Process of the agent.
     pub pid: u32,
-    /// How long the member's place has been taken, ns.
+    /// Time since the agent took the member's place, ns.
     pub uptime_ns: i64,
     /// The group.
     pub group: GroupReport,
@@ -20,20 +20,20 @@ pub struct Report {
     pub member: u32,
     /// Carrier of the group's messages: `corosync` or `local`.
     pub transport: String,
-    /// Whether the transport is connected now.
+    /// True if the transport is connected now.
     pub connected_to_transport: bool,
-    /// How often it was connected.
+    /// Number of times that the transport was connected.
     pub transport_joins: u64,
     /// `outside`, `joining` or `live`.
     pub phase: String,
     /// For how long nothing has been delivered though messages of this member are under way, ns;
     /// if that is longer than it should be.
     pub stalled_ns: Option<i64>,
-    /// Whether the group's clock is tied to UTC: that a majority of the members knew it once.
+    /// True if the group's clock is tied to UTC: a majority of the members knew it once.
     pub tied: bool,
-    /// Whether programs here get times: if not, they wait until those are tied to UTC.
+    /// True if programs here get times: if not, they wait until those are tied to UTC.
     pub timed: bool,
-    /// Whether more than half of the group's members are connected.
+    /// True if more than half of the group's members are connected.
     pub primary: bool,
     /// Which primary component, from 1.
     pub generation: u64,
@@ -62,12 +62,12 @@ pub struct Report {
     pub ahead_of_utc_ns: Option<i64>,
     /// UTC by this member's clock was not farther from its best estimate, ns.
     pub utc_bound_ns: Option<i64>,
-    /// How far the group's clock is from UTC at most, by this member's view of the one and its
-    /// clock for the other, ns.
+    /// Largest possible distance of the group's clock from UTC, by this member's view of the one
+    /// and its clock for the other, ns.
     pub error_bound_ns: Option<i64>,
     /// Where UTC comes from, or why there is none.
     pub utc: String,
-    /// How much faster than the physical clocks the group's clock is made to go, parts in 10⁹.
+    /// Rate of the group's clock above that of the physical clocks, by steering, parts in 10⁹.
     pub steering_ppb: i64,
     /// Counts.
     pub counts: Counts,
@@ -75,7 +75,7 @@ pub struct Report {
     pub waiting: Waiting,
     /// The threads that are least up to date here, at most [`MOST_THREADS`].
     pub threads: Vec<ThreadReport>,
-    /// How many threads there are.
+    /// Number of threads.
     pub thread_count: usize,
     /// The program and what reads here.
     pub programs: Programs,
@@ -117,36 +117,36 @@ pub struct HandoverReport {
     pub cause: String,
     /// The cause in words.
     pub why: String,
-    /// How long ago, ns.
+    /// Age of the change, ns.
     pub ago_ns: i64,
 }
 
 /// A member as seen from here.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MemberReport {
-    /// Its node.
+    /// Node of the member.
     pub member: u32,
-    /// Whether it only observes.
+    /// True if it only observes.
     pub observer: bool,
-    /// Whether it is connected.
+    /// True if it is connected.
     pub connected: bool,
-    /// Whether it takes part.
+    /// True if it takes part.
     pub live: bool,
-    /// Whether its clock contradicts the majority's.
+    /// True if its clock contradicts the majority's.
     pub suspect: bool,
-    /// Its view of the group's clock − UTC by its clock, ns, as last reported; positive: the
-    /// group's clock is ahead.
+    /// View that it has of the group's clock − UTC by its clock, ns, as last reported; positive:
+    /// the group's clock is ahead.
     pub ahead_of_utc_ns: Option<i64>,
-    /// How long ago by the group's clock it reported, ns.
+    /// Age of its last report by the group's clock, ns.
     pub report_age_ns: Option<i64>,
     /// Rounds that it was the synchronizer of.
     pub won: u64,
     /// Place in the order in which the live members propose, from 0.
     pub rank: Option<usize>,
-    /// Whether its program reads; also where its agent does not tell of programs, as with
+    /// True if its program reads; also where its agent does not tell of programs, as with
     /// checkpoints.
     pub program: bool,
-    /// Whether an operator has drained it.
+    /// True if an operator has drained it.
     pub drained: bool,
     /// Mark of a program that has missed something or differs, and gets nothing until it is
     /// started anew.
@@ -175,14 +175,15 @@ pub struct DifferenceReport {
 pub struct ValueReport {
     /// The time, ns.
     pub time_ns: i64,
-    /// How far the group's clock was from UTC at most when the synchronizer read its clocks, ns.
+    /// Largest possible distance of the group's clock from UTC when the synchronizer read its
+    /// clocks, ns.
     pub error_bound_ns: Option<i64>,
     /// UTC was not before this when the synchronizer read its clocks, ns. That is no interval
     /// around `time_ns`, which may lie outside it.
     pub utc_earliest_ns: Option<i64>,
     /// Nor after this, ns.
     pub utc_latest_ns: Option<i64>,
-    /// Whose proposal it was.
+    /// Member whose proposal it was.
     pub synchronizer: u32,
 }
 
@@ -207,11 +208,11 @@ pub struct Counts {
     pub cuts: u64,
     /// Reports of clocks delivered.
     pub reports: u64,
-    /// How often this member had missed part of the stream.
+    /// Number of times that this member had missed part of the stream.
     pub gaps: u64,
-    /// How often it has asked to be let in.
+    /// Number of times that it has asked to be let in.
     pub joins_sent: u64,
-    /// How often it has heard itself ask, while it was not live.
+    /// Number of times that it has heard itself ask, while it was not live.
     pub joins_heard: u64,
     /// Parts of a state that came for it, in answer to that.
     pub state_parts: u64,
@@ -228,6 +229,9 @@ pub struct Waiting {
     pub operations: usize,
     /// For how long the program's oldest operation has waited, ns.
     pub longest_ns: Option<i64>,
+    /// True where that is a reading of the time at present.
+    #[serde(default)]
+    pub longest_is_now: bool,
     /// Replies for a majority.
     pub commits: usize,
     /// Messages to be sent.
@@ -243,7 +247,7 @@ pub struct Waiting {
 /// A thread.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ThreadReport {
-    /// Its number in hexadecimal, as in all that is shown; a program's first thread is 10.
+    /// Number in hexadecimal, as in all that is shown; a program's first thread is 10.
     pub thread: String,
     /// Rounds that were read here.
     pub read: u64,
@@ -251,27 +255,27 @@ pub struct ThreadReport {
     pub decided: u64,
     /// Decided and not read here.
     pub surplus: u64,
-    /// Whether an operation waits here.
+    /// True if an operation waits here.
     pub waits: bool,
 }
 
 /// Programs attached here.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Programs {
-    /// Whether the member's program is here, which takes part in the group's messages.
+    /// True if the member's program is here, which takes part in the group's messages.
     pub program: bool,
-    /// Whether the member leaves the group while its program is not here, as with checkpoints its
+    /// True if the member leaves the group while its program is not here, as with checkpoints its
     /// state is the program's.
     pub wanted: bool,
     /// The family of processes that reads here, in hexadecimal: another one is not let in.
     pub family: Option<String>,
     /// The processes that are attached, at most [`MOST_PROCESSES`].
     pub processes: Vec<ProcessReport>,
-    /// Whether it has missed part of the group's stream, and gets no values until it is started
+    /// True if it has missed part of the group's stream, and gets no values until it is started
     /// anew.
     pub missed: bool,
-    /// How it began, among those of the other members: `waits` for them, `together` with them, or
-    /// `late`, while they were running; empty where that is not known, or there is none.
+    /// Start of the program among those of the other members: `waits` for them, `together` with
+    /// them, or `late`, while they were running; empty where that is not known, or there is none.
     pub began: String,
     /// The members whose programs have gone on since the one here ended.
     pub left_behind_by: Vec<u32>,
@@ -292,13 +296,13 @@ pub struct Programs {
 /// A process that is attached.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessReport {
-    /// Its number, as the agent sees it; 0 if it cannot.
+    /// Number of the process, as the agent sees it; 0 if it cannot.
     pub pid: u32,
-    /// Its name; empty if that is not known.
+    /// Name of the process; empty if that is not known.
     pub name: String,
-    /// Whether it takes part in the group's messages.
+    /// True if it takes part in the group's messages.
     pub messages: bool,
-    /// Its readings, those of its forked children included.
+    /// Readings, those of its forked children included.
     pub reads: u64,
 }
 
@@ -306,8 +310,8 @@ pub struct ProcessReport {
 pub const MOST_PROCESSES: usize = 16;
 
 impl Report {
-    /// Whether this member gives times: it is live, its messages come through, and programs get
-    /// times. What else is not as it should be: [`Report::troubles`].
+    /// True if this member gives times: it is live, its messages come through, and programs get
+    /// times. Other things that are not as they should be: [`Report::troubles`].
     #[must_use]
     pub fn is_well(&self) -> bool {
         self.phase == "live" && self.stalled_ns.is_none() && self.timed

@@ -39,7 +39,7 @@ impl<'t> Turn<'t> {
     }
 }
 
-/// Most actions that may wait for the disk before the program is given up.
+/// Largest number of actions that may wait for the disk before the program is given up.
 const MOST_HELD: usize = 1 << 16;
 /// Batches that are received in one turn; what is left comes in the next.
 const BATCHES: usize = 8;
@@ -83,17 +83,17 @@ pub(crate) struct Seat {
     install: Option<Install>,
     requests: Vec<Request>,
     incoming: Vec<Incoming>,
-    /// Whether the transport may have more that was not looked for in this turn.
+    /// True if the transport may have more that was not looked for in this turn.
     unseen: bool,
     /// Messages that no program was there for.
     unheard: u64,
-    /// How often a transport was opened.
+    /// Number of times that a transport was opened.
     joins: u64,
     started: i64,
     missed: missed::Missed,
     /// With whom the program here starts, if that is not under way yet.
     together: Option<u8>,
-    /// How it began.
+    /// Start of the program here among the others'.
     began: Began,
     /// The programs of other members that ran when the last one here ended: member and number.
     ended_beside: Vec<(Member, u64)>,
@@ -106,7 +106,7 @@ pub(crate) struct Seat {
 /// A program's state as another member gave it.
 struct Install {
     data: Vec<u8>,
-    /// How many rounds each thread had read.
+    /// Number of rounds that each thread had read.
     position: Vec<(Thread, Round)>,
 }
 
@@ -207,7 +207,7 @@ impl Seat {
         self.joins += 1;
     }
 
-    /// Whether it should take part now: a member whose program gives and takes checkpoints is none
+    /// True if it should take part now: a member whose program gives and takes checkpoints is none
     /// without its program.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.membership.checkpoints || self.door.program().is_some()
@@ -235,7 +235,7 @@ impl Seat {
         self.commits.clear();
     }
 
-    /// Whether there is a transport.
+    /// True if there is a transport.
     pub(crate) fn is_joined(&self) -> bool {
         self.transport.is_some()
     }
@@ -255,7 +255,7 @@ impl Seat {
         1 + self.joins + self.door.opened()
     }
 
-    /// Whether something is to be said at once.
+    /// True if something is to be said at once.
     fn speaks(&self) -> bool {
         let now = crate::sys::raw_ns();
         !self.outbox.is_empty() || self.engine.deadline().is_some_and(|due| due <= now)
@@ -267,19 +267,19 @@ impl Seat {
         self.engine.deadline().filter(|_| speaks)
     }
 
-    /// Whether there is more to do without anything happening.
+    /// True if there is more to do without anything happening.
     pub(crate) fn is_busy(&self) -> bool {
         !self.second.is_empty() || self.now.is_due()
     }
 
-    /// Whether something waits for the transport to take more.
+    /// True if something waits for the transport to take more.
     pub(crate) fn is_full(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// Whether the disk has a floor above all that this member has delivered, or none was asked
-    /// for. What it says acknowledges what it has delivered: if all die then, and only some come
-    /// back, the clock must not go back behind what they have acknowledged.
+    /// True if the disk has a floor not below what this member has delivered, or all that was asked
+    /// for. Messages of this member acknowledge what it has delivered: if all die then, and only
+    /// some come back, the clock must not go back behind what they have acknowledged.
     fn vouches(&self) -> bool {
         let last = self.engine.last().filter(|_| self.engine.phase() == Phase::Live);
         last.is_none_or(|last| self.floor.covers_if_asked(last))
@@ -418,7 +418,7 @@ impl Seat {
         self.see_primary(turn);
     }
 
-    /// Whether no value in it is beyond the floor on the disk.
+    /// True if no value in it is beyond the floor on the disk.
     fn is_kept(&self, action: &Action) -> bool {
         match action {
             Action::Return { value, .. } => self.floor.covers(value.time.0),
@@ -509,7 +509,7 @@ impl Seat {
         self.ask(gate::Asked::Multicast { token, payload, stamp: Some(stamp) }, clocks);
     }
 
-    /// Whether it is none of the group's members.
+    /// True if it is none of the group's members.
     pub(crate) fn is_observer(&self) -> bool {
         !self.membership.group.universe.contains(&self.member)
     }

@@ -78,7 +78,7 @@ pub enum Incoming {
         /// those whose process ended or left.
         lost: Vec<Member>,
     },
-    /// Whether the layer below takes this node to be part of the majority.
+    /// Word of the layer below on whether this node is part of the majority.
     Quorum {
         /// Word on the quorum.
         quorate: bool,
@@ -113,12 +113,12 @@ pub enum Sent {
     Later,
 }
 
-/// Why a transport cannot be had, or no longer.
+/// Reason why a transport cannot be had, or no longer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TransportError {
     /// Fault found, and what to do about it.
     pub what: String,
-    /// Whether it may pass by itself (Corosync is being restarted, say), so that it is worth
+    /// True if it may pass by itself (Corosync is being restarted, say), so that it is worth
     /// while to open the transport again after a second. Otherwise somebody has to mend something.
     pub passing: bool,
 }

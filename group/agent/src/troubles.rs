@@ -18,7 +18,7 @@ pub struct Trouble {
     /// Kind of trouble: `outside`, `stateless`, `stalled`, `untimed`, `away`, `missed`, `diverged`,
     /// `blocked`, `gone`, `front`.
     pub kind: &'static str,
-    /// Why, in words.
+    /// Cause, in words.
     pub why: String,
 }
 
@@ -175,7 +175,7 @@ impl Report {
         Some(Trouble { member: member.member, kind: "diverged", why })
     }
 
-    /// Whether the program here began while the others' were running, and lacks what they had
+    /// True if the program here began while the others' were running, and lacks what they had
     /// read.
     #[must_use]
     pub fn is_late(&self) -> bool {
@@ -231,7 +231,7 @@ impl Report {
         all
     }
 
-    /// Why this member is a backup, and what it waits for.
+    /// Explains why this member is a backup, and what it waits for.
     fn why_backup(&self, first: u32, drained: bool) -> String {
         let there = self.members.iter().any(|one| one.member == first && one.program);
         let drained = if drained { ", drained by an operator" } else { "" };
@@ -253,13 +253,31 @@ impl Report {
         )
     }
 
-    /// Why a reading gets no value.
+    /// Explains why a reading of the time at present gets no value.
+    fn why_not_now(&self) -> String {
+        let majority = self.group.members.len() / 2 + 1;
+        let takes_over = if self.programs.wanted || self.group.mode == "passive" {
+            ", or this member's program has not taken over a checkpoint yet"
+        } else {
+            ""
+        };
+        format!(
+            "it is of the time at present, and {majority} of {} members' agents have not \
+             acknowledged it{takes_over}",
+            self.group.members.len()
+        )
+    }
+
+    /// Explains why a reading gets no value.
     #[must_use]
     pub fn why_blocked(&self) -> String {
         if let Some((_, why)) = self.standing() {
             return why;
         }
         let drained = self.members.iter().any(|one| one.member == self.member && one.drained);
+        if self.waiting.longest_is_now && self.waiting.disk == 0 {
+            return self.why_not_now();
+        }
         if self.programs.began == "waits" && drained {
             return "an operator has drained this member: no program begins here until it is \
                     promoted or demoted"

@@ -25,7 +25,9 @@
 //! | 128 | u64 for each of 256: a process of the program, or 0 |
 //! | 2176 | u64: how many requests were given at once last |
 //! | 2184 | u64 for each of these: the port in the upper 16 bits; in the others, how many bytes there are then, all in all |
-//! | 4096 | u64 for each port of the front's: bytes taken and the marks of [`Taken`] |
+//! | 4096 | u64 for each port of the front's: bytes taken, the marks of [`Taken`], and one while it waits for all of a length (`MSG_WAITALL`) |
+//!
+//! The words at 0, 8 and 96 are the same in all versions. The program's side in Go is `group/go/page.go`.
 //!
 //! The program's side allocates nothing, takes no lock and is fit for signal handlers. Each side
 //! takes what the other wrote as a claim: a wrong word makes a wait end early or in the front's
@@ -62,7 +64,7 @@ pub const VARIABLE: &str = "TRUECHIMER_GROUP_FRONT";
 const HEAD: usize = 4096;
 const PORTS: usize = 1 << 16;
 const MAGIC: u64 = u64::from_le_bytes(*b"TCFRONT1");
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Where the processes are, and for how many there is room.
 const PROCESSES: usize = 128;
 const MOST_PROCESSES: usize = 256;
@@ -73,6 +75,7 @@ const ACCEPTED: u64 = 1 << 63;
 const ENDED: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 61;
 const LOOPED: u64 = 1 << 60;
+const TAKES_ALL: u64 = 1 << 59;
 const BYTES: u64 = (1 << 56) - 1;
 
 /// State of one connection at the program.
@@ -80,23 +83,25 @@ const BYTES: u64 = (1 << 56) - 1;
 pub struct Taken {
     /// Bytes read.
     pub bytes: u64,
-    /// Whether the program has accepted it.
+    /// True if the program has accepted it.
     pub accepted: bool,
-    /// Whether it has read the end.
+    /// True if it has read the end.
     pub ended: bool,
-    /// Whether it has closed its end.
+    /// True if it has closed its end.
     pub closed: bool,
     /// True if its looper reads it, as the loop finds input: together with others, then.
     pub looped: bool,
 }
 
-/// Why a page cannot be used.
+/// Reason why a page cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unusable {
     /// A system call failed with this `errno`.
     System(i32),
-    /// No page, not a whole one yet, or one of another version.
+    /// No page, or not a whole one yet.
     NoPage,
+    /// The front that made it runs, and is of another release: the version of its page.
+    Version(u32),
     /// The front that made it has ended.
     Stale,
 }
@@ -105,7 +110,11 @@ impl std::fmt::Display for Unusable {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Unusable::System(error) => std::io::Error::from_raw_os_error(*error).fmt(out),
-            Unusable::NoPage => out.write_str("no page of this version is there"),
+            Unusable::NoPage => out.write_str("no whole page is there"),
+            Unusable::Version(other) => write!(
+                out,
+                "its front speaks version {other} of the page, and this program's library {VERSION}: use one release of both"
+            ),
             Unusable::Stale => out.write_str("the front that made it has ended"),
         }
     }
@@ -162,25 +171,25 @@ impl Page {
         let page = if size == SIZE as libc::off_t {
             map(fd).map_err(Unusable::System)
         } else {
-            Err(Unusable::NoPage)
+            Err(other_version(fd).map_or(Unusable::NoPage, Unusable::Version))
         };
         // SAFETY: our own descriptor, not used after this.
         unsafe { libc::close(fd) };
         let page = page?;
-        let whole = page.u64_at(0).load(Ordering::Acquire) == MAGIC
-            && page.u32_at(8).load(Ordering::Relaxed) == VERSION
-            && page.u32_at(12).load(Ordering::Relaxed) == HEAD as u32;
-        if !whole {
-            return Err(Unusable::NoPage);
-        }
         let front = page.u64_at(96).load(Ordering::Relaxed);
-        if libc::pid_t::try_from(front).is_err() {
+        if page.u64_at(0).load(Ordering::Acquire) != MAGIC || libc::pid_t::try_from(front).is_err()
+        {
             return Err(Unusable::NoPage);
         }
         if is_gone(front) {
             return Err(Unusable::Stale);
         }
-        Ok(page)
+        let version = page.u32_at(8).load(Ordering::Relaxed);
+        if version != VERSION {
+            return Err(Unusable::Version(version));
+        }
+        let whole = page.u32_at(12).load(Ordering::Relaxed) == HEAD as u32;
+        if whole { Ok(page) } else { Err(Unusable::NoPage) }
     }
 
     /// The program's side: it has attached.
@@ -229,7 +238,7 @@ impl Page {
         self.u32_at(104).load(Ordering::Acquire)
     }
 
-    /// How many programs have attached.
+    /// Number of programs that have attached.
     pub fn programs(&self) -> u64 {
         self.u64_at(64).load(Ordering::Acquire)
     }
@@ -239,7 +248,7 @@ impl Page {
         self.u64_at(88).load(Ordering::Relaxed)
     }
 
-    /// Whether the program's clock is the page's.
+    /// True if the program's clock is the page's.
     pub fn is_clock(&self) -> bool {
         self.u64_at(16).load(Ordering::Relaxed) & CLOCK != 0
     }
@@ -261,7 +270,7 @@ impl Page {
         (time > 0).then_some(time)
     }
 
-    /// How often the time was set.
+    /// Number of times that the time was set.
     pub fn sequence(&self) -> u64 {
         self.u64_at(32).load(Ordering::Acquire)
     }
@@ -322,6 +331,20 @@ impl Page {
         self.taken_at(port).fetch_add(bytes & BYTES, Ordering::Release);
     }
 
+    /// The program's side: it waits in one call for all that it wants (`MSG_WAITALL`), or does not any more.
+    pub fn set_takes_all(&self, port: u16, takes: bool) {
+        if takes {
+            self.taken_at(port).fetch_or(TAKES_ALL, Ordering::Release);
+        } else {
+            self.taken_at(port).fetch_and(!TAKES_ALL, Ordering::Release);
+        }
+    }
+
+    /// True while it waits so: it may have read what it has not counted.
+    pub fn takes_all(&self, port: u16) -> bool {
+        self.taken_at(port).load(Ordering::Acquire) & TAKES_ALL != 0
+    }
+
     /// The program's side: it has read the end.
     pub fn took_end(&self, port: u16) {
         self.taken_at(port).fetch_or(ENDED, Ordering::Release);
@@ -358,7 +381,8 @@ impl Page {
         }
     }
 
-    /// How many threads have taken input and not waited since. To be read after [`Page::taken`].
+    /// Number of threads that have taken input and not waited since. To be read after
+    /// [`Page::taken`].
     pub fn busy(&self) -> u32 {
         self.u32_at(72).load(Ordering::Acquire)
     }
@@ -436,6 +460,18 @@ fn map(fd: libc::c_int) -> Result<Page, i32> {
     NonNull::new(base.cast()).map(|base| Page { base }).ok_or(libc::ENOMEM)
 }
 
+/// The version of a page that is of another size than ours, if its front is there. Allocates nothing.
+fn other_version(fd: libc::c_int) -> Option<u32> {
+    let mut head = [0_u8; 104];
+    // SAFETY: a place of that length.
+    let read = unsafe { libc::pread(fd, head.as_mut_ptr().cast(), head.len(), 0) };
+    let word = |at: usize| Some(u64::from_ne_bytes(head.get(at..at + 8)?.try_into().ok()?));
+    let front = word(96).filter(|front| libc::pid_t::try_from(*front).is_ok())?;
+    let is_page = read == head.len() as isize && word(0) == Some(MAGIC) && !is_gone(front);
+    let version = u32::from_ne_bytes(head.get(8..12)?.try_into().ok()?);
+    (is_page && version != VERSION).then_some(version)
+}
+
 /// True if there is no such process any more.
 fn is_gone(process: u64) -> bool {
     let Ok(process) = libc::pid_t::try_from(process) else { return true };
@@ -496,6 +532,10 @@ mod tests {
         program.set_looped(65535, true);
         let all = Taken { bytes: 11, accepted: true, ended: true, closed: false, looped: true };
         assert_eq!(front.taken(65535), all);
+        program.set_takes_all(65535, true);
+        assert!(front.takes_all(65535) && front.taken(65535) == all);
+        program.set_takes_all(65535, false);
+        assert!(!front.takes_all(65535) && front.taken(65535) == all);
         assert_eq!(front.taken(65534).bytes, 0);
         assert_eq!(front.busy(), 1);
         let settles = front.settles();
@@ -570,8 +610,23 @@ mod tests {
         assert_eq!(Page::open(&path).unwrap_err(), Unusable::NoPage);
         let page = Page::create(&path, 0).unwrap();
         assert!(!Page::open(&path).unwrap().is_clock());
+        // A front of another release, whose page may be longer.
+        page.u32_at(8).store(VERSION + 1, Ordering::Relaxed);
+        for longer in [0, 8] {
+            let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+            file.set_len((SIZE + longer) as u64).unwrap();
+            let why = Page::open(&path).unwrap_err();
+            assert_eq!(why, Unusable::Version(VERSION + 1));
+            assert!(why.to_string().contains("speaks version 5 of the page"), "{why}");
+        }
         // No process has the greatest number there is.
         page.u64_at(96).store(i32::MAX as u64, Ordering::Relaxed);
+        assert_eq!(
+            Page::open(&path).unwrap_err(),
+            Unusable::NoPage,
+            "one that has ended may leave any"
+        );
+        std::fs::OpenOptions::new().write(true).open(file).unwrap().set_len(SIZE as u64).unwrap();
         assert_eq!(Page::open(&path).unwrap_err(), Unusable::Stale);
         std::fs::remove_file(file).unwrap();
     }

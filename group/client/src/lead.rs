@@ -16,7 +16,7 @@ const DRAINED: u64 = 1 << 40;
 pub struct Lead {
     /// The primary; none in the mode active, or where it is not known.
     pub primary: Option<Member>,
-    /// Whether an operator has drained this member.
+    /// True if an operator has drained this member.
     pub drained: bool,
     /// The last change of the primary.
     pub handover: Option<Handover>,

@@ -83,13 +83,13 @@ impl Line {
         Line { thread, threads: AtomicU64::new(threads), processes: AtomicU64::new(processes) }
     }
 
-    /// Its own number.
+    /// Number of the thread itself.
     #[must_use]
     pub fn thread(&self) -> Thread {
         self.thread
     }
 
-    /// How many child threads and processes it has had.
+    /// Numbers of child threads and of child processes that it has had.
     #[must_use]
     pub fn children(&self) -> (u64, u64) {
         (self.threads.load(Relaxed), self.processes.load(Relaxed))

@@ -24,16 +24,16 @@ pub use error::{ReadError, Refused, WhyRefused};
 use waits::Vigil;
 pub use waits::Waits;
 
-/// How often an answer is looked for, unless told otherwise, before the thread sleeps: not at all.
-/// An answer takes a turn of the ring, which is longer than going to sleep and being woken, and
-/// while a thread spins the agent may lack the processor.
+/// Number of looks for an answer, unless told otherwise, before the thread sleeps: none. An answer
+/// takes a turn of the ring, which is longer than going to sleep and being woken, and while a
+/// thread spins the agent may lack the processor.
 pub const SPIN: u32 = 0;
 
 /// The longest sleep without a look whether the agent is still there, ns.
 const SLICE: u64 = 100_000_000;
-/// How long an agent may give no sign of life where its socket cannot be asked, ns.
+/// Longest time without a sign of life of an agent whose socket cannot be asked, ns.
 const SILENCE: u64 = 10_000_000_000;
-/// How long a greeting may take, ns.
+/// Longest time for a greeting, ns.
 const GREETING: u64 = 5_000_000_000;
 
 /// Fate of reads while the member is outside the primary component.
@@ -61,6 +61,9 @@ pub enum Role {
     Reader = 1,
     /// Neither: asks for the status.
     Watcher = 2,
+    /// Reads the clock for a moment, and goes ([`Closed::GaveWay`]) when a program comes that it does not
+    /// belong to.
+    Passing = 3,
 }
 
 /// With whom a program starts: until then its reads wait. Where members take checkpoints, and in the
@@ -101,10 +104,10 @@ impl Together {
     }
 }
 
-/// How a read is made.
+/// Options of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// How often the answer is looked for before the thread sleeps (default [`SPIN`]).
+    /// Number of looks for the answer before the thread sleeps (default [`SPIN`]).
     pub spin: u32,
     /// After how long a read fails, ns; none: never.
     pub patience_ns: Option<u64>,
@@ -489,7 +492,7 @@ impl Link {
         Thread::now(self.memory.place.load(Relaxed) as u8, 0)
     }
 
-    /// How the program began; from its first read on [`Began::Late`] at the attachment only that
+    /// Start of the program; from its first read on [`Began::Late`] at the attachment only that
     /// made it.
     #[must_use]
     pub fn began(&self) -> Began {
@@ -502,40 +505,32 @@ impl Link {
         self.memory.lead.get()
     }
 
-    /// How often this program has missed part of the group's stream, as the agent has it.
+    /// Number of times that this program has missed part of the group's stream, as the agent has
+    /// it.
     #[must_use]
     pub fn gap(&self) -> u64 {
         self.memory.missed.load(Acquire) >> 1
     }
 
-    /// Whether the agent waits for a sign that this program knows of that gap.
+    /// True if the agent waits for a sign that this program knows of that gap.
     #[must_use]
     pub fn is_unsettled(&self, gap: u64) -> bool {
         self.memory.missed.load(Acquire) == missed_word(gap, true)
     }
 
-    /// Waits until the agent no longer does. False if it is gone.
+    /// Waits for a moment that the agent no longer does. False if it is gone.
     pub(crate) fn await_settled(&self, gap: u64) -> bool {
-        let unsettled = missed_word(gap, true);
-        while self.memory.missed.load(Acquire) == unsettled {
-            if self.memory.why_closed().is_some() {
-                return false;
-            }
-            let late = sys::futex_wait(&self.memory.missed, unsettled as u32, SLICE);
-            if late && !self.stands() {
-                return false;
-            }
-        }
-        true
+        let late = sys::futex_wait(&self.memory.missed, missed_word(gap, true) as u32, SLICE);
+        self.memory.why_closed().is_none() && (!late || self.stands())
     }
 
-    /// Why the agent has closed the link, if it has. An agent that was killed has not.
+    /// Reason why the agent has closed the link, if it has. An agent that was killed has not.
     #[must_use]
     pub fn closed(&self) -> Option<Closed> {
         self.memory.why_closed()
     }
 
-    /// Whether the agent is there and has not cut this program off. Takes a system call or two.
+    /// True if the agent is there and has not cut this program off. Takes a system call or two.
     #[must_use]
     pub fn stands(&self) -> bool {
         if self.memory.why_closed().is_some() {
@@ -562,7 +557,7 @@ impl Link {
         self.socket.number
     }
 
-    /// How many slots are in use, for tests and the curious.
+    /// Number of slots in use, for tests and the curious.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let free = |slot: &&Slot<_>| slot.now().state() != Some(State::Free);

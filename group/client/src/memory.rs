@@ -15,7 +15,7 @@ use crate::sys;
 /// The first word: "TCgroup" and a zero byte, little-endian.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"TCgroup\0");
 /// Of layout and socket protocol alike.
-pub(crate) const VERSION: u16 = 4;
+pub(crate) const VERSION: u16 = 5;
 /// Reads that can be in flight at once.
 pub(crate) const SLOTS: usize = 1024;
 /// Bytes before the slots.
@@ -35,14 +35,14 @@ pub(crate) struct Memory {
     pub board: Board<AtomicU64, { SLOTS / 64 }>,
     /// At 384: where the member stands (bits 0–1), and how often that has changed (the rest).
     pub phase: AtomicU64,
-    /// Why the agent has closed the link; 0: it has not.
+    /// Reason why the agent has closed the link, a [`Closed`]; 0: it has not.
     pub closed: AtomicU64,
     /// `CLOCK_MONOTONIC` when the agent was last seen to be alive, ns.
     pub heartbeat: AtomicU64,
-    /// How often the program has missed part of the group's stream (bits 1–63), and whether it has
-    /// not said yet that it knows of the last time (bit 0).
+    /// Number of times that the program has missed part of the group's stream (bits 1–63), and mark
+    /// that it has not said yet that it knows of the last one (bit 0).
     pub missed: AtomicU64,
-    /// How the program began: a [`Began`].
+    /// Start of the program: a [`Began`].
     pub began: AtomicU64,
     /// Which of the group's members this is, from 0.
     pub place: AtomicU64,
@@ -66,7 +66,7 @@ const _: () = {
     assert!(size_of::<Board<AtomicU64, 16>>() == 256);
 };
 
-/// Why an agent has closed a link.
+/// Reason why an agent has closed a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 #[non_exhaustive]
@@ -79,6 +79,8 @@ pub enum Closed {
     Foul = 3,
     /// The agent's own choice.
     CutOff = 4,
+    /// A program has come in the place of one that was [passing](crate::link::Role::Passing).
+    GaveWay = 5,
 }
 
 impl Closed {
@@ -88,6 +90,7 @@ impl Closed {
             2 => Closed::Behind,
             3 => Closed::Foul,
             4 => Closed::CutOff,
+            5 => Closed::GaveWay,
             _ => Closed::Ended,
         })
     }
@@ -100,11 +103,12 @@ impl Closed {
             Closed::Behind => "this program did not read what the agent sent it, and was cut off",
             Closed::Foul => "this program broke the link's protocol, and was cut off",
             Closed::CutOff => "the agent has cut this program off",
+            Closed::GaveWay => "another program has come in the place of this one",
         }
     }
 }
 
-/// How a program began, among those of the other members.
+/// Start of a program among those of the other members.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u64)]
 pub enum Began {
@@ -155,12 +159,12 @@ pub(crate) const fn phase_of(number: u64) -> Option<Phase> {
 }
 
 impl Memory {
-    /// Why the link is closed, if it is.
+    /// Reason why the link is closed, if it is.
     pub fn why_closed(&self) -> Option<Closed> {
         Closed::from_word(self.closed.load(Acquire))
     }
 
-    /// Whether this is memory of our version.
+    /// True if this is memory of our version.
     pub fn known(&self) -> bool {
         let version = u64::from(VERSION) | (SLOTS as u64) << 32;
         self.magic.load(Relaxed) == MAGIC && self.version.load(Relaxed) == version
@@ -179,7 +183,7 @@ impl Memory {
         self.began.store(began as u64, Release);
     }
 
-    /// How the program began.
+    /// Start of the program.
     pub fn began(&self) -> Began {
         Began::from_word(self.began.load(Acquire))
     }

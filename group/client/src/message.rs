@@ -94,7 +94,7 @@ pub enum ToAgent {
     Checkpoint {
         /// For which join.
         join: u64,
-        /// How many rounds each thread has read.
+        /// Number of rounds that each thread has read.
         position: Vec<(Thread, Round)>,
         /// The state.
         data: Vec<u8>,
@@ -143,7 +143,7 @@ pub enum News {
     Refused {
         /// The program's number for it.
         token: u64,
-        /// Why.
+        /// Reason.
         why: Refusal,
     },
     /// A majority has what was asked about.
@@ -155,7 +155,7 @@ pub enum News {
     Uncommitted {
         /// The program's number for it.
         token: u64,
-        /// Whether nothing can be committed as the program has missed part of the stream.
+        /// True if nothing can be committed as the program has missed part of the stream.
         missed: bool,
     },
     /// A checkpoint is wanted.
@@ -169,7 +169,7 @@ pub enum News {
         gap: u64,
         /// The state.
         data: Vec<u8>,
-        /// How many rounds each thread had read.
+        /// Number of rounds that each thread had read.
         position: Vec<(Thread, Round)>,
     },
     /// Where the member stands. Better by [`crate::agent::Door::phase`].
@@ -186,7 +186,7 @@ pub enum News {
     },
 }
 
-/// How long a body from a program may be.
+/// Longest body of a message of a kind from a program, bytes; none: no such kind.
 #[must_use]
 pub fn limit_to_agent(kind: u16, checkpoint: usize) -> Option<usize> {
     Some(match kind {
@@ -201,7 +201,7 @@ pub fn limit_to_agent(kind: u16, checkpoint: usize) -> Option<usize> {
     })
 }
 
-/// How long a body from an agent may be.
+/// Longest body of a message of a kind from an agent, bytes; none: no such kind.
 #[must_use]
 pub fn limit_to_program(kind: u16, checkpoint: usize) -> Option<usize> {
     Some(match kind {
@@ -250,6 +250,7 @@ impl Hello {
             0 => Role::Program,
             1 => Role::Reader,
             2 => Role::Watcher,
+            3 => Role::Passing,
             _ => return Err(malformed("a greeting with no known role")),
         };
         let together = Together::of(body.u8()?);
@@ -674,6 +675,7 @@ pub fn answer_words(result: &Result<Answer, Rejection>) -> [u64; ANSWER] {
                 Rejection::TooManyThreads => 4,
                 Rejection::Observer => 5,
                 Rejection::Missed => 6,
+                Rejection::Full => 7,
             };
             [code, 0, 0, 0, 0, 0, 0, 0]
         }
@@ -694,6 +696,7 @@ pub fn answer(words: &[u64; ANSWER]) -> Result<Result<Answer, Rejection>, Malfor
         4 => Err(Rejection::TooManyThreads),
         5 => Err(Rejection::Observer),
         6 => Err(Rejection::Missed),
+        7 => Err(Rejection::Full),
         _ => return Err(malformed("an answer of no known kind")),
     })
 }

@@ -13,7 +13,7 @@ pub const HEADER: usize = 8;
 /// The flag that more of the same message follows.
 pub const MORE: u16 = 1;
 
-/// Why bytes are no message.
+/// Reason why bytes are no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {
     /// Fault found.
@@ -83,7 +83,7 @@ pub struct Assembly {
     kind: u16,
     body: Vec<u8>,
     open: bool,
-    /// How long a body of each kind may be.
+    /// Longest body of a message of a kind, bytes.
     limit: fn(u16, usize) -> Option<usize>,
     /// The largest checkpoint.
     checkpoint: usize,

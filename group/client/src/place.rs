@@ -29,7 +29,7 @@ pub struct Where {
     pub member: Option<Member>,
 }
 
-/// Why there is no such place.
+/// Reason why there is no such place.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PlaceError {
@@ -57,7 +57,7 @@ pub enum PlaceError {
     Directory {
         /// Which.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         error: io::Error,
     },
 }
@@ -176,7 +176,7 @@ impl Named {
     }
 }
 
-/// Whether a group may have this name: 1 to 64 of `a-z A-Z 0-9 . _ -`, not beginning with a dot.
+/// True if a group may have this name: 1 to 64 of `a-z A-Z 0-9 . _ -`, not beginning with a dot.
 #[must_use]
 pub fn valid_group(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
@@ -225,7 +225,7 @@ impl Where {
     }
 }
 
-/// Whose sockets there are in a group's directory, ascending.
+/// Members that have sockets in a group's directory, ascending.
 ///
 /// # Errors
 /// If it is there but cannot be read.

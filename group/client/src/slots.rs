@@ -29,7 +29,7 @@ const STATE: u64 = (1 << STATE_BITS) - 1;
 const SERIAL_BITS: u32 = 29;
 const SERIAL: u64 = (1 << SERIAL_BITS) - 1;
 
-/// Whose a slot is.
+/// State of a slot: whose it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
@@ -59,7 +59,7 @@ impl Control {
         Control(state as u64 | serial | (u64::from(owner) << 32))
     }
 
-    /// Whose the slot is; none if the word is none that the protocol knows.
+    /// State of the slot; none if the word is none that the protocol knows.
     #[must_use]
     pub fn state(self) -> Option<State> {
         Some(match self.0 & STATE {
@@ -278,7 +278,7 @@ impl<W: Word, const R: usize, const A: usize> Default for Slot<W, R, A> {
     }
 }
 
-/// How the agent finds the slots that ask for something, and how it is woken.
+/// Means by which the agent finds the slots that ask for something, and by which it is woken.
 #[repr(C, align(128))]
 pub struct Board<W, const WORDS: usize> {
     sleeping: W,
@@ -312,7 +312,7 @@ impl<W: Word, const WORDS: usize> Board<W, WORDS> {
         self.sleeping.load(Relaxed) != 0
     }
 
-    /// Whether any slot asks for something.
+    /// True if any slot asks for something.
     #[must_use]
     pub fn rung(&self) -> bool {
         self.active.iter().any(|word| word.load(Relaxed) != 0)

@@ -67,7 +67,7 @@ pub fn process() -> u32 {
     unsafe { call(libc::SYS_getpid, [0; 6]) }.unwrap_or(0) as u32
 }
 
-/// Whether a process with this identifier may exist.
+/// True if a process with this identifier may exist.
 pub fn lives(process: u32) -> bool {
     // SAFETY: signal 0 sends nothing.
     let sent = unsafe { call(libc::SYS_kill, [process as usize, 0, 0, 0, 0, 0]) };
@@ -115,7 +115,7 @@ fn stat(descriptor: i32) -> Option<libc::stat> {
     }
 }
 
-/// How long a file is, bytes.
+/// Length of a file, bytes.
 pub fn length(descriptor: i32) -> Option<u64> {
     stat(descriptor).map(|stat| stat.st_size as u64)
 }
@@ -240,11 +240,11 @@ pub fn send(socket: i32, packet: &[u8], descriptors: &[i32]) -> Result<(), Errno
 /// Data that came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Received {
-    /// How long the packet is; 0 at the end of the connection.
+    /// Length of the packet, bytes; 0 at the end of the connection.
     pub length: usize,
-    /// Whether it was longer than the room for it, or had more descriptors than that for them.
+    /// True if it was longer than the room for it, or had more descriptors than that for them.
     pub cut: bool,
-    /// How many descriptors came with it: the caller's to close.
+    /// Number of descriptors that came with it: the caller's to close.
     pub descriptors: usize,
 }
 
@@ -289,7 +289,7 @@ pub fn receive(
     Ok(Received { length, cut, descriptors: count })
 }
 
-/// Whether this program runs with more rights than whoever started it.
+/// True if this program runs with more rights than whoever started it.
 pub fn is_privileged() -> bool {
     // SAFETY: it takes a number and looks at what the kernel left in this process's memory.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use common::{Mock, Scratch, eventually};
 use proptest::prelude::*;
-use truechimer_group_client::agent::Request;
+use truechimer_group_client::agent::{Door, Request};
 use truechimer_group_client::link::{Address, As, Link, Role, Together};
 use truechimer_group_client::message::{HELLO, Hello, greeting};
 use truechimer_group_client::slots::{Control, State};
@@ -19,7 +19,7 @@ use truechimer_group_client::{Call, Replica, packet};
 const SIZE: usize = 135_168;
 
 fn hello(role: Role) -> [u8; HELLO] {
-    Hello { version: 4, role, family: 0, together: Together::All }.packet()
+    Hello { version: 5, role, family: 0, together: Together::All }.packet()
 }
 
 /// A program that speaks to the agent by itself, by what the document says.
@@ -127,7 +127,7 @@ impl Raw {
         unsafe { libc::write(number, (&raw const ONE).cast(), 8) };
     }
 
-    /// Whether the agent has closed the connection.
+    /// True if the agent has closed the connection.
     fn is_cut_off(&self) -> bool {
         eventually(|| self.receive().0.is_empty().then_some(true))
     }
@@ -148,7 +148,7 @@ fn pending(serial: u32) -> u64 {
     Control::new(State::Pending, serial, std::process::id()).0
 }
 
-/// Whether the agent still serves who behaves.
+/// True if the agent still serves who behaves.
 fn serves(scratch: &Scratch) -> bool {
     eventually(|| Replica::attach(&scratch.at()).ok()).first_thread().now(Call::Group, None).is_ok()
 }
@@ -260,10 +260,47 @@ fn greetings_that_cannot_be_are_refused() {
     let raw = Raw::connect(&agent.path);
     assert!(raw.send(&later) && HELLO < later.len());
     let answer = greeting(&raw.receive().0).unwrap().unwrap_err();
-    assert_eq!((answer.0 as u8, answer.1), (1, 4));
+    assert_eq!((answer.0 as u8, answer.1), (1, 5));
     // Who says nothing holds nobody up.
     let _mute: Vec<Raw> = (0..8).map(|_| Raw::connect(&agent.path)).collect();
     assert!(serves(&scratch));
+}
+
+/// A program has missed something and ended, and the next one has gone before it was let in.
+#[test]
+fn who_has_gone_before_it_was_let_in_changes_nothing() {
+    let scratch = Scratch::new();
+    let mut door = Door::open(scratch.settings()).unwrap();
+    let (mut polled, mut requests) = (Vec::new(), Vec::new());
+    let mut turn = |door: &mut Door, until: fn(&Request) -> bool| {
+        eventually(|| {
+            polled.clear();
+            door.descriptors(&mut polled);
+            common::poll(&mut polled, 10);
+            door.work(&polled, &mut requests);
+            requests.drain(..).any(|request| until(&request)).then_some(())
+        });
+    };
+    let program = Raw::connect(door.path());
+    assert!(program.send(&hello(Role::Program)));
+    turn(&mut door, |request| matches!(request, Request::Attached { new: true, .. }));
+    assert_eq!(door.miss(), 1);
+    drop(program);
+    turn(&mut door, |request| matches!(request, Request::Detached { last: true, .. }));
+    let next = Raw::connect(door.path());
+    assert!(next.send(&hello(Role::Program)));
+    drop(next);
+    // Let in, and heard.
+    let all = door.opened() + 2;
+    eventually(|| {
+        let (mut polled, mut requests) = (Vec::new(), Vec::new());
+        door.descriptors(&mut polled);
+        common::poll(&mut polled, 10);
+        door.work(&polled, &mut requests);
+        assert!(requests.is_empty(), "{requests:?}");
+        (door.opened() == all).then_some(())
+    });
+    assert_eq!(door.missed(), Some(1));
 }
 
 #[test]
@@ -288,7 +325,7 @@ fn agents_that_cannot_be_are_refused() {
         b"",
         b"nonsense",
         // A welcome without the memory.
-        &[65, 0, 0, 0, 16, 0, 0, 0, 4, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+        &[65, 0, 0, 0, 16, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
         // One of another version.
         &[65, 0, 0, 0, 16, 0, 0, 0, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
     ];

@@ -186,9 +186,68 @@ fn one_that_takes_nothing_is_given_up_if_that_was_asked_for() {
     agent.manners.stands.store(false, Relaxed);
     assert_eq!(delivered(&replica).payload, b"first");
     agent.manners.stands.store(true, Relaxed);
+    let beat = replica.beat();
     let why = (0..100_000).find_map(|_| replica.multicast(&[7; 1000]).err()).unwrap();
     assert!(matches!(why, SendError::Silent(span) if span >= Duration::from_secs(3)), "{why}");
     assert!(why.to_string().contains("stands still"), "{why}");
+    // It is one silence, not another one for each that waits.
+    let mut last = why;
+    for again in 0..6 {
+        let why = match again % 3 {
+            0 => replica.restarted().unwrap_err(),
+            _ => replica.multicast(&[7; 1000]).unwrap_err(),
+        };
+        let longer = match (&last, &why) {
+            (SendError::Silent(last), SendError::Silent(span)) => span >= last,
+            _ => false,
+        };
+        assert!(longer, "{why} after {last}");
+        last = why;
+    }
+    // Nothing of that one has gone out: others may.
+    agent.manners.stands.store(false, Relaxed);
+    eventually(|| (replica.beat() > beat).then_some(()));
+    replica.multicast(b"later").unwrap();
+    while delivered(&replica).payload != b"later" {}
+    // Of one in pieces the agent may have a part: nothing else goes after that.
+    agent.manners.stands.store(true, Relaxed);
+    let beat = replica.beat();
+    let why = replica.checkpoint(1, &vec![7; 8 << 20]).unwrap_err();
+    assert!(matches!(why, SendError::Silent(_)), "{why}");
+    agent.manners.stands.store(false, Relaxed);
+    eventually(|| (replica.beat() > beat).then_some(()));
+    let why = replica.multicast(b"last").unwrap_err();
+    assert!(matches!(why, SendError::Silent(_)), "{why}");
+    drop(replica);
+    eventually(|| Replica::attach(&scratch.at()).ok()).multicast(b"next").unwrap();
+    let messages = |request: &Request| match request {
+        Request::Multicast { payload, .. } => Some(payload.len()),
+        _ => None,
+    };
+    agent.wait_for(|request| messages(request) == Some(4));
+    let requests = agent.requests.lock().unwrap();
+    let all: Vec<usize> = requests.iter().filter_map(messages).collect();
+    assert!(all.iter().filter(|length| **length == 4).count() == 1, "{all:?}");
+}
+
+#[test]
+fn whoever_starts_anew_does_not_wait_for_an_agent_that_stands() {
+    let scratch = Scratch::new();
+    let agent = Mock::start(scratch.settings());
+    let options = Options { silence: Some(Duration::from_millis(300)), ..Options::default() };
+    let replica = Replica::attach_with(&scratch.at(), &options).unwrap();
+    agent.order(Order::Miss);
+    assert!(matches!(replica.next(SOON), Err(NextError::Missed)));
+    agent.manners.stands.store(true, Relaxed);
+    let why = replica.restarted().unwrap_err();
+    assert!(matches!(why, SendError::Silent(span) if span >= Duration::from_secs(3)), "{why}");
+    // Once the gap is settled it is the answer that does not come.
+    agent.manners.stands.store(false, Relaxed);
+    agent.order(Order::Phase(Phase::Outside));
+    eventually(|| replica.next(SOON).ok().flatten());
+    agent.manners.stands.store(true, Relaxed);
+    let why = replica.restarted().unwrap_err();
+    assert!(matches!(why, SendError::Silent(_)), "{why}");
     agent.manners.stands.store(false, Relaxed);
 }
 
@@ -346,6 +405,56 @@ fn a_member_has_one_program_and_its_family() {
     agent.wait_for(|r| matches!(r, Request::Detached { role: Role::Reader, last: true, .. }));
     let next = Replica::attach(&at).unwrap();
     assert_ne!(next.family(), family);
+}
+
+#[test]
+fn who_reads_in_passing_gives_way_to_a_program() {
+    let scratch = Scratch::new();
+    let agent = Mock::start(scratch.settings());
+    let at = scratch.at();
+    let passing = |family| Options { role: Role::Passing, family, ..Options::default() };
+    let waits = Replica::attach_with(&at, &passing(0)).unwrap();
+    agent.manners.silent.store(true, Relaxed);
+    let clock = waits.first_thread();
+    let reading = std::thread::spawn(move || clock.now(Call::Group, None));
+    agent.wait_for(|request| matches!(request, Request::Read { .. }));
+    // Not to another such.
+    let taken = Replica::attach_with(&at, &passing(0)).unwrap_err();
+    assert!(taken.to_string().contains("has a program"), "{taken}");
+    let program = Replica::attach(&at).unwrap();
+    assert_eq!(reading.join().unwrap(), Err(ReadError::Gone));
+    assert_eq!(waits.closed(), Some(Closed::GaveWay));
+    agent.wait_for(|r| matches!(r, Request::Detached { role: Role::Passing, last: true, .. }));
+    let started =
+        |r: &Request| matches!(r, Request::Attached { role: Role::Program, new: true, .. });
+    agent.wait_for(started);
+    // Beside that program it stays, and another program is still refused.
+    agent.manners.silent.store(false, Relaxed);
+    let beside = Replica::attach_with(&at, &passing(program.family())).unwrap();
+    Replica::attach(&at).unwrap_err();
+    let reader = Options { role: Role::Reader, ..Options::default() };
+    Replica::attach_with(&at, &reader).unwrap_err();
+    beside.first_thread().now(Call::Group, SOON).unwrap();
+    assert_eq!((program.closed(), beside.closed()), (None, None));
+}
+
+/// All the attachments that there may be are such that read in passing: they make room for a program.
+#[test]
+fn those_that_give_way_take_no_room() {
+    let scratch = Scratch::new();
+    let mut settings = scratch.settings();
+    settings.links = 2;
+    let _agent = Mock::start(settings);
+    let at = scratch.at();
+    let passing = |family| Options { role: Role::Passing, family, ..Options::default() };
+    let one = Replica::attach_with(&at, &passing(0)).unwrap();
+    let two = Replica::attach_with(&at, &passing(one.family())).unwrap();
+    let full = Replica::attach_with(&at, &passing(one.family())).unwrap_err();
+    assert!(full.to_string().contains("no more attachments"), "{full}");
+    let program = Replica::attach(&at).unwrap();
+    eventually(|| (one.closed() == Some(Closed::GaveWay)).then_some(()));
+    eventually(|| (two.closed() == Some(Closed::GaveWay)).then_some(()));
+    assert_eq!(program.closed(), None);
 }
 
 #[test]

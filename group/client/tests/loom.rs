@@ -109,7 +109,7 @@ impl Bed {
         }
     }
 
-    /// Whether somebody lay down and nobody came to wake him.
+    /// True if somebody lay down and nobody came to wake him.
     fn sleeps_on(&self) -> bool {
         *self.count.lock().unwrap() != 0
     }

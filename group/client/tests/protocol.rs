@@ -182,25 +182,26 @@ proptest! {
     #[test]
     fn greetings_arrive(
         family in any::<u64>(),
-        role in 0..3_u8,
+        role in 0..4_u8,
         count in 0..=255_u8,
         member in 1..u32::MAX,
         m in 0..6_u8,
     ) {
-        let role = [Role::Program, Role::Reader, Role::Watcher][usize::from(role)];
+        let role =
+            [Role::Program, Role::Reader, Role::Watcher, Role::Passing][usize::from(role)];
         let together = match count {
             0 => Together::All,
             255 => Together::Apart,
             count => Together::Count(count),
         };
-        let hello = Hello { version: 4, role, family, together };
+        let hello = Hello { version: 5, role, family, together };
         prop_assert_eq!(Hello::of(&hello.packet()), Ok(hello));
         let mode = [Mode::Active, Mode::SemiActive, Mode::Passive][usize::from(m % 3)];
         let order = [Order::Monotone, Order::Published][usize::from(m / 3)];
         let welcome = Welcome { member: Member(member), family, mode, order };
         prop_assert_eq!(message::greeting(&message::welcome_packet(&welcome)), Ok(Ok(welcome)));
         let refusal = message::unwelcome_packet(WhyRefused::Taken, member);
-        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 4, member))));
+        prop_assert_eq!(message::greeting(&refusal), Ok(Err((WhyRefused::Taken, 5, member))));
     }
 }
 
@@ -213,6 +214,7 @@ fn rejections_arrive() {
         Rejection::TooManyThreads,
         Rejection::Observer,
         Rejection::Missed,
+        Rejection::Full,
     ] {
         assert_eq!(message::answer(&message::answer_words(&Err(why))), Ok(Err(why)));
     }

@@ -75,11 +75,11 @@ pub struct Ring {
 pub struct Gone {
     /// Which.
     pub process: Process,
-    /// Why.
+    /// Reason.
     pub reason: Reason,
 }
 
-/// Why a member left.
+/// Reason why a member left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
     /// By its own will.

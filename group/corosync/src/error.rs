@@ -14,7 +14,7 @@ pub(crate) const ERR_NOT_EXIST: c_int = 12;
 pub(crate) const ERR_NO_SECTIONS: c_int = 27;
 const ERR_SECURITY: c_int = 100;
 
-/// Why something was not done.
+/// Reason why something was not done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CorosyncError {
     /// Corosync's libraries are not installed.
@@ -51,7 +51,7 @@ pub enum CorosyncError {
 }
 
 impl CorosyncError {
-    /// Whether it may pass by itself, so that it is worth while to try again after a second.
+    /// True if it may pass by itself, so that it is worth while to try again after a second.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         matches!(self, CorosyncError::NotRunning | CorosyncError::Gone | CorosyncError::Busy { .. })

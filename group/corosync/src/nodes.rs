@@ -7,9 +7,9 @@ mod raw;
 /// A node of the ring, whether it is up or not.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Node {
-    /// Its id.
+    /// Id of the node.
     pub id: u32,
-    /// Its name, if it has one.
+    /// Name of the node, if it has one.
     pub name: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Whether this node is part of the majority, by Corosync's word.
+//! Word of Corosync whether this node is part of the majority.
 
 use std::os::fd::BorrowedFd;
 
@@ -17,7 +17,7 @@ pub struct Quorum {
 /// Quorum as Corosync has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Whether this node is part of the majority.
+    /// True if this node is part of the majority.
     pub quorate: bool,
     /// The ring that this is about; grows with each.
     pub ring_sequence: u64,

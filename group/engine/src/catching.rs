@@ -238,10 +238,12 @@ impl Engine {
         self.start.tell_anew();
         self.check_commits();
         self.leave_if_outnumbered();
-        if self.phase == Phase::Live && !self.place.admits() {
-            // The others take us to be in, but the layer below has changed its mind.
+        if self.phase == Phase::Live && !(self.place.admits() && self.is_borne_out()) {
+            // The others take us to be in, but the layer below has changed its mind; or those that
+            // let us in have gone outside since, as too few have our settings.
             self.go_outside();
             self.outbox.leaving = true;
+            self.consider_joining();
         }
     }
 }

@@ -80,7 +80,7 @@ impl Engine {
         self.transfers.given = Some(Given { bytes, sent: 0 });
     }
 
-    /// Whether there is more of it to send.
+    /// True if there is more of it to send.
     pub(crate) fn gives(&self) -> bool {
         self.transfers.given.is_some()
     }
@@ -151,6 +151,7 @@ impl Engine {
         }
         let waiting = self.threads.waiting.iter().copied();
         let waiting: Vec<Thread> = waiting
+            .filter(|thread| !thread.is_now())
             .filter(|thread| self.threads.all.get(thread).is_some_and(Local::waits))
             .collect();
         self.threads.trim(&read, state);

@@ -35,7 +35,7 @@ pub(crate) struct Commits {
     pub(crate) entered: Point,
     /// Replies, and readings of the time at present, that wait.
     waiting: BTreeMap<(Point, u64), Waiting>,
-    /// How many of these are readings.
+    /// Number of these that are readings.
     readings: usize,
     serial: u64,
     /// The greatest place that somebody has asked us to acknowledge.
@@ -183,12 +183,12 @@ impl Commits {
         gone > 0
     }
 
-    /// How many replies wait.
+    /// Number of replies that wait.
     pub(crate) fn replies(&self) -> usize {
         self.waiting.len() - self.readings
     }
 
-    /// How many readings of the time at present have a value, and wait.
+    /// Number of readings of the time at present that have a value, and wait.
     pub(crate) fn readings(&self) -> usize {
         self.readings
     }

@@ -29,7 +29,7 @@ impl Places {
     }
 }
 
-/// How a member's clock stands to those of the others whose reports it has heard.
+/// Comparison of a member's clock with those of the others whose reports it has heard.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Compared {
     /// These can be right if it is.
@@ -39,7 +39,7 @@ pub(crate) struct Compared {
 }
 
 impl Compared {
-    /// Whether no member is both.
+    /// True if no member is both.
     pub(crate) fn is_sound(&self) -> bool {
         !self.possible.shares(&self.ahead)
     }

@@ -42,7 +42,7 @@ pub struct Engine {
     /// The group's state: live, or what is left from when we were.
     pub(crate) state: Option<State>,
     pub(crate) view: Option<View>,
-    /// How its clock stands to the others'.
+    /// Comparison of its clock with the others'.
     pub(crate) compared: Compared,
     /// The view is but this member's own guess: nothing has been agreed on since the group began.
     pub(crate) guess: bool,
@@ -57,11 +57,11 @@ pub struct Engine {
     pub(crate) installing: bool,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) stagger: Stagger,
-    /// How the program here began.
+    /// Start of the program here.
     pub(crate) start: Start,
     /// Difference of that program from the others'.
     pub(crate) likeness: Likeness,
-    /// Whether an operator has drained this member.
+    /// True if an operator has drained this member.
     pub(crate) drained: bool,
     /// The primary as last seen, and whether it had a program.
     pub(crate) led: (Option<Member>, bool),
@@ -199,28 +199,28 @@ impl Engine {
         self.state.as_ref().map(|state| state.last)
     }
 
-    /// Whether the group's clock has been tied to UTC since the group began: set once by a majority
+    /// True if the group's clock has been tied to UTC since the group began: set once by a majority
     /// of the live members' clocks, and steered since. Without that it is a clock of the group's
     /// own. Never with [`Order::Published`], which knows no UTC.
     pub fn is_tied(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.tied)
     }
 
-    /// Whether all live replicas have said what their clocks say, and those that know UTC agree
+    /// True if all live replicas have said what their clocks say, and those that know UTC agree
     /// with this member's: where the group is not [tied](Engine::is_tied) because only some know
     /// UTC, theirs is all that there is.
     pub fn is_unopposed(&self) -> bool {
         self.live().is_some_and(|state| state.agree_with(&self.group, self.own.member))
     }
 
-    /// How often this member has missed part of the stream and took over the state of another. If
-    /// it changes, a program that was here before has a gap in what it read, and must start anew.
-    /// So must one that was [fenced](Engine::fence): that counts here as well.
+    /// Number of times that this member has missed part of the stream and took over the state of
+    /// another. If it changes, a program that was here before has a gap in what it read, and must
+    /// start anew. So must one that was [fenced](Engine::fence): that counts here as well.
     pub fn gaps(&self) -> u64 {
         self.counts.gaps
     }
 
-    /// Whether this member is the live replica that proposes first (in the passive mode: the one
+    /// True if this member is the live replica that proposes first (in the passive mode: the one
     /// whose program runs).
     pub fn is_first(&self) -> bool {
         self.phase == Phase::Live && self.rank(0) == Some(0)
@@ -237,7 +237,7 @@ impl Engine {
         Some(Handover { ago_ns: self.now.physical.saturating_sub(at), ..handover })
     }
 
-    /// Whether an operator has drained this member.
+    /// True if an operator has drained this member.
     pub fn is_drained(&self) -> bool {
         self.drained
     }
@@ -256,12 +256,12 @@ impl Engine {
             now.utc.filter(|utc| (utc.bound.earliest..=utc.bound.latest).contains(&utc.best));
     }
 
-    /// Whether this member is of the universe.
+    /// True if this member is of the universe.
     pub(crate) fn is_replica(&self) -> bool {
         self.group.counts(self.own.member)
     }
 
-    /// Whether values of this thread are of any use here: not if it is another member's alone.
+    /// True if values of this thread are of any use here: not if it is another member's alone.
     pub(crate) fn keeps(&self, thread: Thread) -> bool {
         let owner = |index: usize| self.group.universe.get(index) == Some(&self.own.member);
         thread.owner().is_none_or(owner)

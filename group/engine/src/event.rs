@@ -64,7 +64,7 @@ pub enum Event<'a> {
         join: u64,
         /// The program's state.
         data: &'a [u8],
-        /// How many rounds each thread has read at that point.
+        /// Number of rounds that each thread has read at that point.
         position: &'a [(Thread, Round)],
     },
     /// A program starts here, as one of a service's replicas. It has its first value when it
@@ -120,7 +120,7 @@ pub enum Action {
     Reject {
         /// Which thread.
         thread: Thread,
-        /// Why.
+        /// Reason.
         why: Rejection,
     },
     /// A message for the program here, with the time of its delivery.
@@ -142,7 +142,7 @@ pub enum Action {
     Refused {
         /// Our number for it.
         token: u64,
-        /// Why.
+        /// Reason.
         why: Refusal,
     },
     /// A majority has what [`Event::Commit`] asked about.
@@ -170,7 +170,7 @@ pub enum Action {
     InstallCheckpoint {
         /// The program's state at the member that gave it.
         data: Vec<u8>,
-        /// How many rounds each thread had read at that point.
+        /// Number of rounds that each thread had read at that point.
         position: Vec<(Thread, Round)>,
     },
     /// The program that [started](Event::Start) here begins, at the same place of the stream as
@@ -185,7 +185,7 @@ pub enum Action {
     Shifted {
         /// The asker's number for it.
         token: u64,
-        /// Whether it has taken effect, at each member alike.
+        /// Success if it has taken effect, at each member alike.
         outcome: Result<(), Unshifted>,
     },
     /// Where this member stands has changed. After [`Phase::Outside`] the program here has missed
@@ -195,7 +195,7 @@ pub enum Action {
     Notice(Notice),
 }
 
-/// Why an operation gets no value.
+/// Reason why an operation gets no value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rejection {
     /// This member is outside the primary component.
@@ -213,10 +213,12 @@ pub enum Rejection {
     /// [`Engine::gaps`](crate::Engine::gaps)); by the engine only where the primary's checkpoint
     /// takes the place of a backup's program.
     Missed,
+    /// Too many wait for time that is tied to UTC. Said by those who know the programs.
+    Full,
 }
 
-/// Why an operator's word has not taken effect; each with its number on the link between agents
-/// and programs.
+/// Reason why an operator's word has not taken effect; each with its number on the link between
+/// agents and programs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Unshifted {
@@ -278,20 +280,20 @@ pub struct Handover {
     pub from: Member,
     /// Next one.
     pub to: Member,
-    /// Why.
+    /// Reason.
     pub cause: Cause,
-    /// How long ago, by this member's physical clock, ns.
+    /// Time since the change, by this member's physical clock, ns.
     pub ago_ns: i64,
 }
 
 impl Handover {
-    /// Whether it is the same change, whenever it was.
+    /// True if it is the same change, whenever it was.
     pub fn is_same(&self, other: &Handover) -> bool {
         Handover { ago_ns: other.ago_ns, ..*self } == *other
     }
 }
 
-/// Why, in words.
+/// Reason, in words.
 impl fmt::Display for Handover {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let from = self.from;
@@ -312,7 +314,8 @@ impl fmt::Display for Handover {
     }
 }
 
-/// Why another member became the primary; each with its number in the memory that programs see.
+/// Reason why another member became the primary; each with its number in the memory that programs
+/// see.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Cause {
@@ -341,10 +344,10 @@ impl Cause {
     }
 }
 
-/// Why a message was refused.
+/// Reason why a message was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// Its stamp is farther ahead than [`causal_horizon_ns`](crate::Group::causal_horizon_ns).
+    /// Stamp farther ahead than [`causal_horizon_ns`](crate::Group::causal_horizon_ns).
     StampTooFarAhead,
     /// This member is outside the primary component.
     Outside,
@@ -391,14 +394,14 @@ pub enum Notice {
     /// A member's program reads otherwise than a majority's, which is certain from here on: it gets
     /// nothing until it begins anew.
     Fenced {
-        /// Whose.
+        /// Member concerned.
         member: Member,
         /// Which reading.
         fence: Fence,
     },
     /// A proposal was too far ahead and was cut.
     Cut {
-        /// Whose.
+        /// Member that proposed.
         from: Member,
         /// By how much, ns.
         by_ns: i64,
@@ -406,7 +409,7 @@ pub enum Notice {
     /// A member's clock contradicts the majority's: its proposals no longer move the group's clock
     /// ahead.
     Suspect {
-        /// Whose.
+        /// Member concerned.
         member: Member,
         /// Or no longer.
         suspected: bool,
@@ -427,7 +430,7 @@ pub enum Notice {
     Missed {
         /// One of them.
         from: Member,
-        /// Whether that has delivered something else; if not, it has spoken for long as one that
+        /// True if that has delivered something else; if not, it has spoken for long as one that
         /// is not where this member is.
         differs: bool,
     },
@@ -435,7 +438,7 @@ pub enum Notice {
     NotLetIn {
         /// For how long, ns.
         for_ns: i64,
-        /// Whether it needs a checkpoint, which a program elsewhere has to give.
+        /// True if it needs a checkpoint, which a program elsewhere has to give.
         checkpoint: bool,
     },
     /// A majority of the members know UTC, for the first time since the group began: its clock is
@@ -447,7 +450,7 @@ pub enum Notice {
     /// No member went on while the primary component was lost; those with the latest state go on
     /// with it.
     Revived {
-        /// How many.
+        /// Number of members that go on.
         members: usize,
     },
 }

@@ -25,7 +25,7 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Whether this part of a state was made for it, and not for an earlier one.
+    /// True if this part of a state was made for it, and not for an earlier one.
     pub(crate) fn answers(&self, part: &Part) -> bool {
         let Join { number, attempt, .. } = self.join;
         (self.incarnation, number, attempt, self.at)
@@ -90,7 +90,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Whether there is something to send, and all is there that the newcomer needs.
+    /// True if there is something to send, and all is there that the newcomer needs.
     pub(crate) fn complete(&self) -> bool {
         let ready = !self.wants || self.checkpoint.is_some() || !self.bytes.is_empty();
         ready && !self.finished

@@ -109,12 +109,14 @@ impl Contest {
 }
 
 impl State {
-    /// Takes up a vote: the members whose programs are fenced by it.
-    fn vote(&mut self, group: &Group, from: Member, vote: &Vote) -> Vec<(Member, Fence)> {
+    /// Takes up a vote: the members whose programs are fenced by it. None if there is no room for it, or the contest
+    /// is about that round of another stream: it is to be said again, and nothing later is opened by its sender until
+    /// that contest is over. Replies wait meanwhile.
+    fn vote(&mut self, group: &Group, from: Member, vote: &Vote) -> Option<Vec<(Member, Fence)>> {
         let &Vote { serial, thread, round, at, decided, call } = vote;
         let votes = |run: crate::message::Run| run.serial == serial && run.is_there();
         if !self.live.get(&from).is_some_and(|peer| votes(peer.run)) {
-            return Vec::new();
+            return None;
         }
         let found = self.contests.binary_search_by_key(&(thread, round), Contest::key);
         let place = match found {
@@ -132,11 +134,15 @@ impl State {
                 self.contests.insert(place, contest);
                 place
             }
-            Err(_) => return Vec::new(),
+            Err(_) if self.contests.len() >= MOST_CONTESTS => return None,
+            Err(_) => return Some(Vec::new()),
         };
-        let Some(contest) = self.contests.get_mut(place) else { return Vec::new() };
-        if (contest.at, contest.decided) != (at, decided) || contest.of(from).is_some() {
-            return Vec::new();
+        let contest = self.contests.get_mut(place)?;
+        if (contest.at, contest.decided) != (at, decided) {
+            return None;
+        }
+        if contest.of(from).is_some() {
+            return Some(Vec::new());
         }
         let after = contest.ballots.partition_point(|ballot| ballot.member < from);
         contest.ballots.insert(after, Ballot { member: from, serial, call });
@@ -155,7 +161,7 @@ impl State {
         let fence = |(member, ours): (Member, Call)| {
             Some((member, Fence { thread, round, ours, theirs: right?, since }))
         };
-        unlike.into_iter().filter_map(fence).collect()
+        Some(unlike.into_iter().filter_map(fence).collect())
     }
 
     /// Drops what programs have said that are not there any more, and the contests that are over.
@@ -239,7 +245,7 @@ impl Engine {
     }
 
     /// Vote that this member owes.
-    fn vote_owed(&self) -> Option<Vote> {
+    pub(crate) fn vote_owed(&self) -> Option<Vote> {
         let state = self.live().filter(|_| self.group.mode != Mode::Passive)?;
         let own = self.own.member;
         let run = state.live.get(&own)?.run;
@@ -326,10 +332,11 @@ impl Engine {
         let counts = self.group.counts(from);
         let Some(state) = self.state.as_mut().filter(|_| counts) else { return };
         let ours = from == self.own.member && vote.serial == self.start.serial();
+        let Some(fenced) = state.vote(&self.group, from, vote) else { return };
         if let Some(odd) = self.likeness.odd.get_mut(&(vote.thread, vote.round)).filter(|_| ours) {
             odd.said = true;
         }
-        for (member, fence) in state.vote(&self.group, from, vote) {
+        for (member, fence) in fenced {
             self.fence_off(member, fence);
         }
     }

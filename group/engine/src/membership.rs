@@ -21,16 +21,16 @@ pub(crate) struct Place {
     pub(crate) joins: BTreeMap<Member, Joined>,
     /// Members let in within this configuration: which life, by which join.
     pub(crate) admitted: BTreeMap<Member, (u64, u64)>,
-    /// Whose settings are others than ours.
-    pub(crate) foreign: BTreeSet<Member>,
-    /// Whether more than half of the universe is connected.
+    /// Members whose settings are others than ours, and whether each was live at its last word.
+    pub(crate) foreign: BTreeMap<Member, bool>,
+    /// True if more than half of the universe is connected.
     pub(crate) primary: bool,
     /// Word of the layer below on the quorum.
     pub(crate) quorate: Option<bool>,
 }
 
 impl Place {
-    /// Whether one may be live here.
+    /// True if one may be live here.
     pub(crate) fn admits(&self) -> bool {
         self.primary && self.quorate != Some(false)
     }
@@ -56,9 +56,10 @@ impl Engine {
         };
         let primary = self.group.majority(counted(&mut connected.iter()))
             && connected.binary_search(&self.own.member).is_ok();
-        let continues = primary
-            && !lost.contains(&self.own.member)
-            && self.group.majority(counted(&mut stayed.iter()));
+        // Who is of other settings may form a group of its own: it does not bear us out.
+        let mut own = stayed.iter().filter(|member| !self.place.foreign.contains_key(member));
+        let continues =
+            primary && !lost.contains(&self.own.member) && self.group.majority(counted(&mut own));
         self.place = Place { connected, primary, quorate: self.place.quorate, ..Place::default() };
         self.stagger = Stagger::default();
         self.transfers.clear();
@@ -71,6 +72,32 @@ impl Engine {
             }
         }
         self.consider_joining();
+    }
+
+    /// A member turns out to have other settings than ours. Where too few are left that have ours,
+    /// others may go on by theirs: all of ours see that at the same place.
+    pub(crate) fn set_apart(&mut self, other: Member, live: bool) {
+        if other == self.own.member || self.place.connected.binary_search(&other).is_err() {
+            return;
+        }
+        self.place.foreign.insert(other, live);
+        if self.phase == Phase::Live && !self.is_borne_out() {
+            self.go_outside();
+            self.consider_joining();
+        }
+    }
+
+    /// True if more than half of the universe is connected and not known to have other settings.
+    pub(crate) fn is_borne_out(&self) -> bool {
+        self.group.majority(self.own_replicas().count())
+    }
+
+    /// Replicas that are connected and not known to have other settings.
+    pub(crate) fn own_replicas(&self) -> impl Iterator<Item = Member> + '_ {
+        let ours = |member: &Member| {
+            self.group.counts(*member) && !self.place.foreign.contains_key(member)
+        };
+        self.place.connected.iter().copied().filter(ours)
     }
 
     /// The primary component goes on, with those of its live members that are still there.

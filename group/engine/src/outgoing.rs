@@ -48,9 +48,9 @@ pub(crate) struct Outbox {
     pub(crate) joining: Option<i64>,
     /// The others are to be told that we do not take part.
     pub(crate) leaving: bool,
-    /// How often this member has been let in, or may have been.
+    /// Number of times that this member has been let in, or may have been.
     lets: u64,
-    /// How many joins it has sent.
+    /// Number of joins that it has sent.
     pub(crate) attempts: u64,
     /// Since when a join that has come back has brought nothing, and how often that was too long.
     caught: Option<i64>,
@@ -212,7 +212,7 @@ impl Engine {
         self.send(entries);
     }
 
-    /// Whether an empty message is owed, for what its header says.
+    /// True if an empty message is owed, for what its header says.
     fn owes_header(&self) -> bool {
         let Some(state) = self.live().filter(|_| self.is_replica()) else { return false };
         self.commits.said_generation != state.point.generation

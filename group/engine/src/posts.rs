@@ -16,12 +16,12 @@ use crate::types::{Member, Mode, Order, Phase, Post};
 const MOST_SHIFTS: usize = 64;
 
 impl Group {
-    /// Whether there is a primary.
+    /// True if there is a primary.
     pub(crate) fn leads(&self) -> bool {
         self.mode != Mode::Active
     }
 
-    /// Whether members whose clocks are wrong propose last.
+    /// True if members whose clocks are wrong propose last.
     pub(crate) fn judges(&self) -> bool {
         self.mode != Mode::Passive && self.order == Order::Monotone
     }

@@ -12,19 +12,17 @@ use crate::types::{Member, Order, Phase, Point};
 use crate::view::View;
 
 impl Engine {
-    /// If nobody is live: all connected replicas have asked to be let in.
+    /// If nobody is live, by whatever settings: all connected replicas have asked to be let in.
     pub(crate) fn resume(&mut self) {
         if !self.place.primary || self.phase == Phase::Live {
             return;
         }
-        let replicas: Vec<Member> = self
-            .place
-            .connected
-            .iter()
-            .copied()
-            .filter(|&member| self.group.counts(member) && !self.place.foreign.contains(&member))
-            .collect();
-        if !self.group.majority(replicas.len())
+        if self.place.foreign.values().any(|&live| live) {
+            // Those of the list before, or of the one before that, are still more than half of it.
+            return;
+        }
+        let replicas: Vec<Member> = self.own_replicas().collect();
+        if !self.is_borne_out()
             || !replicas.iter().all(|member| self.place.joins.contains_key(member))
         {
             return;
@@ -155,8 +153,8 @@ impl Engine {
     }
 }
 
-/// Whose state goes on: of those that can have gone on longest, the ones that agree. All, if nobody
-/// has kept anything.
+/// Members whose state goes on: of those that can have gone on longest, the ones that agree. All,
+/// if nobody has kept anything.
 fn choose(joined: &BTreeMap<Member, Joined>) -> Vec<Member> {
     // A generation that one has heard a majority in had one for all that are in it. Who has not
     // heard of that may have more of it, and have given it out.

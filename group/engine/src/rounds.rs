@@ -31,11 +31,13 @@ impl Engine {
 
     fn decode(&mut self, from: Member, bytes: &[u8]) -> Option<Message> {
         let notice = match wire::decode(bytes) {
-            Ok(message) if message.group == self.digest => return Some(message),
-            Ok(_) => {
-                if self.group.counts(from) && from != self.own.member {
-                    self.place.foreign.insert(from);
-                }
+            Ok(message) if message.group == self.digest => {
+                // It may have been started anew, and the layer below not have told of that.
+                self.place.foreign.remove(&from);
+                return Some(message);
+            }
+            Ok(message) => {
+                self.set_apart(from, message.point != Point::default());
                 Notice::OtherGroup { from }
             }
             Err(Broken::Version(version)) => Notice::Version { from, version },
@@ -227,7 +229,7 @@ impl Engine {
         self.now.utc.map_or(i64::MAX, |utc| utc.bound.latest)
     }
 
-    /// How another's clock stands to this member's, as its report comes.
+    /// Compares another's clock with this member's, as its report comes.
     pub(crate) fn hear(&mut self, from: Member, report: Option<Report>) {
         let there = report.and_then(|report| report.utc);
         if let Some(place) = self.group.place(from).filter(|_| from != self.own.member) {

@@ -14,28 +14,28 @@ pub const LONGEST_NAME: usize = 64;
 /// each message).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
-    /// Its name.
+    /// Name of the group.
     pub name: String,
     /// All members that there can be, ascending: more than half of them make a primary component.
     pub universe: Vec<Member>,
-    /// How the work is divided.
+    /// Division of the work among the replicas.
     pub mode: Mode,
-    /// How values are made of proposals.
+    /// Rule by which values are made of proposals.
     pub order: Order,
     /// The greatest rate at which the group's clock is steered, parts in 10⁹ (default 500 000).
     pub steering_cap_ppb: u32,
     /// The time in which steering takes away an offset, ns (default 8 s).
     pub steering_time_ns: u64,
-    /// How far a proposal may be ahead of what the members' last reports bear out, ns (default 5
-    /// s); what is farther is cut off there.
+    /// Largest lead of a proposal over what the members' last reports bear out, ns (default 5 s);
+    /// what is farther is cut off there.
     pub horizon_ns: u64,
-    /// How much time a delivered message reserves for further reads during its processing, ns
-    /// (default 1 µs, that is 1000 leases).
+    /// Time that a delivered message reserves for further reads during its processing, ns (default
+    /// 1 µs, that is 1000 leases).
     pub lease_ns: u64,
     /// A message from another group that is stamped farther than this ahead is refused, ns (default
     /// 10 s).
     pub causal_horizon_ns: u64,
-    /// Whether the order in which members propose goes round with the rounds.
+    /// True if the order in which members propose goes round with the rounds.
     pub rotate: bool,
     /// Of how many logical threads it is remembered how far they are (default and most 65 536).
     /// Where there are more, the one whose last round is the oldest is forgotten; if it reads
@@ -55,14 +55,14 @@ pub struct Own {
     pub stagger_ns: u64,
     /// The least time between two reports of its clock, ns (default and least 1 s).
     pub report_ns: u64,
-    /// How long a program that starts waits for those of the other live members, ns (default 1 s),
+    /// Longest wait of a program that starts for those of the other live members, ns (default 1 s),
     /// unless it says with how many it begins.
     pub gather_ns: u64,
     /// Values kept for a thread or a program that is behind, in all (default 1 048 576).
     pub buffer: usize,
     /// Floor durably kept of an earlier life: the group's clock was never ahead of this, ns.
     pub floor: Option<i64>,
-    /// Whether a program here can give and take checkpoints.
+    /// True if a program here can give and take checkpoints.
     pub checkpoints: bool,
 }
 
@@ -126,12 +126,12 @@ impl Group {
         digest.0
     }
 
-    /// Whether so many members of the universe are more than half of it.
+    /// True if so many members of the universe are more than half of it.
     pub(crate) fn majority(&self, members: usize) -> bool {
         members > self.universe.len() / 2
     }
 
-    /// Whether this is a member of the universe (otherwise it is an observer).
+    /// True if this is a member of the universe (otherwise it is an observer).
     pub(crate) fn counts(&self, member: Member) -> bool {
         self.place(member).is_some()
     }
@@ -210,7 +210,7 @@ pub enum SettingsError {
     SteeringCap,
     /// One of the group's times.
     Time,
-    /// How many threads are remembered.
+    /// Number of threads that are remembered.
     Threads,
     /// The own member.
     Member,

@@ -1,4 +1,4 @@
-//! How long a member waits for those before it in the order of proposing.
+//! Wait of a member for those before it in the order of proposing.
 //!
 //! Too short, and its proposal is on the way when the first one's comes back: a message for
 //! nothing, for what is sent cannot be withdrawn. How long the first one's takes depends on the
@@ -18,7 +18,7 @@ const NARROWER: u64 = 2048;
 /// ... and by this one with each that was needed, as those before it are not there.
 const NEEDED: u64 = 4;
 
-/// How much longer than the setting.
+/// Wait beyond the setting.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stagger {
     extra_ns: u64,

@@ -1,4 +1,4 @@
-//! How programs start: together, at one place of the stream.
+//! Start of programs: together, at one place of the stream.
 //!
 //! A member tells the others when a program starts at it, and when one ends. A program that has
 //! started waits until the programs of all live members have, or as many as it wants, or its time
@@ -23,8 +23,8 @@ const BEGIN_AGAIN_NS: i64 = 10_000_000;
 /// The program here, as this member knows it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Start {
-    /// How often one has started or ended; 0: nobody tells of programs, and one has always been
-    /// there.
+    /// Number of times that one has started or ended; 0: nobody tells of programs, and one has
+    /// always been there.
     serial: u64,
     stage: Stage,
     together: u8,
@@ -109,13 +109,13 @@ impl Start {
 }
 
 impl Engine {
-    /// Whether programs here begin together. Not where they have a past to go on from: another's
+    /// True if programs here begin together. Not where they have a past to go on from: another's
     /// state, or in the passive mode the log of values.
     fn gathers(&self) -> bool {
         self.group.mode != Mode::Passive && !self.own.checkpoints
     }
 
-    /// Whether the program here has no part in this thread's rounds, as there is none or it has
+    /// True if the program here has no part in this thread's rounds, as there is none or it has
     /// not begun. Threads that are no program's wait for nobody.
     pub(crate) fn holds(&self, thread: Thread) -> bool {
         let Start { serial, stage, .. } = self.start;
@@ -205,7 +205,7 @@ impl Engine {
         first.map(|peer| peer.run.since)
     }
 
-    /// Whether the program here is one of them, as far as all know.
+    /// True if the program here is one of them, as far as all know.
     fn is_ready(&self) -> bool {
         let Own { member, incarnation, .. } = self.own;
         self.start.waits()

@@ -32,12 +32,12 @@ pub(crate) struct State {
     /// whose they are, reports, who came and went. Whoever has another has another state, or may
     /// have; messages that changed nothing do not count.
     pub(crate) history: u64,
-    /// Whether the clock has been set by the members' UTC since the group began.
+    /// True if the clock has been set by the members' UTC since the group began.
     pub(crate) tied: bool,
     pub(crate) steering: Steering,
     /// Observers too.
     pub(crate) live: BTreeMap<Member, Peer>,
-    /// How far the threads are whose rounds are the newest.
+    /// Progress of the threads whose rounds are the newest.
     pub(crate) threads: BTreeMap<Thread, Progress>,
     /// Threads by the places of their last rounds, but for the group's own.
     by_age: BTreeSet<(u64, Thread)>,
@@ -64,7 +64,7 @@ pub(crate) struct Decided {
     pub(crate) value: i64,
     /// By how much the proposal was cut.
     pub(crate) cut: Option<i64>,
-    /// Whether it is the proposal, neither cut nor raised.
+    /// True if it is the proposal, neither cut nor raised.
     pub(crate) as_proposed: bool,
     /// Where UTC is by the proposer's clock; none if that contradicts the majority's.
     pub(crate) utc: Option<Bound>,
@@ -81,14 +81,14 @@ pub(crate) struct Reported {
     pub(crate) suspects: Vec<(Member, bool)>,
 }
 
-/// How the group's clock is set ahead.
+/// Step by which the group's clock is set ahead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     /// By how much from the view that was the farthest behind, ns.
     pub(crate) by: i64,
     /// Amount that a member adds to its view that has no UTC to go by, ns: the median.
     pub(crate) guess: i64,
-    /// Whose clocks have it: they take it from there.
+    /// Members whose clocks are borne out: they take UTC from there.
     pub(crate) borne_out: Vec<Member>,
 }
 
@@ -172,7 +172,7 @@ impl State {
         self.refresh(group);
     }
 
-    /// Whether this life of this member is live.
+    /// True if this life of this member is live.
     pub(crate) fn lives(&self, member: Member, incarnation: u64) -> bool {
         self.live.get(&member).is_some_and(|peer| peer.incarnation == incarnation)
     }
@@ -312,7 +312,7 @@ impl State {
         done
     }
 
-    /// Whether all replicas have reported, and all that know UTC agree with this one.
+    /// True if all replicas have reported, and all that know UTC agree with this one.
     pub(crate) fn agree_with(&self, group: &Group, member: Member) -> bool {
         let reports = self.reports(group);
         let own = reports.iter().find(|report| report.member == member);

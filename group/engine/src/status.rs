@@ -8,7 +8,7 @@ use crate::message::{Report, Run, Stage};
 use crate::threads::Local;
 use crate::types::{Agreed, Fence, Member, Phase, Point, Round, Thread};
 
-/// How things stand at a member. Counts are since the engine was made.
+/// State of things at a member. Counts are since the engine was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// Member that reports.
@@ -17,7 +17,7 @@ pub struct Status {
     pub phase: Phase,
     /// Place up to which it has delivered.
     pub point: Point,
-    /// Whether more than half of the universe has been heard in this generation.
+    /// True if more than half of the universe has been heard in this generation.
     pub established: bool,
     /// Members connected (observers too), ascending.
     pub connected: Vec<Member>,
@@ -32,14 +32,14 @@ pub struct Status {
     pub recent: Vec<Member>,
     /// For how long this member has been waiting to be let in, ns.
     pub joining_ns: Option<i64>,
-    /// How often this member had missed part of the stream and took over the state of another. A
-    /// program that lived through a change of this has a gap.
+    /// Number of times that this member had missed part of the stream and took over the state of
+    /// another. A program that lived through a change of this has a gap.
     pub gaps: u64,
     /// Members that have asked to be let in and have not been yet, this one included, ascending.
     pub asking: Vec<Member>,
-    /// How often this member has asked to be let in.
+    /// Number of times that this member has asked to be let in.
     pub joins_sent: u64,
-    /// How often it has heard itself ask, while it was not live.
+    /// Number of times that it has heard itself ask, while it was not live.
     pub joins_heard: u64,
     /// Parts of a state that came for it, in answer to that.
     pub state_parts: u64,
@@ -67,9 +67,9 @@ pub struct Status {
     pub offset_ns: Option<i64>,
     /// UTC by this member's clock − its view of the group's clock, ns; if synchronised.
     pub behind_utc_ns: Option<i64>,
-    /// How much faster than the physical clocks the group's clock is made to go, parts in 10⁹.
+    /// Rate of the group's clock above that of the physical clocks, by steering, parts in 10⁹.
     pub steering_ppb: i64,
-    /// Whether the group's clock is tied to UTC.
+    /// True if the group's clock is tied to UTC.
     pub tied: bool,
     /// The last value agreed on.
     pub last: Option<Agreed>,
@@ -90,30 +90,30 @@ pub struct Status {
 /// The most synchronizers that [`Status::recent`] names.
 pub const RECENT: usize = 64;
 
-/// How things stand with another member, as seen from here.
+/// State of things with another member, as seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemberStatus {
     /// Member concerned.
     pub member: Member,
-    /// Whether it only observes.
+    /// True if it only observes.
     pub observer: bool,
-    /// Whether it has the group's state and takes part.
+    /// True if it has the group's state and takes part.
     pub live: bool,
-    /// Whether its clock contradicts the majority's.
+    /// True if its clock contradicts the majority's.
     pub suspect: bool,
     /// UTC by its clock − its view of the group's clock, ns, as last reported.
     pub behind_utc_ns: Option<i64>,
-    /// Its view of the group's clock when it last reported, ns.
+    /// View that it had of the group's clock when it last reported, ns.
     pub reported_at: Option<i64>,
     /// The last place that it acknowledged.
     pub heard: Option<Point>,
     /// Rounds that it was the synchronizer of.
     pub won: u64,
-    /// Whether an operator has drained it.
+    /// True if an operator has drained it.
     pub drained: bool,
     /// Place in the order in which the live replicas propose, from 0; none: it is none of them.
     pub rank: Option<usize>,
-    /// Whether a program reads there, or nobody tells of programs.
+    /// True if a program reads there, or nobody tells of programs.
     pub has_program: bool,
     /// Mark of a program that has missed something or differs, and gets nothing until it begins
     /// anew.
@@ -126,14 +126,14 @@ pub struct MemberStatus {
     pub program: Option<u64>,
 }
 
-/// How things stand with a thread.
+/// State of things with a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ThreadStatus {
     /// Rounds that the program here has read.
     pub read: Round,
     /// Rounds that the group has decided.
     pub decided: Round,
-    /// Whether an operation waits here.
+    /// True if an operation waits here.
     pub waits: bool,
 }
 
@@ -144,7 +144,7 @@ impl Default for ThreadStatus {
 }
 
 impl Engine {
-    /// How things stand, by this member's last reading of its clocks.
+    /// State of things, by this member's last reading of its clocks.
     pub fn status(&self) -> Status {
         let state = self.state.as_ref();
         let live = self.live();

@@ -24,15 +24,15 @@ const STEPS_PER_STEERING_TIME: i128 = 4;
 /// Readings of a member's clocks at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ClockReport {
-    /// Whose.
+    /// Member that reports.
     pub(crate) member: Member,
     /// Which of the universe's members that is.
     pub(crate) place: usize,
-    /// Its own view of the group's clock, ns.
+    /// View that it has of the group's clock, ns.
     pub(crate) view: i64,
     /// UTC by its clock; none if that is not synchronised.
     pub(crate) utc: Option<Utc>,
-    /// How its clock stands to the others'.
+    /// Comparison of its clock with the others'.
     pub(crate) compared: Compared,
 }
 
@@ -42,20 +42,20 @@ impl ClockReport {
         Some(i128::from(self.utc?.best) - i128::from(self.view))
     }
 
-    /// Whether each of the two has heard the other, and both can be right.
+    /// True if each of the two has heard the other, and both can be right.
     pub(crate) fn agrees(&self, other: &ClockReport) -> bool {
         let heard = |a: &ClockReport, b: &ClockReport| a.compared.possible.contains(b.place);
         self.place == other.place || (heard(self, other) && heard(other, self))
     }
 
-    /// Whether one of the two has heard from the other what cannot be.
+    /// True if one of the two has heard from the other what cannot be.
     fn contradicts(&self, other: &ClockReport) -> bool {
         let ahead = |a: &ClockReport, b: &ClockReport| a.compared.ahead.contains(b.place);
         self.place != other.place && (ahead(self, other) || ahead(other, self))
     }
 }
 
-/// Whose clocks can be right.
+/// Verdict on whose clocks can be right.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Verdict {
     /// Those that more than half of the synchronised ones agree with, themselves counted.
@@ -67,7 +67,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Whether its clock contradicts the majority's; none where that is not known.
+    /// True if its clock contradicts the majority's; none where that is not known.
     pub(crate) fn suspects(&self, member: Member) -> Option<bool> {
         if self.contradicted.contains(&member) {
             return Some(true);
@@ -119,7 +119,7 @@ pub(crate) fn limit(reports: &[ClockReport], live: usize, horizon_ns: u64) -> Op
     Some(newest.saturating_add_unsigned(horizon_ns))
 }
 
-/// How steering answers to an offset.
+/// Law by which steering answers to an offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Law {
     /// The time in which it takes away an offset, ns, 1 or more.
@@ -141,10 +141,10 @@ impl Law {
     }
 }
 
-/// How the group's clock is steered: part of the state that all members have in common.
+/// Steering of the group's clock: part of the state that all members have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Steering {
-    /// How much faster than the members' physical clocks the group's goes, parts in 10⁹.
+    /// Rate of the group's clock above that of the members' physical clocks, parts in 10⁹.
     pub(crate) rate_ppb: i32,
     /// The lasting part of it, which makes up for what the physical clocks are off, parts in 10¹².
     pub(crate) trend_ppt: i64,
@@ -188,7 +188,7 @@ impl Steering {
     }
 }
 
-/// How far the group's clock goes while a physical clock goes `elapsed_ns` further, ns.
+/// Advance of the group's clock while a physical clock goes `elapsed_ns` further, ns.
 pub(crate) fn advance(elapsed_ns: i64, rate_ppb: i32) -> i64 {
     let elapsed = i128::from(elapsed_ns);
     to_i64(elapsed + elapsed * i128::from(rate_ppb) / 1_000_000_000)

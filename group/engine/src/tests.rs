@@ -50,7 +50,7 @@ pub(crate) struct Net {
     pub(crate) now: i64,
     pub(crate) checkpoints: bool,
     pub(crate) buffer: usize,
-    /// How long a message is under way, ns.
+    /// Time that a message is under way, ns.
     pub(crate) way: i64,
 }
 

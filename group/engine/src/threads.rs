@@ -21,7 +21,7 @@ pub(crate) struct Pending {
     pub(crate) physical: i64,
     /// Up to which round a proposal was last sent from here, and when.
     pub(crate) proposed: Option<(u64, i64)>,
-    /// Whether the program still waits.
+    /// True if the program still waits.
     pub(crate) waits: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Pending {
 pub(crate) struct Local {
     /// Rounds agreed on and not read; always up to the last round agreed on.
     kept: VecDeque<(Round, Call, Agreed)>,
-    /// How many rounds after the last one agreed on the program has given up.
+    /// Number of rounds after the last one agreed on that the program has given up.
     ahead: u64,
     /// While a newcomer catches up: its program has read the rounds before this.
     until: u64,
@@ -54,12 +54,12 @@ impl Local {
         self.kept.front().map_or_else(|| self.number(next), |(round, ..)| round.0)
     }
 
-    /// Whether there is nothing to say of it.
+    /// True if there is nothing to say of it.
     fn is_idle(&self) -> bool {
         *self == Local::default()
     }
 
-    /// Whether what is kept are all rounds from this one on, up to the next.
+    /// True if what is kept are all rounds from this one on, up to the next.
     fn covers(&self, from: u64, next: u64) -> bool {
         from >= next
             || (self.kept.len() as u64 == next - from
@@ -82,15 +82,15 @@ pub(crate) struct Threads {
     pub(crate) waiting: BTreeSet<Thread>,
     /// Values kept, in all.
     pub(crate) kept: usize,
-    /// How many are behind.
+    /// Number of threads that are behind.
     behind: usize,
-    /// Whether so many were behind that it is no longer known which: each of which nothing is said
+    /// True if so many were behind that it is no longer known which: each of which nothing is said
     /// is.
     lost: bool,
 }
 
 impl Threads {
-    /// Whether values that the thread should read next had to be forgotten.
+    /// True if values that the thread should read next had to be forgotten.
     pub(crate) fn is_behind(&self, thread: Thread) -> bool {
         !thread.is_now() && self.all.get(&thread).map_or(self.lost, |local| local.behind)
     }
@@ -363,7 +363,7 @@ impl Threads {
         self.all.retain(|_, local| !local.is_idle());
     }
 
-    /// Whether the program here has read what one that starts from this position would read: that
+    /// True if the program here has read what one that starts from this position would read: that
     /// state is older than its own, and it could not go on from there.
     pub(crate) fn are_past(&self, position: &BTreeMap<Thread, Round>, state: &State) -> bool {
         let known = |thread: &Thread| {
@@ -384,8 +384,12 @@ impl Threads {
     /// The program starts from the primary's checkpoint, which had read so many rounds: earlier
     /// ones are not needed any more.
     pub(crate) fn trim(&mut self, position: &BTreeMap<Thread, Round>, state: &State) {
-        // Whatever waits or was given up is the former program's.
-        for thread in std::mem::take(&mut self.waiting) {
+        // Whatever waits or was given up is the former program's, but for the time at present.
+        let (present, former) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|it| it.is_now());
+        self.waiting = present;
+        let former: BTreeSet<Thread> = former;
+        for thread in former {
             if let Some(local) = self.all.get_mut(&thread) {
                 (local.pending, local.ahead) = (None, 0);
             }

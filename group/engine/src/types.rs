@@ -58,7 +58,7 @@ impl Thread {
         Thread(SHARED | (hash & !APART))
     }
 
-    /// Whether it belongs to a program, whose start and end are its own: it is neither a member's
+    /// True if it belongs to a program, whose start and end are its own: it is neither a member's
     /// [alone](Thread::of_member) nor [shared](Thread::shared).
     #[must_use]
     pub const fn is_programs(self) -> bool {
@@ -135,15 +135,16 @@ pub struct Agreed {
     /// Not an interval around `time`, which may lie outside it: the group's clock is steered, and
     /// does not go back. See [`error_bound`](Agreed::error_bound).
     pub utc: Option<Bound>,
-    /// Whose proposal it is.
+    /// Member whose proposal it is.
     pub synchronizer: Member,
     /// Where in the stream it was agreed on.
     pub point: Point,
 }
 
 impl Agreed {
-    /// How far the group's clock was from UTC at most, at that reading of the synchronizer's, ns,
-    /// 0 or more: the greater of the ways from `time` to the ends of `utc`. None without UTC.
+    /// Largest possible distance of the group's clock from UTC, at that reading of the
+    /// synchronizer's, ns, 0 or more: the greater of the ways from `time` to the ends of `utc`.
+    /// None without UTC.
     pub fn error_bound(&self) -> Option<i64> {
         let Bound { earliest, latest } = self.utc?;
         let below = self.time.0.saturating_sub(earliest).saturating_abs();
@@ -203,7 +204,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// How replicas divide the work.
+/// Division of the work among replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Mode {
@@ -227,7 +228,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// How a round's value comes of the proposal that was delivered first.
+/// Rule by which a round's value comes of the proposal that was delivered first.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Order {

@@ -4,7 +4,7 @@
 use crate::steer;
 use crate::types::{Bound, Reading};
 
-/// How fast a view is drawn back (or on) to the group's clock, parts in 10⁹.
+/// Rate at which a view is drawn back (or on) to the group's clock, parts in 10⁹.
 const DRAW_PPB: i128 = 500_000;
 
 /// Longest time for which a message may be under way without a sign that this member's view is
@@ -78,7 +78,7 @@ impl View {
     }
 }
 
-/// How long a message was under way, at least and at most, ns, as far as two synchronised clocks
+/// Time that a message was under way, at least and at most, ns, as far as two synchronised clocks
 /// can be sure of it. Best estimates would not do: where the clocks differ, each message would move
 /// the view of the member whose clock is ahead.
 pub(crate) fn way(sent: Option<Bound>, now: &Reading) -> (i64, i64) {

@@ -284,7 +284,7 @@ impl Item for Held {
     const MOST: usize = MOST_HELD;
 }
 
-/// Whether each is beyond the one before it.
+/// True if each is beyond the one before it.
 fn ascending<T, K: Ord>(values: &[T], key: impl Fn(&T) -> K) -> bool {
     values.iter().zip(values.iter().skip(1)).all(|(one, next)| key(one) < key(next))
 }

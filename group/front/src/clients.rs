@@ -11,9 +11,9 @@ use crate::cut::{Cutter, Protocol};
 use crate::sys::Poll;
 use unread::Unread;
 
-/// How many requests of a client may be on their way.
+/// Largest number of requests of a client that may be on their way.
 const MOST_UNDER_WAY: usize = 64;
-/// How much a client may leave unread, bytes.
+/// Largest number of bytes that a client may leave unread.
 const MOST_UNREAD: usize = 64 << 20;
 /// Bytes that may be kept for all clients together: replies that they leave unread, and the
 /// beginnings of requests. Four clients at their own limit, or 25 KiB for each of the most.
@@ -31,11 +31,12 @@ struct Client {
     out: Unread,
     /// Messages that were sent for it and not delivered yet.
     under_way: usize,
-    /// Whether it has sent all that it will, and that was said.
+    /// True if it has sent all that it will, and that was said.
     ended: bool,
-    /// True if it has asked what it may not: what it sends is dropped, as unread it would take the last answer with it.
+    /// True if it has asked what it may not: what it sends is dropped, as unread it would take the
+    /// last answer with it.
     refused: bool,
-    /// Whether it is to go when it has read all.
+    /// True if it is to go when it has read all.
     going: bool,
 }
 

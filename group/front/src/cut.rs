@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use crate::wire::LARGEST_PIECE;
 
-/// How requests are told apart. All bytes reach the program in any case.
+/// Rule that tells requests apart. All bytes reach the program in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Protocol {
     /// `Resp` for a connection whose first byte is `*`, else `Bytes`.
@@ -51,7 +51,7 @@ impl Cutter {
         self.waiting.extend(bytes);
     }
 
-    /// How many bytes of an unfinished request there are.
+    /// Number of bytes of an unfinished request.
     pub fn length(&self) -> usize {
         self.waiting.len()
     }

@@ -39,23 +39,23 @@ use requests::Requests;
 use votes::Votes;
 use work::Work;
 
-/// How often a program that starts is brought the time, and looked for.
+/// Interval at which a program that starts is brought the time, and looked for.
 const KNOCK: Duration = Duration::from_millis(200);
-/// How often a front that says nothing else says that it lives.
+/// Interval at which a front that says nothing else says that it lives.
 const ALIVE: Duration = Duration::from_secs(2);
-/// How long a checkpoint may take to come before another is asked for.
+/// Longest time for a checkpoint to come before another is asked for.
 const CHECKPOINT: Duration = Duration::from_secs(300);
-/// Most operations that may wait for the program before clients are no longer read.
+/// Largest number of operations that may wait for the program before clients are no longer read.
 const MOST_OPERATIONS: usize = 4096;
 
-/// How a front works.
+/// Settings of a front.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where clients connect.
     pub listen: SocketAddr,
     /// Where the program listens.
     pub connect: SocketAddr,
-    /// How many replicas the group has in all.
+    /// Number of replicas of the group in all.
     pub replicas: usize,
     /// The page for the program ([`delivery`]).
     pub page: PathBuf,
@@ -65,7 +65,7 @@ pub struct Settings {
     pub record: Option<PathBuf>,
     /// After how long without a message the time goes on by itself.
     pub tick: Duration,
-    /// How requests are told apart.
+    /// Rule that tells requests apart.
     pub protocol: Protocol,
     /// Replies wait until a majority has what they depend on.
     pub commit: bool,
@@ -85,7 +85,7 @@ pub struct Settings {
     pub read_only: Option<ReadOnly>,
 }
 
-/// How a front ended, if nothing failed.
+/// End of a front, if nothing failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// Stopped as asked.
@@ -152,6 +152,14 @@ impl Front {
     /// # Errors
     /// What does not work, and for which address or file.
     pub fn new(settings: Settings, ring: Box<dyn Ring>) -> Result<Front, String> {
+        let to = settings.connect.ip().to_canonical();
+        if !to.is_loopback() && !to.is_unspecified() {
+            return Err(format!(
+                "the program is to be on this host, where its connections are seen: --connect takes an address of \
+                 127.0.0.0/8, [::1], 0.0.0.0 or [::], and not {}",
+                settings.connect
+            ));
+        }
         let failed = |what: String| move |why: std::io::Error| format!("{what}: {why}");
         let listener = TcpListener::bind(settings.listen)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
@@ -279,7 +287,7 @@ impl Front {
         self.ring.look(self.settings.patience)?;
         self.work()?;
         self.vote()?;
-        self.release();
+        self.release()?;
         self.ask()?;
         self.renew()?;
         self.timers()?;
@@ -499,7 +507,9 @@ impl Front {
         let patience = self.patience();
         let patience = self.work.wait(&mut self.program, patience);
         self.poll.clear();
-        self.poll.add(self.ring.descriptor(), true, false);
+        if let Some(ring) = self.ring.descriptor() {
+            self.poll.add(ring, true, false);
+        }
         self.poll.add(self.woken.descriptor(), true, false);
         let takes = self.takes();
         if takes {

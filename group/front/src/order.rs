@@ -15,11 +15,12 @@ pub use votes::Standing as PeerStanding;
 
 /// A front that says nothing for so long of agreed time is out, ns.
 const QUIET_NS: i64 = 10_000_000_000;
-/// How much of a silence of the whole group counts, ns: while nobody could speak nobody is late.
+/// Longest part of a silence of the whole group that counts, ns: while nobody could speak nobody is
+/// late.
 const GAP_NS: i64 = 1_000_000_000;
 /// The longest checkpoint, bytes.
 pub const LARGEST_CHECKPOINT: u64 = 256 << 20;
-/// How much of the stream is kept for a front that waits for a checkpoint, bytes.
+/// Largest number of bytes of the stream that are kept for a front that waits for a checkpoint.
 const KEPT_BYTES: usize = 256 << 20;
 
 /// Where this front stands.
@@ -31,7 +32,7 @@ enum Standing {
     Asked,
     /// Has chosen who gives the checkpoint; and whether that was delivered.
     Joining(bool),
-    /// Its program starts from the checkpoint, with this state.
+    /// Starts its program from the checkpoint, with this state.
     Restoring(State),
     /// In.
     In,
@@ -76,7 +77,7 @@ pub struct Order {
     /// Where in `since` the places of this front's own hellos are.
     marks: Vec<(u32, usize)>,
     parts: Option<(State, u64, Vec<u8>)>,
-    /// Why fronts are not in any more that were.
+    /// Reasons why fronts are not in any more that were.
     lost: BTreeMap<Member, Lost>,
 }
 
@@ -113,27 +114,27 @@ impl Order {
         self.me
     }
 
-    /// Whether this front is in.
+    /// True if this front is in.
     pub fn is_in(&self) -> bool {
         self.standing == Standing::In
     }
 
-    /// How many fronts are in whose programs have the state.
+    /// Number of fronts that are in whose programs have the state.
     pub fn ready(&self) -> usize {
         self.state.peers.values().filter(|peer| peer.ready).count()
     }
 
-    /// How many fronts that are in come before this one.
+    /// Number of fronts that are in and come before this one.
     pub fn rank(&self) -> usize {
         self.state.peers.range(..self.me.member).count()
     }
 
-    /// How many requests there have been.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.state.requests
     }
 
-    /// Whether there is this connection.
+    /// True if there is this connection.
     pub fn has(&self, conn: Conn) -> bool {
         self.conns.contains_key(&conn)
     }

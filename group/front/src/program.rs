@@ -1,9 +1,10 @@
 //! The program: its connections, what it is given, and whether it is done with it.
 
 mod at_once;
+mod peers;
+mod sleep;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -16,23 +17,30 @@ use truechimer_group::Member;
 use truechimer_group_client::delivery::Page;
 
 use crate::order::{Conn, End};
-use crate::rest::Rest;
+use crate::rest::{self, Rest};
 use crate::sys;
+use peers::{Socket, Table};
+use sleep::Sleep;
 
 /// A program that takes its input does so sooner: only after so long it is looked whether it rests.
 const TAKES: Duration = Duration::from_millis(5);
 /// A program that has rested for so long does not take it by itself: far longer than it takes the
 /// kernel to bring it, on a busy machine too.
 const RESTS: Duration = Duration::from_millis(20);
-/// Threads may wait for a moment by a timer, as a runtime does where many want a lock: only after
-/// so long is it known that whoever has been handed work has done it.
-const PAUSES: Duration = Duration::from_millis(1);
 /// Between two looks at one that is about to rest, at least; an eighth of the time that it has
 /// taken so far, if that is more.
 const LOOKS: Duration = Duration::from_micros(100);
 /// For so long a program is waited for that has done all, as it seems, and does not rest: a thread
-/// of it may never sleep. Well below the patience with a program that is stuck (5 s unless set).
+/// of it may never sleep. Well below the patience with a program that is stuck (5 s unless set). That is the time for which
+/// one thread has had a processor without sleeping; or for which threads of it have slept again and again, less what they
+/// waited for processors.
 const RESTLESS: Duration = Duration::from_secs(2);
+/// In the latter case one that has written nothing may be at work all the same, as a runtime that starts on a busy machine
+/// takes that long for its first request. Below that patience as well, where no thread waits for a processor; at most four
+/// times as long where threads do.
+const RESTLESS_AND_SILENT: Duration = Duration::from_secs(4);
+/// Looks at a program's threads take no more than about so large a part of the time.
+const LOOKED_AT: u32 = 32;
 /// A connection may have that much input that the program has not taken while others go on.
 const MOST_UNTAKEN: usize = 16 << 20;
 /// Connections in which something has come that are looked at in one go.
@@ -86,6 +94,8 @@ pub struct Program {
     epoll: OwnedFd,
     /// Those of the requests that it was given last.
     given: Vec<Conn>,
+    /// True if it has written something to one of those since.
+    answered: bool,
     /// True if it is to be given those at once and has not been, as it was stopped in a look.
     at_once: bool,
     /// Connections whose input it did not take when it rested: a server of one connection at a
@@ -94,12 +104,17 @@ pub struct Program {
     /// Those whose clients have gone that it has yet to hear of.
     leaving: Vec<Link>,
     rest: Rest,
+    /// When its threads were looked at last.
+    glanced: Instant,
+    sleep: Sleep,
     /// Since when it has had what it is busy with, and how often its threads had woken others.
     begun: (Instant, u32),
-    /// True if it has taken all and nobody says that he works, but it does not rest.
-    restless: bool,
-    /// True if it did not rest for so long that it is not waited for any more, until it does.
-    sleepless: bool,
+    /// True if it has taken a connection or input, and nobody has seen it do so.
+    unseen: bool,
+    /// When it was looked for that while it worked.
+    looked: Instant,
+    /// The look was the first of two.
+    paired: bool,
     /// True if somebody else tells that it serves.
     asked: bool,
     /// Reason why it does not serve yet, by its last answer; none of one that is not asked about.
@@ -120,13 +135,17 @@ impl Program {
             links: BTreeMap::new(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             given: Vec::new(),
+            answered: false,
             at_once: false,
             untaken: BTreeSet::new(),
             leaving: Vec::new(),
             rest: Rest::default(),
+            glanced: Instant::now(),
+            sleep: Sleep::default(),
             begun: (Instant::now(), 0),
-            restless: false,
-            sleepless: false,
+            unseen: false,
+            looked: Instant::now(),
+            paired: false,
             asked,
             unready: unasked(asked),
         })
@@ -147,15 +166,15 @@ impl Program {
         &self.page
     }
 
-    /// Why it cannot be used yet, in words.
+    /// Reason why it cannot be used yet, in words.
     pub fn misses(&self) -> Option<String> {
         let unready = |why| format!("it listens, and does not serve yet (--ready-command: {why})");
         self.listening().err().or_else(|| self.unready.as_ref().map(unready))
     }
 
     fn listening(&self) -> Result<(), String> {
-        if !listens(self.address.port()) {
-            return Err(format!("nothing listens on port {} of this host", self.address.port()));
+        if !Table::read().listens(self.address) {
+            return Err(format!("nothing listens at {}", self.address));
         }
         if self.page.programs() == 0 {
             return Err(format!(
@@ -182,6 +201,8 @@ impl Program {
         self.untaken.clear();
         self.leaving.clear();
         self.page.forget_program();
+        self.unseen = false;
+        self.sleep = Sleep::default();
         self.unready = unasked(self.asked);
     }
 
@@ -246,6 +267,8 @@ impl Program {
     /// Takes note of the moment: what it is given comes after.
     fn begin(&mut self) {
         self.rest = Rest::default();
+        self.sleep.begin();
+        self.paired = false;
         self.begun = (Instant::now(), self.page.handed());
     }
 
@@ -281,10 +304,15 @@ impl Program {
     /// True if it is done: has taken all its input, and waits again; or does not take it, and
     /// rests.
     pub fn is_done(&mut self, with: Busy) -> bool {
-        self.restless = false;
-        if self.page.busy() != 0 {
+        self.sleep.restless = false;
+        if self.unseen {
             return false;
         }
+        if self.page.busy() != 0 {
+            self.sleep.works(Instant::now());
+            return self.look_closer(with);
+        }
+        self.sleep.works_no_more(Instant::now());
         let page = &self.page;
         self.untaken.retain(|conn| self.links.get(conn).is_some_and(|link| !link.is_taken(page)));
         self.leaving.retain(|link| !link.is_taken(page));
@@ -303,20 +331,97 @@ impl Program {
             if !waits && (of_loop || self.page.handed() == handed) {
                 return true;
             }
-            self.restless = self.is_restless();
-            // Only who has been looked at and rested is one that sleeps again.
-            self.sleepless = self.restless && (self.sleepless || since.elapsed() >= RESTLESS);
-            return !self.restless || (self.sleepless && since.elapsed() >= TAKES);
+            if self.glanced.elapsed() < (since.elapsed() / LOOKED_AT).min(RESTS / 2) {
+                self.sleep.restless = true;
+                return false;
+            }
+            let now = Instant::now();
+            self.glanced = now;
+            let silent = sleep::is_silent(with, self.answered);
+            let restless = self.is_restless(sleep::pauses(silent));
+            let for_ = now.saturating_duration_since(since);
+            let turns = || rest::turns(&self.page.processes().unwrap_or_default());
+            return self.sleep.is_done(now, for_, silent, restless, turns);
         }
+        self.sleep.leaves();
         // What it does not take it leaves to a later moment, and so does every replica's.
         let is_little =
             |conn| self.links.get(conn).map_or(0, |link| link.out.len()) <= MOST_UNTAKEN;
         let all = late.iter().all(is_little);
         let rests = all && since.elapsed() >= TAKES && self.has_rested();
         if rests {
+            self.find_unseen(&late, with);
+            // That takes its time, in which it may have gone on.
+            let gone_on = !self.has_rested() || self.late(with) != late;
+            if self.unseen || gone_on || self.is_underway(&late) {
+                return false;
+            }
             self.untaken.extend(late);
         }
         rests
+    }
+
+    /// Looks, once in a while, whether one that says it works sleeps, and has taken what it is not seen to have. True for
+    /// one that has accepted and sleeps since: if it waits for input, and nobody sees it, the first request will show it.
+    fn look_closer(&mut self, with: Busy) -> bool {
+        let for_ = self.begun.0.elapsed();
+        // All threads are gone through for it, and all connections of the host. It takes a pair of looks that are so far
+        // apart as it has to rest.
+        let pace = if self.paired { RESTS } else { (RESTS / 2).max(for_ / 8) };
+        if for_ < TAKES || self.looked.elapsed() < pace {
+            return false;
+        }
+        self.looked = Instant::now();
+        let late = self.late(with);
+        let slept = self.has_slept();
+        self.paired = !self.paired && self.rest.is_asleep();
+        if !slept {
+            return false;
+        }
+        if late.is_empty() {
+            return matches!(with, Busy::Accept(_)) && for_ >= RESTLESS;
+        }
+        self.find_unseen(&late, with);
+        false
+    }
+
+    /// Looks whether one that has slept for long has taken any of these.
+    fn find_unseen(&mut self, late: &[Conn], with: Busy) {
+        // Unless it has gone on meanwhile, and is about to say so.
+        self.unseen = self.has_taken(late, with) && self.has_slept() && !self.late(with).is_empty();
+    }
+
+    /// True if it has one of these by the kernel's account: it has accepted it, or has read all that was sent.
+    fn has_taken(&self, late: &[Conn], with: Busy) -> bool {
+        let links = late.iter().filter_map(|conn| self.links.get(conn));
+        let whole = |link: &&Link| link.out.is_empty() && !self.page.takes_all(link.port);
+        let links: Vec<&Link> = links.filter(whole).collect();
+        let sockets = Table::read();
+        let mut found = links.iter().filter_map(|link| link.socket(&sockets));
+        found.any(|socket| match with {
+            Busy::Accept(_) => socket.accepted,
+            Busy::Requests => socket.accepted && socket.unread == 0 && !socket.underway,
+            // It reads the end when it likes to.
+            Busy::End(_) => false,
+        })
+    }
+
+    /// True if something that was sent to one of these may not have arrived yet: an acknowledgement may take 40 ms.
+    fn is_underway(&self, late: &[Conn]) -> bool {
+        let sockets = Table::read();
+        let links = late.iter().filter_map(|conn| self.links.get(conn));
+        let mut found = links.filter_map(|link| link.socket(&sockets));
+        found.any(|socket| socket.unread == 0 && socket.underway)
+    }
+
+    /// Reason why it cannot be followed at all, in words.
+    pub fn unfit(&self) -> Option<&'static str> {
+        self.unseen.then_some(
+            "the program takes its input unseen: by streams of C's library on a socket (fdopen), by io_uring, recvmmsg \
+             or splice, by system calls of its own, as static programs and Go's do (there is a package for Go), in a process \
+             that was handed the connection, or by a descriptor beyond 65 535; it cannot be seen when it has dealt with \
+             a request",
+        )
     }
 
     /// The connections of which it has not taken what it was given with that.
@@ -339,7 +444,7 @@ impl Program {
 
     /// Waits a little for it to come to rest, if it has not since `settles` was read.
     pub fn wait(&self, settles: u32, patience: Duration) {
-        if self.restless {
+        if self.sleep.restless {
             std::thread::sleep((self.begun.0.elapsed() / 8).max(LOOKS).min(patience));
         } else {
             self.page.wait_settled(settles, patience);
@@ -348,10 +453,10 @@ impl Program {
 
     /// Reason why it cannot be followed as others are, in words.
     pub fn troubles(&self) -> Option<&'static str> {
-        if self.sleepless {
+        if self.sleep.is_sleepless() {
             Some(
-                "a thread of the program never sleeps: where one hands a request to another it \
-                 cannot be seen when that is done, and answers may differ between replicas",
+                "a thread of the program never sleeps, or they never all do for long enough: where one hands a request \
+                 to another it cannot be seen when that is done, and answers may differ between replicas",
             )
         } else if self.page.has_come_partly() {
             Some(
@@ -369,21 +474,25 @@ impl Program {
         }
     }
 
-    /// True if one of its threads does not sleep, or may only have waited for a moment, or that cannot
+    /// True if one of its threads does not sleep, or has done so for less than `pauses`, or that cannot
     /// be seen of it; false where nothing is known of its processes.
-    fn is_restless(&mut self) -> bool {
+    fn is_restless(&mut self, pauses: Duration) -> bool {
         let Some(processes) = self.page.processes().filter(|all| !all.is_empty()) else {
             return false;
         };
-        let rested = self.rest.time(&processes).is_some_and(|time| time >= PAUSES);
+        let rested = self.rest.time(&processes).is_some_and(|time| time >= pauses);
         !(rested || self.rest.is_alone()) || self.page.busy() != 0
     }
 
     /// True if all its threads have slept for long.
-    fn has_rested(&mut self) -> bool {
+    fn has_slept(&mut self) -> bool {
         let processes = self.page.processes().unwrap_or_default();
-        let rested = self.rest.time(&processes).is_some_and(|time| time >= RESTS);
-        rested && self.page.busy() == 0
+        self.rest.time(&processes).is_some_and(|time| time >= RESTS)
+    }
+
+    /// True if they have, and nobody works.
+    fn has_rested(&mut self) -> bool {
+        self.has_slept() && self.page.busy() == 0
     }
 
     /// Takes what it has written: calls `each` with the connection, the bytes, and how it has ended
@@ -402,6 +511,7 @@ impl Program {
                 let Some(link) = self.links.get_mut(&conn).filter(|link| link.is_live()) else {
                     continue;
                 };
+                self.answered = self.answered || self.given.contains(&conn);
                 link.drain(&mut buffer, quick, |bytes, end| each(conn, bytes, end));
                 if link.ended {
                     // Reported for ever otherwise.
@@ -460,6 +570,13 @@ fn conn(data: epoll::EventData) -> Conn {
 }
 
 impl Link {
+    /// The program's side of it, by the kernel's account.
+    fn socket(&self, sockets: &Table) -> Option<Socket> {
+        let plain = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+        let (own, theirs) = (self.stream.local_addr().ok()?, self.stream.peer_addr().ok()?);
+        sockets.between(plain(own), plain(theirs))
+    }
+
     /// True if the program has taken all that there was to take.
     fn is_taken(&self, page: &Page) -> bool {
         let taken = page.taken(self.port);
@@ -520,24 +637,9 @@ impl Link {
     }
 }
 
-/// Reason why a program does not serve yet of which somebody else tells.
+/// Reason why a program does not serve yet, where somebody else tells that it does.
 fn unasked(asked: bool) -> Option<String> {
     asked.then(|| "not asked yet".to_owned())
-}
-
-/// True if anything listens on that TCP port here, by the kernel's tables; a connection to try it
-/// would be one that the program sees.
-fn listens(port: u16) -> bool {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
-    let mut tables = tables.iter().map(|path| fs::read_to_string(path).unwrap_or_default());
-    tables.any(|table| table.lines().skip(1).any(|line| is_listener(line, port)))
-}
-
-fn is_listener(line: &str, port: u16) -> bool {
-    let mut words = line.split_ascii_whitespace().skip(1);
-    let local = words.next().and_then(|local| local.rsplit(':').next());
-    let local = local.and_then(|local| u16::from_str_radix(local, 16).ok());
-    local == Some(port) && words.nth(1) == Some("0A")
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Report of a front on itself, for tools: a file beside its program's page, one JSON object.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -31,11 +31,11 @@ pub enum State {
 /// Another replica, or the front's own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerReport {
-    /// Its member.
+    /// Member of the replica.
     pub member: u32,
     /// `follows`, `starts`, `behind`, `diverged` or `gone`.
     pub standing: String,
-    /// Why, unless it follows.
+    /// Reason, unless it follows.
     pub why: Option<String>,
     /// Agreed time since which it is out, ns since 1970.
     pub since_ns: Option<i64>,
@@ -43,24 +43,24 @@ pub struct PeerReport {
     pub request: Option<u64>,
 }
 
-/// How things stand with a front.
+/// State of things with a front.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FrontReport {
-    /// Its process.
+    /// Process of the front.
     pub pid: u32,
     /// When it said this, ns of CLOCK_MONOTONIC.
     pub at_ns: i64,
     /// Where it stands.
     pub state: State,
-    /// Why it does not answer.
+    /// Reason why it does not answer.
     pub why: Option<String>,
-    /// How many replicas there are in all.
+    /// Number of replicas in all.
     pub replicas: usize,
-    /// How many of their programs follow.
+    /// Number of replicas whose programs follow.
     pub following: usize,
     /// Number of things to be dealt with: openings, requests and ends.
     pub count: u64,
-    /// How much of it its program has dealt with.
+    /// Number of these that its program has dealt with.
     pub done: u64,
     /// Others' words on replies that were the same as its own program's.
     pub same: u64,
@@ -88,6 +88,8 @@ impl FrontReport {
         let path = FrontReport::path(page);
         let new = path.with_extension("new");
         std::fs::write(&new, serde_json::to_vec(self)?)?;
+        // The agent reads it, which may be another user's, whatever this front's umask.
+        std::fs::set_permissions(&new, Permissions::from_mode(0o644))?;
         std::fs::rename(new, path)
     }
 
@@ -119,8 +121,8 @@ impl FrontReport {
         sys::monotonic_ns()
     }
 
-    /// Why it is not as it should be, in words. `attached` is whether the member's agent has a
-    /// front, `now_ns` is [`FrontReport::now_ns`].
+    /// Reason why it is not as it should be, in words. `attached` is whether the member's agent has
+    /// a front, `now_ns` is [`FrontReport::now_ns`].
     #[must_use]
     pub fn trouble(&self, attached: bool, now_ns: i64) -> Option<String> {
         let late = now_ns.saturating_sub(self.at_ns);
@@ -172,7 +174,11 @@ mod tests {
                 request: Some(6),
             }],
         };
+        let umask = rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
         report.write(&page).unwrap();
+        rustix::process::umask(umask);
+        let mode = std::fs::metadata(FrontReport::path(&page)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644, "its agent may be another user's");
         assert_eq!(FrontReport::read(&page).unwrap(), Some(report.clone()));
         let says =
             |report: &FrontReport, alive, now| report.trouble(alive, now).unwrap_or_default();

@@ -40,10 +40,84 @@ impl Rest {
         }
     }
 
+    /// True if all threads slept at the last look.
+    pub fn is_asleep(&self) -> bool {
+        self.seen.is_some()
+    }
+
     /// True if there is but one thread, which slept at the last look: nobody whom it could wake.
     pub fn is_alone(&self) -> bool {
         self.seen.as_ref().is_some_and(|(look, _)| look.len() == 1)
     }
+}
+
+/// Turns of all threads, by process and thread.
+pub type Turns = BTreeMap<(u32, u32), Turn>;
+
+/// Course of a program's threads from some moment on.
+#[derive(Debug)]
+pub struct Course {
+    begun: Instant,
+    before: Turns,
+}
+
+/// Times of a thread by then, ns, and how often it had gone to sleep.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Turn {
+    /// Time for which it had a processor, ns.
+    pub ran: u64,
+    /// Time for which it waited for one, ns.
+    pub waited: u64,
+    /// Number of times that it had gone to sleep.
+    pub slept: u64,
+}
+
+impl Course {
+    /// From now on.
+    pub fn begin(now: Instant, turns: Turns) -> Course {
+        Course { begun: now, before: turns }
+    }
+
+    /// Longest time since then for which a thread ran that has not slept; and all of the time, less that for which threads
+    /// waited for a processor: they may have worked one after the other, so that the waits add up. As they may have waited
+    /// side by side as well, a quarter of the time counts in any case. Nothing is known of either where the kernel does not
+    /// count that.
+    pub fn since(&self, now: Instant, turns: &Turns) -> (Duration, Duration) {
+        let (mut spun, mut waited) = (0, 0);
+        for (thread, now) in turns {
+            let before = self.before.get(thread).copied().unwrap_or_default();
+            waited += now.waited.saturating_sub(before.waited);
+            if now.slept == before.slept {
+                spun = now.ran.saturating_sub(before.ran).max(spun);
+            }
+        }
+        let time = now.saturating_duration_since(self.begun);
+        (Duration::from_nanos(spun), served(time, waited))
+    }
+}
+
+/// Part of this time in which threads were not kept from working, if they waited so many nanoseconds for processors.
+fn served(time: Duration, waited: u64) -> Duration {
+    time.saturating_sub(Duration::from_nanos(waited)).max(time / 4)
+}
+
+/// Times of these processes' threads, by their `schedstat` and `status` of proc(5).
+pub fn turns(processes: &[u32]) -> Turns {
+    let mut all = Turns::new();
+    for process in processes {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+        for thread in threads {
+            let read = |name| fs::read_to_string(thread.path().join(name)).unwrap_or_default();
+            let (times, status) = (read("schedstat"), read("status"));
+            let mut times = times.split_whitespace().map_while(|word| word.parse().ok());
+            let number = thread.file_name().to_str().and_then(|name| name.parse().ok());
+            if let (Some(number), Some(ran), Some(waited)) = (number, times.next(), times.next()) {
+                let slept = times_slept(&status).unwrap_or_default();
+                all.insert((*process, number), Turn { ran, waited, slept });
+            }
+        }
+    }
+    all
 }
 
 /// A look at all threads; none if one of them does not sleep, or none is there.
@@ -77,14 +151,16 @@ fn look(processes: &[u32]) -> Option<Look> {
 /// Number of times that a thread has gone to sleep which sleeps by now, by its `status` of proc(5). One that
 /// has ended does so as well.
 fn slept(status: &str) -> Option<u64> {
-    let word = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()
-    };
-    if !matches!(word("State:")?, "S" | "Z" | "X") {
-        return None;
-    }
-    word("voluntary_ctxt_switches:")?.parse().ok()
+    matches!(word(status, "State:")?, "S" | "Z" | "X").then(|| times_slept(status))?
+}
+
+fn times_slept(status: &str) -> Option<u64> {
+    word(status, "voluntary_ctxt_switches:")?.parse().ok()
+}
+
+/// The first word of that line of a `status`.
+fn word<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()
 }
 
 #[cfg(test)]
@@ -99,6 +175,15 @@ mod tests {
             assert!(begun.elapsed() < Duration::from_secs(600), "never: {what}");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    fn course_of(processes: &[u32]) -> Course {
+        Course::begin(Instant::now(), turns(processes))
+    }
+
+    fn since(course: &Course, processes: &[u32]) -> (Duration, Duration) {
+        let turns = turns(processes);
+        course.since(Instant::now(), &turns)
     }
 
     fn shell(script: &str) -> Child {
@@ -146,6 +231,55 @@ mod tests {
         assert_eq!(at_work.count(), 0);
         drop(shell.stdin.take());
         shell.wait().unwrap();
+    }
+
+    /// One more than there are processors.
+    #[test]
+    fn who_waits_for_a_processor_was_not_served_meanwhile() {
+        if fs::read_to_string("/proc/self/schedstat").is_err() {
+            let _ = writeln!(std::io::stderr(), "SKIPPED waits for processors: no schedstat here");
+            return;
+        }
+        let many = std::thread::available_parallelism().map_or(1, usize::from) + 1;
+        let all: Vec<Child> = (0..many).map(|_| shell("while :; do :; done")).collect();
+        let processes: Vec<u32> = all.iter().map(Child::id).collect();
+        let some = Duration::from_millis(50);
+        let mut course = course_of(&processes);
+        let mut begun = Instant::now();
+        until("they have waited", || since(&course, &processes).1 + some < begun.elapsed());
+        // A shell that has just begun waits for its pages, which is sleep.
+        until("one has spun", || {
+            if begun.elapsed() > 20 * some {
+                (course, begun) = (course_of(&processes), Instant::now());
+            }
+            since(&course, &processes).0 >= some
+        });
+        let end = |mut child: Child| {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        };
+        all.into_iter().for_each(end);
+        let sleeps = shell("read line");
+        let asleep = [sleeps.id()];
+        until("it sleeps", || look(&asleep).is_some());
+        let course = course_of(&asleep);
+        let begun = Instant::now();
+        until("some time has gone by", || begun.elapsed() >= some);
+        let least = begun.elapsed();
+        let (spun, served) = since(&course, &asleep);
+        assert!(
+            served >= least && spun == Duration::ZERO,
+            "nothing is taken off: {served:?} {least:?}"
+        );
+        end(sleeps);
+    }
+
+    #[test]
+    fn however_long_threads_wait_the_time_goes_on() {
+        let second = Duration::from_secs(1);
+        assert_eq!(served(second, 0), second);
+        assert_eq!(served(second, 600_000_000), Duration::from_millis(400));
+        assert_eq!(served(8 * second, 30_000_000_000), 2 * second);
     }
 
     #[test]

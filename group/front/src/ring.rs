@@ -16,7 +16,7 @@ pub enum RingEvent {
         token: u64,
         /// The agreed time of its delivery, ns since 1970.
         time: i64,
-        /// Its place.
+        /// Place of the message in the stream.
         point: Point,
         /// Contents.
         payload: Vec<u8>,
@@ -34,12 +34,12 @@ pub type Committing = Box<dyn Fn() -> Option<Result<(), String>> + Send>;
 
 /// The group, as a front sees it.
 pub trait Ring: Send {
-    /// Whose front this is.
+    /// Member whose front this is.
     fn member(&self) -> Member;
     /// Where the member stands now; none if the agent is gone.
     fn phase(&self) -> Option<Phase>;
-    /// Descriptor that becomes readable when something comes.
-    fn descriptor(&self) -> RawFd;
+    /// Descriptor that becomes readable when something comes; none while what comes has to wait.
+    fn descriptor(&self) -> Option<RawFd>;
     /// Takes what has come; does not wait.
     ///
     /// # Errors
@@ -51,7 +51,10 @@ pub trait Ring: Send {
     /// If nothing can be sent any more.
     fn multicast(&mut self, payload: &[u8]) -> Result<u64, String>;
     /// Asks whether a majority has the stream up to there. The answer comes with [`Ring::next`].
-    fn commit(&mut self, point: Point) -> Committing;
+    ///
+    /// # Errors
+    /// If nothing can be sent any more.
+    fn commit(&mut self, point: Point) -> Result<Committing, String>;
     /// Looks whether there is still somebody to be had here, whatever becomes of the group. To be
     /// called at each turn.
     ///
@@ -64,12 +67,14 @@ pub trait Ring: Send {
 pub struct AgentRing {
     replica: Replica,
     silence: Silence,
+    /// True while the agent has yet to answer that the program starts anew: nothing is read until then.
+    restarting: bool,
 }
 
 impl AgentRing {
     /// By this attachment.
     pub fn new(replica: Replica) -> AgentRing {
-        AgentRing { silence: Silence::since(replica.beat()), replica }
+        AgentRing { silence: Silence::since(replica.beat()), restarting: false, replica }
     }
 }
 
@@ -82,16 +87,19 @@ impl Ring for AgentRing {
         self.replica.phase()
     }
 
-    fn descriptor(&self) -> RawFd {
-        self.replica.descriptor()
+    fn descriptor(&self) -> Option<RawFd> {
+        // [`Ring::next`] looks again at each turn.
+        (!self.restarting).then(|| self.replica.descriptor())
     }
 
     fn next(&mut self) -> Result<Option<RingEvent>, String> {
-        let event = match self.replica.next(Some(Duration::ZERO)) {
+        let event = self.replica.next(Some(Duration::ZERO));
+        self.restarting = matches!(event, Err(NextError::Missed));
+        let event = match event {
             // As after any interruption: what is missing here comes with another replica's state.
             Err(NextError::Missed) => {
-                self.replica.restarted().map_err(|why| why.to_string())?;
-                return Ok(Some(RingEvent::Phase(Phase::Joining)));
+                let told = self.replica.restarting().map_err(|why| why.to_string())?;
+                return Ok(told.then_some(RingEvent::Phase(Phase::Joining)));
             }
             event => event.map_err(|why| why.to_string())?,
         };
@@ -113,11 +121,9 @@ impl Ring for AgentRing {
         self.replica.multicast(payload).map_err(|why| why.to_string())
     }
 
-    fn commit(&mut self, point: Point) -> Committing {
-        match self.replica.committing(point) {
-            Ok(asked) => Box::new(move || Some(asked.answer()?.map_err(|why| why.to_string()))),
-            Err(why) => Box::new(move || Some(Err(why.to_string()))),
-        }
+    fn commit(&mut self, point: Point) -> Result<Committing, String> {
+        let asked = self.replica.committing(point).map_err(|why| why.to_string())?;
+        Ok(Box::new(move || Some(asked.answer()?.map_err(|why| why.to_string()))))
     }
 
     fn look(&mut self, patience: Duration) -> Result<(), String> {

@@ -25,7 +25,7 @@ const LEAST_PENDING: usize = 64;
 const MOST_PENDING: usize = 64 << 10;
 /// Bytes of a connection that are kept for others to confirm. Later words confirm the earlier ones.
 const MOST_KEPT: usize = 8 << 20;
-/// Most bytes of all connections, shared out among those of which somebody has not confirmed all;
+/// Largest number of bytes of all connections, shared out among those of which somebody has not confirmed all;
 /// and what each has at least.
 const MOST_OF_ALL: usize = 64 << 20;
 const LEAST_KEPT: usize = 16 << 10;
@@ -37,7 +37,7 @@ const MOST_ENDED: usize = 16 << 10;
 /// Another program's replies differ from ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// Whose.
+    /// Member whose program it is.
     pub with: Member,
     /// On which connection.
     pub conn: Conn,
@@ -50,9 +50,9 @@ pub struct Difference {
 struct Other {
     agreed: u64,
     pending: VecDeque<Replied>,
-    /// How its program has ended it: after how many bytes, having dealt with how much.
+    /// End by its program: after how many bytes, having dealt with how much.
     end: Option<(End, u64, u64)>,
-    /// How long it has been short of what we have, ns of agreed time.
+    /// Time for which it has been short of what we have, ns of agreed time.
     short_ns: i64,
     differs: bool,
 }
@@ -61,7 +61,7 @@ struct Other {
 #[derive(Debug)]
 struct Stream {
     mask: Mask,
-    /// How many bytes come before the tail, and their hash.
+    /// Number of bytes before the tail, and their hash.
     base: u64,
     base_hash: Digest,
     tail: Vec<u8>,
@@ -143,7 +143,7 @@ impl Stream {
         lengths.get(majority.saturating_sub(1)).copied().unwrap_or(0)
     }
 
-    /// Whether its end is among the first so many to be dealt with.
+    /// True if its end is among the first so many to be dealt with.
     fn is_over(&self, until: u64) -> bool {
         self.closed.is_some_and(|(_, at)| at <= until)
     }
@@ -233,7 +233,7 @@ impl Streams {
         self.check(conn)
     }
 
-    /// How much our program has written on it, bytes.
+    /// Length of what our program has written on it, bytes.
     pub fn length(&self, conn: Conn) -> u64 {
         self.all.get(&conn).map_or(0, Stream::length)
     }
@@ -278,7 +278,7 @@ impl Streams {
         }
     }
 
-    /// Whether there is any.
+    /// True if there is any.
     pub fn has_news(&self) -> bool {
         !self.untold.is_empty()
     }
@@ -341,7 +341,7 @@ impl Streams {
         self.counted = counted;
     }
 
-    /// Whether a majority of so many replicas, ourselves among them, has the first `until` bytes;
+    /// True if a majority of so many replicas, ourselves among them, has the first `until` bytes;
     /// none if it never will, as all are done with the connection. `done` is how much we have dealt
     /// with.
     pub fn may_go(&self, conn: Conn, until: u64, majority: usize, done: u64) -> Option<bool> {
@@ -350,7 +350,7 @@ impl Streams {
         (agreed || !stream.is_over(self.least(done))).then_some(agreed)
     }
 
-    /// How much all have dealt with whose word counts.
+    /// Least number of things dealt with by any whose word counts.
     fn least(&self, done: u64) -> u64 {
         self.counted.values().copied().chain([done]).min().unwrap_or(done)
     }

@@ -47,7 +47,7 @@ impl Poll {
         }
     }
 
-    /// Whether anything came for that one (data, room, an end or an error).
+    /// True if anything came for that one (data, room, an end or an error).
     pub fn came(&self, at: usize) -> bool {
         self.set.get(at).is_some_and(|entry| entry.revents != 0)
     }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver};
 use crate::order::LARGEST_CHECKPOINT;
 use crate::waker::Waker;
 
-/// How the commands are started.
+/// Surroundings in which the commands are started.
 #[derive(Clone, Debug)]
 pub struct Shell {
     /// Where the program listens, for the command: `TRUECHIMER_FRONT_CONNECT`.

@@ -1,4 +1,4 @@
-//! How threads and processes come to be, and the logical numbers that they get for it.
+//! Births of threads and processes, and the logical numbers that they get.
 
 use core::ffi::{c_int, c_void};
 

@@ -168,7 +168,7 @@ unsafe extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     twin
 }
 
-/// Its third argument, which not all commands have, is read as libc's reads it.
+/// Reads its third argument, which not all commands have, as libc does.
 ///
 /// # Safety
 /// As `fcntl(2)`.

@@ -116,7 +116,7 @@ unsafe extern "C" fn syscall(
     }
 }
 
-/// Whether the call makes a process with memory of its own.
+/// True if the call makes a process with memory of its own.
 fn is_fork(number: c_long, flags: c_long) -> bool {
     #[cfg(target_arch = "x86_64")]
     if number == libc::SYS_fork {

@@ -114,19 +114,21 @@ pub fn end_of_process() {
 }
 
 /// A call that takes input from `fd`: waits, calls, and counts what came.
-fn take(
-    fd: c_int,
-    wanted: bool,
-    peeks: bool,
-    waits_not: bool,
-    call: impl FnOnce() -> ssize_t,
-) -> ssize_t {
+fn take(fd: c_int, wanted: bool, flags: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some((page, port)) = page().zip(port_of(fd)) else { return call() };
-    if !waits_not && is_blocking(fd) {
+    if flags & libc::MSG_DONTWAIT == 0 && is_blocking(fd) {
         waits();
     }
+    // It may have some of what it waits for, of which nothing is known yet.
+    let takes_all = flags & libc::MSG_WAITALL != 0;
+    if takes_all {
+        page.set_takes_all(port, true);
+    }
     let result = call();
-    if result >= 0 && !peeks && wanted {
+    if takes_all {
+        page.set_takes_all(port, false);
+    }
+    if result >= 0 && flags & libc::MSG_PEEK == 0 && wanted {
         let errno = Errno::keep();
         works(page);
         match result {
@@ -254,7 +256,7 @@ unsafe extern "C-unwind" fn accept4(
 /// As `read(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn read(fd: c_int, into: *mut c_void, length: size_t) -> ssize_t {
-    take(fd, length > 0, false, false, || call!(real::READ, (fd, into, length)))
+    take(fd, length > 0, 0, || call!(real::READ, (fd, into, length)))
 }
 
 /// # Safety
@@ -266,14 +268,14 @@ unsafe extern "C-unwind" fn __read_chk(
     length: size_t,
     room: size_t,
 ) -> ssize_t {
-    take(fd, length > 0, false, false, || call!(real::READ_CHK, (fd, into, length, room)))
+    take(fd, length > 0, 0, || call!(real::READ_CHK, (fd, into, length, room)))
 }
 
 /// # Safety
 /// As `readv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    take(fd, count > 0, false, false, || call!(real::READV, (fd, parts, count)))
+    take(fd, count > 0, 0, || call!(real::READV, (fd, parts, count)))
 }
 
 /// # Safety
@@ -285,9 +287,7 @@ unsafe extern "C-unwind" fn recv(
     length: size_t,
     flags: c_int,
 ) -> ssize_t {
-    take(fd, length > 0, peeks(flags), waits_not(flags), || {
-        call!(real::RECV, (fd, into, length, flags))
-    })
+    take(fd, length > 0, flags, || call!(real::RECV, (fd, into, length, flags)))
 }
 
 /// # Safety
@@ -300,9 +300,7 @@ unsafe extern "C-unwind" fn __recv_chk(
     room: size_t,
     flags: c_int,
 ) -> ssize_t {
-    take(fd, length > 0, peeks(flags), waits_not(flags), || {
-        call!(real::RECV_CHK, (fd, into, length, room, flags))
-    })
+    take(fd, length > 0, flags, || call!(real::RECV_CHK, (fd, into, length, room, flags)))
 }
 
 /// # Safety
@@ -316,7 +314,7 @@ unsafe extern "C-unwind" fn recvfrom(
     from: *mut sockaddr,
     from_length: *mut socklen_t,
 ) -> ssize_t {
-    take(fd, length > 0, peeks(flags), waits_not(flags), || {
+    take(fd, length > 0, flags, || {
         call!(real::RECVFROM, (fd, into, length, flags, from, from_length))
     })
 }
@@ -333,7 +331,7 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
     from: *mut sockaddr,
     from_length: *mut socklen_t,
 ) -> ssize_t {
-    take(fd, length > 0, peeks(flags), waits_not(flags), || {
+    take(fd, length > 0, flags, || {
         call!(real::RECVFROM_CHK, (fd, into, length, room, flags, from, from_length))
     })
 }
@@ -342,15 +340,7 @@ unsafe extern "C-unwind" fn __recvfrom_chk(
 /// As `recvmsg(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    take(fd, true, peeks(flags), waits_not(flags), || call!(real::RECVMSG, (fd, message, flags)))
-}
-
-fn peeks(flags: c_int) -> bool {
-    flags & libc::MSG_PEEK != 0
-}
-
-fn waits_not(flags: c_int) -> bool {
-    flags & libc::MSG_DONTWAIT != 0
+    take(fd, true, flags, || call!(real::RECVMSG, (fd, message, flags)))
 }
 
 /// # Safety

@@ -63,7 +63,7 @@ pub fn parent() -> u32 {
     unsafe { call(libc::SYS_getppid, [0; 6]) as u32 }
 }
 
-/// Whether there is such a process (one that waits to be reaped included).
+/// True if there is such a process (one that waits to be reaped included).
 pub fn is_alive(pid: u32) -> bool {
     // SAFETY: signal 0 is sent to nobody.
     let result = unsafe { call(libc::SYS_kill, [c_long::from(pid), 0, 0, 0, 0, 0]) };

@@ -11,9 +11,9 @@ use truechimer_group_client::lineage::{self, Kind};
 
 use crate::kernel;
 
-/// How many processes fit.
+/// Number of processes that fit.
 const ENTRIES: usize = 4096;
-/// How far from its first place an entry may be.
+/// Greatest distance of an entry from its first place.
 const NEAR: usize = 64;
 const MAGIC: u64 = u64::from_ne_bytes(*b"TCKIN001");
 /// Descriptors that a program does not use by itself.

@@ -42,13 +42,13 @@ pub struct Process {
     pub link: Option<Link>,
     /// The front's page, for the time of delivery.
     pub page: Option<Page>,
-    /// How rounds are read.
+    /// Options with which rounds are read.
     pub how: How,
     /// True where they are of the time at present.
     pub now: bool,
-    /// Whether nothing is said of waiting, nor of how the program began.
+    /// True if nothing is said of waiting, nor of how the program began.
     pub quiet: bool,
-    /// Whether the monotonic clocks are the group's.
+    /// True if the monotonic clocks are the group's.
     pub monotonic: bool,
     /// CLOCK_TAI − CLOCK_REALTIME, ns.
     pub tai_ns: i64,
@@ -90,7 +90,7 @@ const TELL_NS: i64 = 2_000_000_000;
 /// Descriptors of ours, which the program may not close.
 static OURS: [AtomicI32; 4] = [const { AtomicI32::new(-1) }; 4];
 
-/// Whether a descriptor is one that the program did not open and does not know of.
+/// True if a descriptor is one that the program did not open and does not know of.
 pub fn is_ours(fd: c_int) -> bool {
     fd >= 0 && OURS.iter().any(|ours| ours.load(Ordering::Relaxed) == fd)
 }
@@ -365,6 +365,9 @@ fn open(settings: &Settings<'_>) -> Page {
             Err(why) => why,
         };
         let path = Shown(path.to_bytes());
+        if let Unusable::Version(_) = why {
+            fail(NO_TIME, format_args!("{path}: {why}"));
+        }
         let missing =
             matches!(why, Unusable::System(libc::ENOENT) | Unusable::NoPage | Unusable::Stale);
         let waited = kernel::clock(libc::CLOCK_MONOTONIC).saturating_sub(begin);

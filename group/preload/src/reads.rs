@@ -182,6 +182,9 @@ fn no_time(thread: Thread, why: &ReadError) -> ! {
             "the program has had more threads than the group keeps"
         }
         ReadError::Rejected(Rejection::Observer) => "this member is an observer",
+        ReadError::Rejected(Rejection::Full) => {
+            "too many readings wait for the group's clock to be tied to UTC"
+        }
         ReadError::Rejected(Rejection::Missed) => {
             "the group goes on without this program, as its member was out of the majority (for a \
              program without state, see 'group exec --outside resume') or it differs from a \

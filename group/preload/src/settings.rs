@@ -57,7 +57,7 @@ pub struct Settings<'a> {
     pub front: Option<&'a CStr>,
     /// Results of reads.
     pub reads: Reads,
-    /// Whether the monotonic clocks are the group's.
+    /// True if the monotonic clocks are the group's.
     pub monotonic: bool,
     /// Fate of reads outside the primary component.
     pub outside: Outside,
@@ -65,7 +65,7 @@ pub struct Settings<'a> {
     pub together: Together,
     /// After how long a read ends the process, ns.
     pub patience_ns: Option<u64>,
-    /// Whether nothing is said of waiting.
+    /// True if nothing is said of waiting.
     pub quiet: bool,
     /// Mode that the group must have.
     pub mode: Option<Mode>,
@@ -75,7 +75,7 @@ pub struct Settings<'a> {
     pub family: u64,
     /// The descriptor of the processes' register.
     pub kin: Option<i32>,
-    /// Whether programs that this one executes take part.
+    /// True if programs that this one executes take part.
     pub inherit: bool,
 }
 
@@ -192,7 +192,7 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// Whether a name is in a list with commas between.
+/// True if a name is in a list with commas between.
 fn is_among(name: &[u8], list: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|one| one == name && !one.is_empty())
 }

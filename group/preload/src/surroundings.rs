@@ -7,7 +7,7 @@ unsafe extern "C" {
     static mut environ: *mut *mut c_char;
 }
 
-/// How many variables are looked at: an array without an end is not ours to mend.
+/// Largest number of variables that are looked at: an array without an end is not ours to mend.
 const MOST: usize = 1 << 20;
 
 /// The strings `NAME=value`, with where they are.

@@ -8,27 +8,27 @@ use truechimer_group_client::lineage::{self, Kind};
 
 use crate::kernel;
 
-/// How deep reads may be nested: a handler that interrupts a read, and so on.
+/// Deepest nesting of reads: a handler that interrupts a read, and so on.
 pub const DEEPEST: usize = 8;
 
 /// One thread. No destructor, so that it can be used at any time of the thread's life, from signal
 /// handlers as well.
 pub struct Here {
-    /// Its logical number; 0: not known yet.
+    /// Logical number; 0: not known yet.
     number: Cell<u64>,
-    /// How many threads it has created.
+    /// Number of threads that it has created.
     threads: Cell<u64>,
-    /// How many processes it has forked.
+    /// Number of processes that it has forked.
     processes: Cell<u64>,
-    /// How many reads of it are under way, each in a handler that has interrupted the one before.
+    /// Number of its reads under way, each in a handler that has interrupted the one before.
     pub depth: Cell<usize>,
     /// Where on the stack they are.
     pub frames: [Cell<usize>; DEEPEST],
     /// The group's clock − CLOCK_MONOTONIC when this thread has last read the former.
     ahead: Cell<Option<i64>>,
-    /// Whether it is about to fork, and its child has been counted.
+    /// True if it is about to fork, and its child has been counted.
     forking: Cell<bool>,
-    /// Whether it has taken input from the front and not waited since.
+    /// True if it has taken input from the front and not waited since.
     pub busy: Cell<bool>,
     /// The kernel's number of it; 0: not asked yet.
     tid: Cell<u32>,
@@ -52,7 +52,7 @@ thread_local! {
 
 /// The number of the process's first thread.
 static FIRST: AtomicU64 = AtomicU64::new(0);
-/// How many threads have come that nobody has announced.
+/// Number of threads that have come that nobody has announced.
 static STRANGERS: AtomicU64 = AtomicU64::new(0);
 /// The pair that any thread of the process has last seen; `NEVER` if none has.
 static AHEAD: AtomicI64 = AtomicI64::new(NEVER);
@@ -66,7 +66,7 @@ pub fn here<R>(f: impl FnOnce(&Here) -> R) -> R {
 }
 
 impl Here {
-    /// Its logical number.
+    /// Logical number of the thread.
     pub fn number(&self) -> Thread {
         if self.number.get() == 0 {
             let first = Thread(FIRST.load(Ordering::Acquire));
@@ -186,7 +186,7 @@ pub fn watch_for_forks() {
     NOTICED.store(at, Ordering::Release);
 }
 
-/// Whether this process was forked and notices it now (once).
+/// True if this process was forked and notices it now (once).
 pub fn notice_fork() -> bool {
     // SAFETY: null or the word of `watch_for_forks`.
     match unsafe { NOTICED.load(Ordering::Acquire).as_ref() } {

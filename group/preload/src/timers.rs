@@ -12,7 +12,7 @@ use crate::reads::{group_ahead, monotonic};
 use crate::real::{self, Real};
 use crate::spans::{from_timespec, left, to_timespec};
 
-/// How many POSIX timers on clocks other than the host's can be told apart.
+/// Most POSIX timers on clocks other than the host's that can be told apart.
 const TIMERS: usize = 1024;
 
 /// One such timer: its number + 1 with the clock in another word; 0 = none.

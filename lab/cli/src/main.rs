@@ -100,4 +100,9 @@ mod tests {
     fn the_command_line_is_sound() {
         truechimer_command::check::command_line(&command(), &GROUPS);
     }
+
+    #[test]
+    fn commands_that_are_shown_are_commands() {
+        truechimer_command::check::shown_commands(&command(), &["line", "ours,line"]);
+    }
 }

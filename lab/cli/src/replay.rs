@@ -13,8 +13,7 @@ use truechimer_time::{Rate, Span};
 
 use truechimer_sim::replay::Spread;
 
-use truechimer_command::output::{ready, save};
-use truechimer_command::program;
+use truechimer_command::output::{ready, save, save_report};
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -84,7 +83,7 @@ pub struct Replay {
     /// Write what a log's engine used of one source to FILE, as a stamp file
     #[arg(long, value_name = "FILE", conflicts_with_all = ["estimator", "csv", "json"])]
     pub stamps: Option<PathBuf>,
-    /// Whose exchanges --stamps writes, by its name in the log [default: its only source]
+    /// Source whose exchanges --stamps writes, by its name in the log [default: its only source]
     #[arg(long, value_name = "NAME", requires = "stamps")]
     pub source: Option<String>,
     /// Print a row per reply, as comma-separated values with a header
@@ -115,7 +114,7 @@ pub struct Replay {
     #[arg(long, value_name = "S", help_heading = STAMPS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub poll: Option<u32>,
-    /// How fast the oscillator may wander, in ppm [default: 0.5]
+    /// Limit of the oscillator's wander, in ppm [default: 0.5]
     #[arg(long, value_name = "PPM", help_heading = STAMPS, value_parser = parse::positive_rate)]
     pub max_wander: Option<Rate>,
 }
@@ -123,7 +122,7 @@ pub struct Replay {
 /// Heading of the options for stamp files only.
 const STAMPS: &str = "Stamp files";
 
-/// How to print rows, if at all.
+/// Form in which rows are printed, if at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rows {
     None,
@@ -192,7 +191,7 @@ pub fn run(args: &Replay, out: &mut dyn Write) -> Ended {
         good &= ended? == Outcome::Good;
     }
     if let Some(path) = &args.report {
-        save(path, &drawn::page(&name, &kept.drawn, &program::line()).render())?;
+        save_report(path, &drawn::page(&name, &kept.drawn))?;
     }
     if let (Some(path), Some(taken)) = (&args.stamps, &kept.taken) {
         let text = taken.stamp_file(&name, args.source.as_deref())?;

@@ -30,8 +30,8 @@ impl<E> Row<E> {
         Row { name, about, make, bounded: false, pulses: true }
     }
 
-    /// Its bound holds: several servers are combined by the agreement of their bounds, and a
-    /// simulation fails where the truth is outside.
+    /// Marks its bound as one that holds: several servers are combined by the agreement of their
+    /// bounds, and a simulation fails where the truth is outside.
     #[must_use]
     pub const fn bounded(self) -> Row<E> {
         Row { bounded: true, ..self }
@@ -62,7 +62,7 @@ impl Kind {
         TABLE.iter().copied().find(|kind| kind.name() == name)
     }
 
-    /// Its name on the command line.
+    /// Name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0.name()
@@ -74,7 +74,7 @@ impl Kind {
         self.0.about()
     }
 
-    /// Whether its bound is a promise.
+    /// True if its bound is a promise.
     #[must_use]
     pub fn is_bounded(self) -> bool {
         self.0.is_bounded()

@@ -47,13 +47,13 @@ pub trait Compared: Estimator {
         None
     }
 
-    /// How long an estimate stays fit to be extended in a straight line while no exchange comes.
+    /// Time that an estimate stays fit to be extended in a straight line while no exchange comes.
     fn renew_after(&self) -> Span {
         RENEW_AFTER
     }
 
-    /// How bad the path is, ≥ 0, for estimators whose selection among servers goes by a penalty and
-    /// not by the agreement of their bounds.
+    /// Penalty of the path, ≥ 0, for estimators whose selection among servers goes by that and not
+    /// by the agreement of their bounds.
     fn penalty(&self, at: Count) -> Option<Span> {
         let _ = at;
         None

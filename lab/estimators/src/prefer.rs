@@ -17,7 +17,7 @@ const PATH_SCALE: Span = Span::from_secs(18_000);
 pub(crate) struct Path {
     /// Which one it is, for good.
     pub(crate) id: SourceId,
-    /// How many of its exchanges were used.
+    /// Number of its exchanges that were used.
     pub(crate) stamps: u64,
     /// The penalty of its path now.
     pub(crate) penalty: Span,

@@ -18,7 +18,7 @@ const REMEMBERED: usize = 16;
 struct Segment {
     from: Count,
     time: Instant,
-    /// How much it gains on nominal time.
+    /// Gain on nominal time, as a fraction.
     frequency: f64,
     /// Slew still to be added, s, and the share of it that is added each second.
     slew: f64,
@@ -77,7 +77,7 @@ impl Steered {
         self.segment(at).map_or(0.0, |s| s.left(self.elapsed(s, at)))
     }
 
-    /// How long a count lasts by it at a count, the slew in it.
+    /// Length of a count by it at a count, the slew in it.
     pub(crate) fn period(&self, at: Count) -> Period {
         let gain =
             self.segment(at).map_or(0.0, |s| s.frequency + s.left(self.elapsed(s, at)) * s.share);

@@ -28,7 +28,7 @@ const LEAST_VARIANCE: f64 = 1e-26;
 const INTERVAL: f64 = 1000.0;
 /// Between two of the past values of θ that are kept, s: it is nearly straight in between.
 const APART: f64 = 120.0;
-/// How many are kept: the oldest is an interval old even just before a new one is kept.
+/// Number of those that are kept: the oldest is an interval old even just before a new one is kept.
 const KEPT: usize = 10;
 /// √(2/π).
 const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
@@ -55,7 +55,7 @@ type Vector = [f64; 2];
 /// θ at an earlier time.
 #[derive(Clone, Copy, Debug)]
 struct Then {
-    /// How long ago, s.
+    /// Time since then, s.
     age: f64,
     theta: f64,
     /// Covariance with θ and rate now.

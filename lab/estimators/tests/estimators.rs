@@ -127,6 +127,7 @@ fn exact(k: u64) -> Exchange {
         server_sent: instant(t + 120e-6),
         received: stamp(sent + CountSpan(HZ as i64 * 220 / 1_000_000)),
         root_distance: Span::from_micros(1),
+        precision: Span::ZERO,
     }
 }
 
@@ -195,6 +196,7 @@ fn any_exchange() -> impl Strategy<Value = Exchange> {
                 server_sent: Instant(times[1]),
                 received: stamp(1),
                 root_distance: Span(times[2]),
+                precision: Span(times[2]),
             }
         },
     )
@@ -265,6 +267,7 @@ fn survives(
                         server_sent: time + Span::from_nanos(back),
                         received: stamp(count + CountSpan(rtt)),
                         root_distance: Span(i128::from(root) << 64),
+                        precision: Span(i128::from(root) << 64),
                     }
                 }
                 Event::Poll(seconds) => {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use truechimer_command::{program, report};
+use truechimer_command::{output, program, report};
 use truechimer_report::Page;
 
 use crate::outcome::{Failure, Outcome};
@@ -28,11 +28,10 @@ impl Files {
     /// # Errors
     /// Where one cannot be written.
     pub(crate) fn write(&self, page: Page, outcomes: &[Outcome]) -> Result<(), Failure> {
-        let write = |path: &Path, text: &str| {
-            truechimer_files::write(path, text).map_err(|error| Failure::of(path.display(), error))
-        };
+        let write = |path: &Path, text: &str| output::save(path, text).map_err(said);
         if let Some(path) = &self.html {
-            write(path, &page.sections(outcomes.iter().map(Outcome::section)).render())?;
+            output::save_report(path, &page.sections(outcomes.iter().map(Outcome::section)))
+                .map_err(said)?;
         }
         if let Some(path) = &self.markdown {
             let text: Vec<String> = outcomes.iter().map(Outcome::markdown).collect();
@@ -42,6 +41,14 @@ impl Files {
             }
         }
         Ok(())
+    }
+}
+
+/// Failure of a command as one of a measurement.
+fn said(why: truechimer_command::Failure) -> Failure {
+    match why {
+        truechimer_command::Failure::Said(text) => Failure(text),
+        truechimer_command::Failure::Unread => Failure("nobody reads the output any more".into()),
     }
 }
 

@@ -12,11 +12,11 @@ use crate::verdict::rounds;
 pub struct Interval {
     /// The median of the rounds.
     pub median: f64,
-    /// Its lower end: −∞ where there are too few rounds.
+    /// Lower end: −∞ where there are too few rounds.
     pub low: f64,
-    /// Its upper end: ∞ where there are too few rounds.
+    /// Upper end: ∞ where there are too few rounds.
     pub high: f64,
-    /// How many rounds there are.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
@@ -82,7 +82,7 @@ impl Interval {
         Interval::of(&(0..BLOCKS).map(of).collect::<Vec<_>>())
     }
 
-    /// Whether there were enough rounds for an interval.
+    /// True if there were enough rounds for an interval.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.low > f64::NEG_INFINITY || self.high < f64::INFINITY
@@ -117,7 +117,7 @@ fn student(rounds: usize) -> f64 {
     small.copied().unwrap_or(1.96 + 2.5 / freedom as f64)
 }
 
-/// How many figures to leave out at either end: the most that leave `CONFIDENCE` between; none
+/// Number of figures to leave out at either end: the most that leave `CONFIDENCE` between; none
 /// where even the first and the last do not hold the median that often.
 fn place(count: usize) -> Option<usize> {
     let mut outside = 0.0;

@@ -9,7 +9,7 @@ use crate::interval::Interval;
 use crate::plot::Plot;
 use crate::verdict::{Control, Verdict};
 
-/// Why something cannot be measured here.
+/// Reason why something cannot be measured here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure(pub String);
 
@@ -33,11 +33,11 @@ impl std::error::Error for Failure {}
 pub struct Goal {
     /// Subject: "packet at 64 bytes, against tcpdump with the same ring".
     pub name: String,
-    /// How much was to be reached: "≥ 0.95 ×".
+    /// Figure to be reached: "≥ 0.95 ×".
     pub wanted: String,
     /// Figure that was reached.
     pub measured: String,
-    /// How it stands.
+    /// Verdict on it.
     pub verdict: Verdict,
 }
 
@@ -180,7 +180,7 @@ pub struct Outcome {
     pub name: &'static str,
     /// Subject of the measurement.
     pub title: String,
-    /// How, and what it can and cannot show; a paragraph each.
+    /// Method, and what it can and cannot show; a paragraph each.
     pub about: Vec<String>,
     /// Goals to be reached.
     pub goals: Vec<Goal>,
@@ -193,7 +193,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether nothing that was to be reached was missed, as far as this run can judge.
+    /// True if nothing that was to be reached was missed, as far as this run can judge.
     #[must_use]
     pub fn is_met(&self) -> bool {
         !self.goals.iter().any(|goal| goal.verdict.is_missed())

@@ -24,7 +24,7 @@ const COLOURS: [&str; 9] = [
 pub struct Axis {
     /// Quantity that it counts, in which unit.
     pub label: String,
-    /// Whether it is logarithmic: what is not positive is left out then.
+    /// True if it is logarithmic: what is not positive is left out then.
     pub log: bool,
 }
 

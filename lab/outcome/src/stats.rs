@@ -18,7 +18,7 @@ pub fn range(values: &[f64]) -> (f64, f64) {
     (quantile(values, 0.0), quantile(values, 1.0))
 }
 
-/// How large deviations are: quantiles of their magnitudes.
+/// Size of deviations: quantiles of their magnitudes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Spread {
     /// Half are at most this.

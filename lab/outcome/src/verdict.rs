@@ -13,7 +13,7 @@ const LEAST_SCALING: f64 = 0.6;
 /// No more is possible: where it is, the one thread was held up.
 const MOST_SCALING: f64 = 1.4;
 
-/// How a goal stands.
+/// Verdict on a goal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "verdict", content = "reason")]
 pub enum Verdict {
@@ -85,7 +85,7 @@ impl Verdict {
         all.unwrap_or_else(|| Verdict::Open("not measured".to_owned()))
     }
 
-    /// Whether the goal was missed.
+    /// True if the goal was missed.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         *self == Verdict::NotMet

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::stats::{quantile, show_ns};
 use crate::verdict::Control;
 
-/// How long the thread sleeps each time.
+/// Length of each sleep of the thread.
 const NAP: Duration = Duration::from_millis(2);
 /// One wake-up in a hundred may be later than this, ns: a thread that waits for nothing but a timer
 /// is woken within some tens of µs where a processor is free for it.

@@ -24,7 +24,7 @@ use truechimer_engine::{Action, Engine, Event, Standard};
 use truechimer_replay::verify;
 use truechimer_time::Count;
 
-/// How far the servers are, ns.
+/// One-way delays to the servers, ns.
 const AWAY: [i64; 3] = [200_000, 1_100_000, 9_000_000];
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use truechimer_estimators::OURS;
 use truechimer_feedforward::number::seconds;
-use truechimer_model::{Constants, Known, Model, Sample};
+use truechimer_model::{Constants, Known, Model, Noise, Sample};
 use truechimer_outcome::plot::{Axis, Plot};
 use truechimer_sim::wrong::{Exchanges, WAYS, cases};
 
@@ -40,7 +40,7 @@ fn trained() -> Model {
     let known = |mean, deviation| Known { mean, deviation };
     let (offset, rate) = (known(0.0, FLOOR), known(0.0, 25e-6));
     let floor = known(FLOOR, FLOOR / 2.0);
-    let mut model = Model::new(offset, rate, floor, [NOISE; 2], Constants::DEFAULT);
+    let mut model = Model::new(offset, rate, floor, Noise::of([NOISE; 2]), Constants::DEFAULT);
     for n in 0..SEEN {
         // Quantiles of the exponential law; 397 and 641 have no factor in common with 900.
         let wait = |step: u32| {
@@ -54,8 +54,8 @@ fn trained() -> Model {
     model
 }
 
-/// How far one exchange moves the offset, by how late its request is. Its reply is as fast as can
-/// be.
+/// Distance that one exchange moves the offset, µs, over how late its request is, µs. Its reply is
+/// as fast as can be.
 fn one_exchange() -> Plot {
     let model = trained();
     let before = model.now();

@@ -8,7 +8,7 @@
 mod experiments;
 mod show;
 
-use truechimer_estimators::{Kind, TABLE};
+use truechimer_estimators::Kind;
 use truechimer_report::{Cell, Page, Section, Unit};
 
 use crate::world::simulate_alike;
@@ -37,11 +37,11 @@ pub struct Experiment {
 enum Shows {
     /// The error over time, and how it is distributed.
     Error,
-    /// How fast it becomes small.
+    /// Fall of the error at the start.
     Start,
-    /// How it is distributed, from scenario to scenario.
+    /// Distribution of the error, from scenario to scenario.
     Distributions,
-    /// How intervals by the difference clock are off, from scenario to scenario.
+    /// Errors of intervals by the difference clock, from scenario to scenario.
     Differences,
 }
 
@@ -94,7 +94,7 @@ pub struct Outcome {
     /// Second and ± bound, s, likewise.
     bounds: Vec<(f64, f64)>,
     warm_up: f64,
-    /// Whether the bound has to hold.
+    /// True if the bound has to hold.
     promised: bool,
 }
 
@@ -137,7 +137,7 @@ impl Outcome {
 }
 
 impl Experiment {
-    /// How many virtual hours its scenarios last, all together.
+    /// Virtual hours of its scenarios, all together.
     #[must_use]
     pub fn hours(&self) -> f64 {
         self.scenarios.iter().map(|(_, scenario)| scenario.hours).sum()
@@ -161,7 +161,7 @@ impl Experiment {
         clocks.iter().map(outcome).collect()
     }
 
-    /// Its part of the report; the outcomes are in the order of the scenarios.
+    /// Section of the report; the outcomes are in the order of the scenarios.
     #[must_use]
     pub fn section(&self, outcomes: &[Vec<Outcome>]) -> Section {
         show::section(self, outcomes)
@@ -179,18 +179,24 @@ fn differences(statistics: &Statistics, measure: Measure) -> Option<&Differences
 
 /// The report on all experiments, each `scale` times as long as in full.
 #[must_use]
-pub fn page(sections: Vec<Section>, scale: f64, command: &str, version: &str) -> Page {
-    let mut page = Page::new("The case for feed-forward, redone");
-    if scale != 1.0 {
-        page = page.highlight("of the full length", Cell::number(scale, Unit::Share));
-    }
+pub fn page(
+    sections: Vec<Section>,
+    clocks: &[Kind],
+    scale: f64,
+    command: &str,
+    version: &str,
+) -> Page {
+    let page = Page::new("The case for feed-forward, redone")
+        .highlight("experiments", sections.len().to_string())
+        .highlight("clocks", clocks.len().to_string())
+        .highlight("of the full length", Cell::number(scale, Unit::Share));
     let shortened = if scale < 1.0 {
         " The experiments were shortened: the hours named in the texts are those of the full length, \
          and the feedback clocks had less time to settle than they need."
     } else {
         ""
     };
-    let clocks = TABLE.iter().map(|kind| format!("{}: {}", kind.name(), kind.about()));
+    let clocks = clocks.iter().map(|kind| format!("{}: {}", kind.name(), kind.about()));
     let clocks = clocks.collect::<Vec<_>>().join("; ");
     page.about(&format!(
             "The experiments of Ridoux, Veitch and Broomhead, \"The Case for Feed-Forward Clock \
@@ -243,7 +249,7 @@ mod tests {
             };
             sections.push(shown.section(&outcomes));
         }
-        let page = page(sections, 0.02, "truechimer-lab simulate case", "1");
+        let page = page(sections, &clocks, 0.02, "truechimer-lab simulate case", "1");
         assert_eq!(page.charts(), 6);
         let html = page.render();
         for clock in clocks {

@@ -5,7 +5,7 @@ use crate::path::{PathSpec, When};
 use crate::scenario::Scenario;
 use crate::server::{ServerSpec, is_absent};
 
-/// How far the counter may be from its nominal rate (docs/explanation/bound.md, condition 2).
+/// Largest relative error of the counter's nominal rate (docs/explanation/bound.md, condition 2).
 const RATE: f64 = 500e-6;
 /// The rate is looked at so often, s.
 const LOOK: f64 = 60.0;
@@ -22,9 +22,13 @@ impl Scenario {
     pub fn broken_conditions(&self) -> Vec<String> {
         let mut broken = Vec::new();
         let honest = self.honest_voters();
-        // Of a pool whichever are followed.
-        let followed = self.pool.map_or(usize::MAX, |size| size as usize).min(honest.len());
-        if honest.iter().filter(|honest| !**honest).count() * 2 >= followed {
+        // Of a pool whichever are followed; who is silent from the start has no vote that it could keep.
+        let silent = || self.absences().iter().filter(|absences| is_absent(absences, 0.0)).count();
+        let followed = self.pool.map_or(honest.len(), |size| {
+            (size as usize).min(honest.len()).saturating_sub(silent())
+        });
+        let wrong = honest.iter().filter(|honest| !**honest).count();
+        if wrong > 0 && wrong * 2 >= followed {
             broken.push("a server is wrong by more than it claims, and no majority is not".into());
         } else if !self.has_honest_word() {
             let text = "a server is wrong by more than it claims, and for a while no majority of those \
@@ -53,18 +57,13 @@ impl Scenario {
         broken
     }
 
-    /// Whether a majority of the servers that answer is honest, all the time. Who is wrong once has
+    /// True if a majority of the servers that answer is honest, all the time. Who is wrong once has
     /// a say all the time: the word of a server that falls silent counts on for an hour, ever
     /// wider, and so agrees with whomever; then it counts no more, as long as others speak.
     pub(crate) fn has_honest_word(&self) -> bool {
         let honest = self.honest_voters();
         let wrong = honest.iter().filter(|honest| !**honest).count();
-        let most = self.changes.iter().filter_map(|change| change.poll);
-        let most = most.chain(self.adaptive.map(|[_, high]| high)).max().unwrap_or(0);
-        let voters = self.servers.iter().zip(self.voters()).filter(|(_, votes)| *votes);
-        let right = voters.map(|(server, _)| server).zip(&honest).filter(|(_, honest)| **honest);
-        let right: Vec<_> =
-            right.map(|(s, _)| s.absences(s.poll.unwrap_or(self.poll).max(most).into())).collect();
+        let right = self.absences();
         // Fewest answer at the beginning of somebody's absence.
         let begins = right.iter().flatten().map(|(from, _)| *from);
         let length = self.hours * 3600.0;
@@ -75,7 +74,17 @@ impl Scenario {
                 .all(|t| right.iter().filter(|absences| !is_absent(absences, t)).count() > wrong)
     }
 
-    /// Whether a leap second comes of which the daemon can learn neither by a list nor for sure by
+    /// Times at which the honest ones of those that vote do not answer.
+    fn absences(&self) -> Vec<Vec<(f64, f64)>> {
+        let most = self.changes.iter().filter_map(|change| change.poll);
+        let most = most.chain(self.adaptive.map(|[_, high]| high)).max().unwrap_or(0);
+        let voters = self.servers.iter().zip(self.voters()).filter(|(_, votes)| *votes);
+        let honest = voters.map(|(server, _)| server).zip(self.honest_voters());
+        let honest = honest.filter(|(_, honest)| *honest);
+        honest.map(|(s, _)| s.absences(s.poll.unwrap_or(self.poll).max(most).into())).collect()
+    }
+
+    /// True if a leap second comes of which the daemon can learn neither by a list nor for sure by
     /// the servers.
     pub(crate) fn leaps_unannounced(&self) -> bool {
         let length = self.hours * 3600.0;
@@ -243,6 +252,26 @@ mod tests {
         }
         // A silence of who is right does no harm where nobody is wrong.
         assert!(file("[[server.silence]]\nfrom-s = 9\nto-s = 90\n").must_hold());
+    }
+
+    /// Of three that are followed, one that is silent later keeps its vote until another has answered; one that is silent
+    /// from the start never had one.
+    #[test]
+    fn who_is_silent_from_the_start_is_no_part_of_a_pools_majority() {
+        let of = |from_s: u32| {
+            let mut text = "name = \"mine\"\npool = 3\n".to_owned();
+            for name in ["a", "b", "c", "d", "e"] {
+                text += &format!("[[server]]\nname = {name:?}\n");
+                match name {
+                    "a" => text += &format!("[[server.silence]]\nfrom-s = {from_s}\nto-s = 9000\n"),
+                    "b" => text += "[[server.lie]]\nfrom-s = 500\nto-s = 600\nby-ms = 3\n",
+                    _ => {}
+                }
+            }
+            Scenario::from_toml(&text).unwrap()
+        };
+        assert!(of(400).must_hold(), "{:?}", of(400).broken_conditions());
+        assert!(of(0).broken_conditions()[0].contains("no majority is not"));
     }
 
     #[test]

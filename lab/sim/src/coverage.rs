@@ -1,4 +1,4 @@
-//! How often the truth is within likely intervals, and how much narrower they are than bounds.
+//! Coverage of the truth by likely intervals, and how much narrower they are than bounds.
 
 use serde::Serialize;
 use truechimer_feedforward::Estimate;
@@ -86,7 +86,7 @@ impl Coverage {
         self
     }
 
-    /// Whether anything was read at the how manyth of [`DOUBTS`].
+    /// True if anything was read at the how manyth of [`DOUBTS`].
     #[must_use]
     pub fn is_read(&self, which: usize) -> bool {
         self.at.get(which).is_some_and(|at| at.seconds > 0)
@@ -99,7 +99,7 @@ impl Coverage {
         at.outside as f64 / self.seconds.max(1) as f64
     }
 
-    /// How many times narrower than the bound, there: the geometric mean.
+    /// Bound over half-width, there: the geometric mean.
     #[must_use]
     pub fn narrower(&self, which: usize) -> f64 {
         let at = self.at.get(which).copied().unwrap_or_default();

@@ -40,7 +40,7 @@ pub(crate) fn first_interval(request: u64) -> Result<u32, u64> {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) title: String,
-    /// How long the clock is given to settle, s.
+    /// Time that the clock is given to settle, s.
     pub(crate) warm_up: f64,
     /// The time 0 of the run, on the server's scale.
     pub(crate) origin: Instant,
@@ -102,6 +102,7 @@ impl Packets {
         let error = nominal.counts(declared.stamp_error.unwrap_or_default());
         let stamp = |count| Stamp { count, error, method: StampMethod::Kernel };
         let root_distance = declared.root_distance.unwrap_or_default();
+        let precision = declared.precision.unwrap_or_default();
         let exchange = |x: &Stamped| {
             let exchange = Exchange {
                 sent: stamp(x.sent),
@@ -109,6 +110,7 @@ impl Packets {
                 server_sent: x.server_sent,
                 received: stamp(x.received),
                 root_distance,
+                precision,
             };
             Some((since(x.reference?.received), exchange))
         };
@@ -181,7 +183,7 @@ impl Packets {
         }
     }
 
-    /// How often the truth is within its likely intervals.
+    /// Coverage of the truth by its likely intervals.
     pub fn coverage(&self, estimator: &mut dyn Estimator) -> Coverage {
         let mut coverage = Coverage::default();
         self.read(estimator, |_, _| {}, |_, error, estimate| coverage.read(error, estimate));

@@ -231,11 +231,11 @@ pub struct Day {
     pub number: u64,
     /// The seed that all numbers count under.
     pub seed: u64,
-    /// Its technology: they take turns.
+    /// Technology of its path: they take turns.
     pub technology: Technology,
     /// Seconds between requests, once it has begun.
     pub poll: u32,
-    /// Its length, s, and how much of it accuracy leaves out, s.
+    /// Length, s, and how much of it accuracy leaves out, s.
     pub seconds: f64,
     /// See `seconds`.
     pub warm_up: f64,
@@ -266,7 +266,7 @@ impl Day {
         (0..days).map(|n| turn.map_or(n, |turn| n * all + turn as u64)).collect()
     }
 
-    /// Its path, host and server, and the exchanges.
+    /// Path, host, server and exchanges of the day.
     #[must_use]
     pub fn realise(&self) -> Realised {
         let mut d = Drawing::new(self.own_seed);
@@ -295,6 +295,7 @@ impl Day {
             nominal_hz: Some(host.counter_hz),
             stamp_error: Some(stated),
             root_distance: Some(span(root_distance)),
+            precision: Some(span(stamping.quantum())),
             ..Declared::default()
         };
         Realised { day: self.clone(), drew: d.drew, changes, host, oscillator, declared, exchanges }
@@ -306,11 +307,11 @@ impl Day {
 pub struct Realised {
     /// Which one.
     pub day: Day,
-    /// Its parameters.
+    /// Parameters of the day.
     pub drew: Vec<Drew>,
     /// When and by how much the path changes, in order.
     pub changes: Vec<Change>,
-    /// Its oscillator.
+    /// Oscillator of the host.
     pub oscillator: OscillatorSpec,
     /// Declarations that hold of all stamps.
     pub declared: Declared,
@@ -370,8 +371,8 @@ impl Realised {
     }
 }
 
-/// How often the truth was within the likely intervals of this estimator on a day. `None` if not a
-/// packet came back.
+/// Coverage of the truth by the likely intervals of this estimator on a day. `None` if not a packet
+/// came back.
 #[must_use]
 pub fn coverage(day: &Day, kind: Kind) -> Option<Coverage> {
     let realised = day.realise();

@@ -119,7 +119,7 @@ impl Figure {
         Figure::Used,
     ];
 
-    /// How the seeds are pooled.
+    /// Way in which the seeds are pooled.
     #[must_use]
     pub fn pool(self) -> Pool {
         use Figure as F;
@@ -142,7 +142,7 @@ impl Figure {
         }
     }
 
-    /// Whether it is 0 unless something happens: not written then.
+    /// True if it is 0 unless something happens: not written then.
     fn is_rare(self) -> bool {
         self.pool() == Pool::Sum
             || matches!(self, Figure::OutsideLongestS | Figure::HeldOffLongestS)
@@ -175,9 +175,9 @@ pub struct Record {
     pub scenario: String,
     /// The estimator's name.
     pub estimator: String,
-    /// How long each run was, h.
+    /// Length of each run, h.
     pub hours: f64,
-    /// How many seeds there are.
+    /// Number of seeds.
     pub seeds: usize,
     /// The values, as many as seeds; [`Record::values`] knows those that are not written.
     #[serde(serialize_with = "short")]

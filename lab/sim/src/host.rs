@@ -17,7 +17,7 @@ const BEGUN: Count = Count(1_000_000_000_000);
 pub(crate) const COUNTER_HZ: (f64, f64) = (1e6, 1e10);
 /// Stretches in which the host may be held up once, s.
 const STALL_BLOCK: f64 = 0.1;
-/// How long reading the host's clocks takes, s.
+/// Time that reading the host's clocks takes, s.
 const READING: f64 = 80e-9;
 
 /// Properties of the host. All times are in seconds since the start of the run.
@@ -28,9 +28,9 @@ pub struct HostSpec {
     pub counter_hz: u64,
     /// Length of each stretch in which it wakes once, at a moment of its own, for what is due, ms.
     pub tick_ms: f64,
-    /// How long it takes to wake for a packet, µs: the mean of an exponential distribution.
+    /// Time that it takes to wake for a packet, µs: the mean of an exponential distribution.
     pub wake_us: f64,
-    /// How packets are stamped.
+    /// Stamping of packets.
     pub stamps: StampSpec,
     /// When it has other work to do.
     #[serde(rename = "load", skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +46,7 @@ pub struct HostSpec {
     pub request_delays: Vec<RequestDelay>,
 }
 
-/// How packets are stamped.
+/// Properties of the stamping of packets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct StampSpec {
@@ -60,11 +60,11 @@ pub struct StampSpec {
     pub outliers: f64,
     /// The mean of such an error, µs; what is stated then is true as well.
     pub outlier_us: f64,
-    /// How long a packet is on its way from the stamp to the wire, µs: the mean of an exponential
+    /// Time that a packet takes from the stamp to the wire, µs: the mean of an exponential
     /// distribution. To a user-space stamp that is what the system call takes.
     pub send_us: f64,
-    /// How long from the wire to the stamp, µs, likewise. To a user-space stamp it comes beside
-    /// what it takes to wake.
+    /// Time from the wire to the stamp, µs, likewise. To a user-space stamp it comes beside what it
+    /// takes to wake.
     pub receive_us: f64,
     /// Share of packets that wait much longer, in either direction,
     pub held_up: f64,
@@ -110,7 +110,7 @@ pub struct Suspend {
     pub from_s: f64,
     /// When it wakes up, s.
     pub to_s: f64,
-    /// Whether the counter stands still meanwhile.
+    /// True if the counter stands still meanwhile.
     #[serde(default)]
     pub counter_stops: bool,
 }
@@ -123,7 +123,7 @@ pub struct Jump {
     pub at_s: f64,
     /// By how much, s; negative: back.
     pub by_s: f64,
-    /// Whether the kernel's raw clock is made of the counter and jumps with it, so that nothing
+    /// True if the kernel's raw clock is made of the counter and jumps with it, so that nothing
     /// shows.
     #[serde(default)]
     pub raw_too: bool,
@@ -279,7 +279,7 @@ impl Host {
         self.oscillator.skew_at(t)
     }
 
-    /// How long the host has slept by `t`, s.
+    /// Time for which the host has slept by `t`, s.
     fn slept(&self, t: f64, only_stopped: bool) -> f64 {
         let counts = |s: &&Suspend| !only_stopped || s.counter_stops;
         let slept = |s: &Suspend| (t - s.from_s).clamp(0.0, s.to_s - s.from_s);
@@ -338,7 +338,7 @@ impl Host {
         loads.fold(1.0, |most, load| most.max(load.factor))
     }
 
-    /// Whether nothing runs at `t`, a tick's moment.
+    /// True if nothing runs at `t`, a tick's moment.
     fn is_stalled(&mut self, t: f64) -> bool {
         let loads = self.spec.loads.iter().filter(|l| during(t, l.from_s, l.to_s));
         let Some(load) = loads.max_by(|a, b| a.stalls.total_cmp(&b.stalls)).copied() else {
@@ -390,7 +390,7 @@ impl Host {
         t + ahead / (1.0 + self.skew_at(t))
     }
 
-    /// How long something takes, mean `us`, with what may hold it up.
+    /// Time that something takes, s, mean `us` (µs), with what may hold it up.
     fn takes(random: &mut Random, spec: &StampSpec, us: f64) -> f64 {
         let took = random.exponential(1e-6) * us;
         let held_up = random.chance(spec.held_up);

@@ -10,9 +10,9 @@ use crate::path::Outage;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::world::simulate_alike;
 
-/// How long there is a server before, h: long enough to know the rate as well as it can be known.
+/// Time with a server before, h: long enough to know the rate as well as it can be known.
 const BEFORE: f64 = 6.0;
-/// How long there is none, h.
+/// Time without one, h.
 const WITHOUT: f64 = 2.0;
 
 /// The error at the end, s, of each of some estimators and of the omniscient one.

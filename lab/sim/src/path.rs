@@ -96,7 +96,7 @@ impl Path {
     }
 }
 
-/// Whether something of this probability happens to a packet.
+/// True if something of this probability happens to a packet.
 fn happens(random: &mut Random, number: u64, probability: f64) -> bool {
     if probability <= 0.0 {
         return false;

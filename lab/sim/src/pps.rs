@@ -20,14 +20,14 @@ const SLEW: f64 = 1.1e-3;
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct PpsSpec {
-    /// Its name, one word.
+    /// Name, one word.
     pub name: String,
     /// The most by which a stamp may be late, as the daemon is told, µs.
     pub latency_us: f64,
-    /// How late the stamps are: the mean of an exponential distribution, µs. None is later than
+    /// Lateness of the stamps: the mean of an exponential distribution, µs. None is later than
     /// `latency-us`.
     pub late_us: f64,
-    /// Its edges − the true seconds, ms, all the time.
+    /// Edges − the true seconds, ms, all the time.
     pub offset_ms: f64,
     /// Share of edges that are lost.
     pub loss: f64,
@@ -94,14 +94,14 @@ impl PpsSpec {
         }
     }
 
-    /// Its edges − the true seconds, s, at `t`.
+    /// Edges − the true seconds, s, at `t`.
     fn offset_at(&self, t: f64) -> f64 {
         let gained = |r: &Ramp| (t - r.from_s).clamp(0.0, r.to_s - r.from_s) * r.ppm * 1e-3;
         let lies = self.lies.iter().filter(|l| during(t, l.from_s, l.to_s)).map(|l| l.by_ms);
         1e-3 * self.ramps.iter().map(gained).chain(lies).fold(self.offset_ms, |sum, by| sum + by)
     }
 
-    /// Whether its edges will be right, to within the latency, all the time.
+    /// True if its edges will be right, to within the latency, all the time.
     #[must_use]
     pub fn is_honest(&self) -> bool {
         let right = |by_ms: f64| by_ms == 0.0;
@@ -110,7 +110,7 @@ impl PpsSpec {
             && self.ramps.iter().all(|ramp| right(ramp.ppm))
     }
 
-    /// Whether no edge of it will ever be wrong and believed: it is honest, or never anywhere near
+    /// True if no edge of it will ever be wrong and believed: it is honest, or never anywhere near
     /// a second.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
@@ -132,7 +132,7 @@ impl PpsSpec {
 pub(crate) struct Pulse {
     spec: PpsSpec,
     random: Random,
-    /// How many edges there have been.
+    /// Number of edges so far.
     sequence: u64,
 }
 

@@ -54,7 +54,7 @@ impl Random {
         ((self.bits() >> 11) + 1) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Whether something of this probability happens. One draw, always; never at 0, always at 1.
+    /// True if something of this probability happens. One draw, always; never at 0, always at 1.
     pub fn chance(&mut self, probability: f64) -> bool {
         // 1 - uniform is in [0, 1).
         1.0 - self.uniform() < probability

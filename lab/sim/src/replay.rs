@@ -38,13 +38,13 @@ const LINES: usize = 8;
 /// Seconds since 1900 between 2000 and 2036; as seconds since 1970 they would be 2070 and later.
 const SINCE_1900: core::ops::Range<i64> = 3_155_673_600..1 << 32;
 
-/// How to replay a stamp file. What is `None` is taken from the file's comments, else from its
-/// rows, else from [`ReplayOptions::DEFAULTS`].
+/// Settings of the replay of a stamp file. What is `None` is taken from the file's comments, else
+/// from its rows, else from [`ReplayOptions::DEFAULTS`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReplayOptions {
     /// With which estimator.
     pub estimator: Kind,
-    /// How long a count lasts, nominally.
+    /// Nominal length of a count.
     pub nominal: Option<Period>,
     /// Bound of the error of each count, ≥ 0.
     pub stamp_error: Option<Span>,
@@ -82,14 +82,14 @@ impl ReplayOptions {
     };
 }
 
-/// Why a row was not used.
+/// Reason why a row was not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// Te lies before Tb: by its own clock, the server replied before it was asked.
     ServerBackwards,
     /// Ta is not after that of the row before.
     NotAfterPrevious,
-    /// Its Ta or Tf is later than those of the rows that follow.
+    /// Ta or Tf is later than those of the rows that follow.
     CounterAhead,
     /// The estimator would not have it.
     Estimator(Refusal),
@@ -107,8 +107,8 @@ impl Refused {
         }
     }
 
-    /// Whether it is the counts or their order that make no sense, so that nothing can be said of
-    /// the time at Tf either.
+    /// True if the counts or their order make no sense, so that nothing can be said of the time at
+    /// Tf either.
     fn senseless(self) -> bool {
         match self {
             Refused::ServerBackwards | Refused::NotAfterPrevious | Refused::CounterAhead => true,
@@ -124,7 +124,7 @@ pub struct Judged {
     pub line: u64,
     /// Tf: what follows is for this count.
     pub count: Count,
-    /// Whether it was used, and if not, why.
+    /// Use that was made of the row, or the reason why none was.
     pub outcome: Result<Accepted, Refused>,
     /// Round trip by the nominal period, less the server's residence time.
     pub rtt: Span,
@@ -145,9 +145,9 @@ pub struct Told {
     pub time: Instant,
     /// Bound of its error.
     pub bound: Span,
-    /// Its standard uncertainty from noise alone.
+    /// Standard uncertainty of `time` from noise alone.
     pub deviation: Span,
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
     /// Skew of the counter against its nominal rate: positive, the counter is fast.
     pub skew: Rate,
@@ -178,7 +178,7 @@ impl Judged {
 /// Refusals of one kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Refusals {
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
     /// The line of the first.
     pub first_line: u64,
@@ -188,7 +188,7 @@ pub struct Refusals {
 /// went on from there. What the clock knew of time is void then; it begins a new epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Restarts {
-    /// How often.
+    /// Number of restarts.
     pub count: u64,
     /// The lines of the first ones.
     pub lines: Vec<u64>,
@@ -238,7 +238,7 @@ pub struct Replayed {
     pub reference: Option<Referenced>,
 }
 
-/// Why a stamp file cannot be replayed.
+/// Reason why a stamp file cannot be replayed.
 #[derive(Debug)]
 pub enum ReplayError {
     /// Stamps that cannot be read.
@@ -295,6 +295,7 @@ struct Replay {
     nominal: Period,
     stamp_error: CountSpan,
     root_distance: Span,
+    precision: Span,
     reference: Option<reference::Gathered>,
     bounds: Gathered,
     offsets: Gathered,
@@ -336,6 +337,7 @@ impl Replay {
             nominal: period,
             stamp_error: period.counts(stamp_error),
             root_distance,
+            precision: said.precision.unwrap_or_default(),
             reference: reference::Gathered::new(head)?,
             bounds: Gathered::default(),
             offsets: Gathered::default(),
@@ -425,7 +427,7 @@ impl Replay {
         }
         self.sent = Some(stamped.sent);
         self.estimator
-            .exchange(&exchange(stamped, self.stamp_error, self.root_distance))
+            .exchange(&exchange(stamped, self.stamp_error, [self.root_distance, self.precision]))
             .map_err(Refused::Estimator)
     }
 
@@ -477,26 +479,27 @@ fn seconds(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e9
 }
 
-/// Whether neither the client's nor the server's part of an exchange goes backwards.
+/// True if the client's part of an exchange takes time and the server's does not go backwards.
 fn forward(stamped: &Stamped) -> bool {
     (stamped.received - stamped.sent).0 > 0 && stamped.server_sent >= stamped.server_received
 }
 
-/// Whether the server's times look like seconds since 1900.
+/// True if the server's times look like seconds since 1900.
 fn since_1900(head: &[Row]) -> bool {
     let like = |row: &&Row| SINCE_1900.contains(&row.stamped.server_received.secs());
     head.iter().filter(like).count() * 2 > head.len()
 }
 
-/// A row as estimators see it.
-fn exchange(stamped: &Stamped, error: CountSpan, root_distance: Span) -> Exchange {
+/// A row as estimators see it, with the server's root distance and precision.
+fn exchange(stamped: &Stamped, error: CountSpan, distance: [Span; 2]) -> Exchange {
     let stamp = |count| Stamp { count, error, method: StampMethod::Kernel };
     Exchange {
         sent: stamp(stamped.sent),
         server_received: stamped.server_received,
         server_sent: stamped.server_sent,
         received: stamp(stamped.received),
-        root_distance,
+        root_distance: distance[0],
+        precision: distance[1],
     }
 }
 

@@ -40,10 +40,10 @@ pub struct Scenario {
     /// Description in one line.
     #[serde(default)]
     pub about: String,
-    /// How long the run is, h. Up to 10 000.
+    /// Length of the run, h. Up to 10 000.
     #[serde(default = "hours")]
     pub hours: f64,
-    /// How much of it statistics leave out, h.
+    /// Part of it that statistics leave out, h.
     #[serde(default = "warm_up_hours")]
     pub warm_up_hours: f64,
     /// Seconds between requests, 1–1024.
@@ -52,20 +52,21 @@ pub struct Scenario {
     /// The poll interval is the estimator's to choose, from the first to the second of these, s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adaptive: Option<[u32; 2]>,
-    /// Whether to begin with eight requests two seconds apart.
+    /// True to begin with eight requests two seconds apart.
     #[serde(default = "yes")]
     pub burst: bool,
     /// Bound of the oscillator's wander, as the daemon takes it, ppm.
     #[serde(default = "max_wander_ppm")]
     pub max_wander_ppm: f64,
-    /// How long the replies of a server whose time has moved must agree before the daemon believes
-    /// them, s.
+    /// Time for which the replies of a server whose time has moved must agree before the daemon
+    /// believes them, s.
     #[serde(default = "accept_step_after_s")]
     pub accept_step_after_s: f64,
     /// The furthest that servers may move the daemon's time by themselves, s.
     #[serde(default = "max_step_s")]
     pub max_step_s: f64,
-    /// How many servers must agree; two if three or more have a vote, else one, unless it is set.
+    /// Number of servers that must agree; two if three or more have a vote, else one, unless it is
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_sources: Option<u32>,
     /// All servers are addresses of one name, of which so many are followed at a time (`pool`), in the order in which they
@@ -78,7 +79,7 @@ pub struct Scenario {
     /// Unix time at the start.
     #[serde(default = "begin")]
     pub begin: i64,
-    /// Whether the daemon has a list of leap seconds. Without, it knows what servers announce.
+    /// True if the daemon has a list of leap seconds. Without, it knows what servers announce.
     #[serde(default = "yes")]
     pub leap_list: bool,
     /// A leap second.
@@ -116,7 +117,7 @@ pub struct Scenario {
 pub struct LeapSpec {
     /// The Unix time of the midnight (UTC) before which it is inserted or left out.
     pub midnight: i64,
-    /// Whether a second is inserted; else one is left out.
+    /// True if a second is inserted; else one is left out.
     #[serde(default = "yes")]
     pub inserted: bool,
 }
@@ -125,7 +126,7 @@ pub struct LeapSpec {
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ResolveSpec {
-    /// How long a look-up takes, s.
+    /// Time that a look-up takes, s.
     pub takes_s: f64,
     /// Before this, every look-up fails, s.
     pub fails_until_s: f64,
@@ -160,10 +161,10 @@ pub struct Restart {
     /// For how long there is none, s.
     #[serde(default)]
     pub gap_s: f64,
-    /// Whether the clock page is still there when it starts again.
+    /// True if the clock page is still there when it starts again.
     #[serde(default = "yes")]
     pub warm: bool,
-    /// Whether it has kept its rate.
+    /// True if it has kept its rate.
     #[serde(default = "yes")]
     pub saved_rate: bool,
 }
@@ -409,8 +410,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether each of the servers will be honest all the time: its time right to within the root
-    /// distance that it claims.
+    /// True for each of the servers that will be honest all the time: its time right to within the
+    /// root distance that it claims.
     #[must_use]
     pub fn honest(&self) -> Vec<bool> {
         let length = self.hours * 3600.0;
@@ -454,19 +455,19 @@ impl Scenario {
         self.servers.iter().map(|server| plain || server.proof).collect()
     }
 
-    /// Whether each of those that have a vote is honest.
+    /// Entries of [`Scenario::honest`] for the servers that have a vote.
     pub(crate) fn honest_voters(&self) -> Vec<bool> {
         let honest = self.honest().into_iter().zip(self.voters());
         honest.filter(|(_, votes)| *votes).map(|(honest, _)| honest).collect()
     }
 
-    /// Whether all of them are.
+    /// True if all servers are honest all the time.
     #[must_use]
     pub fn is_honest(&self) -> bool {
         self.honest().into_iter().all(|honest| honest)
     }
 
-    /// Whether the bound has to hold: a majority of the servers, and all the time of those that
+    /// True if the bound has to hold: a majority of the servers, and all the time of those that
     /// answer, is honest, no pulse is wrong by so little that it is believed, a leap second is
     /// known of, and the counter never jumps unseen. (Where it jumps, or the host sleeps, the
     /// promise is void until the daemon's next look, at most a second later.)
@@ -480,7 +481,7 @@ impl Scenario {
         majority && told && declared && pulses && !self.host.jumps.iter().any(|jump| jump.raw_too)
     }
 
-    /// Whether the counter runs on without a break. After one, the old promise stands until the
+    /// True if the counter runs on without a break. After one, the old promise stands until the
     /// daemon has looked, for up to a second.
     #[must_use]
     pub fn is_unbroken(&self) -> bool {

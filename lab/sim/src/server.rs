@@ -52,20 +52,20 @@ pub struct ServerSpec {
     pub root_dispersion_us: f64,
     /// The precision that it claims, as a power of two in seconds: −32 to 0.
     pub precision: i8,
-    /// Its stamps are cut to multiples of this, µs; 0: to 2⁻³² s, as NTP has them.
+    /// Quantum to whose multiples stamps are cut, µs; 0: 2⁻³² s, as NTP has them.
     pub quantum_us: f64,
-    /// How long it holds a request at least, µs.
+    /// Time for which it holds a request at least, µs.
     pub residence_us: f64,
     /// Addition to that: the mean of an exponential distribution, µs.
     pub residence_jitter_us: f64,
-    /// Its clock − the truth, ms, all the time.
+    /// Clock of the server − the truth, ms, all the time.
     pub offset_ms: f64,
-    /// Whether it shows leap seconds as a frequency of ±1 s over the day around them, instead of
+    /// True if it shows leap seconds as a frequency of ±1 s over the day around them, instead of
     /// announcing them.
     pub smears: bool,
-    /// Whether it announces the leap second that the scenario may have.
+    /// True if it announces the leap second that the scenario may have.
     pub announces: bool,
-    /// Whether it proves who it is, by NTS or a key: nobody else can answer for it.
+    /// True if it proves who it is, by NTS or a key: nobody else can answer for it.
     pub proof: bool,
     /// Steps of its clock, for good.
     #[serde(rename = "step", skip_serializing_if = "Vec::is_empty")]
@@ -140,7 +140,7 @@ pub struct Ramp {
     pub from_s: f64,
     /// When it ends, s.
     pub to_s: f64,
-    /// How fast, ppm.
+    /// Rate of the gain, ppm; negative: a loss.
     pub ppm: f64,
 }
 
@@ -162,7 +162,7 @@ pub struct Lie {
 pub struct Wander {
     /// Standard deviation after one second, µs; it grows with the square root of time.
     pub us_per_root_s: f64,
-    /// Whether it knows, and claims a root dispersion that covers it.
+    /// True if it knows, and claims a root dispersion that covers it.
     #[serde(default)]
     pub honest: bool,
 }
@@ -173,9 +173,9 @@ pub struct Wander {
 pub struct ServerRestart {
     /// When it stops, s.
     pub at_s: f64,
-    /// How long it is away, s.
+    /// Time for which it is away, s.
     pub silent_s: f64,
-    /// How long after that it says that it is not synchronised (its time is then off by an
+    /// Time after that for which it says that it is not synchronised (its time is then off by an
     /// hour), s.
     #[serde(default)]
     pub unsynchronised_s: f64,
@@ -188,14 +188,14 @@ pub struct ServerRestart {
 pub struct Lapse {
     /// When it begins, s.
     pub from_s: f64,
-    /// How long it goes on without, s.
+    /// Time for which it goes on without, s.
     pub lost_s: f64,
-    /// How long after that it says that it is not synchronised, s.
+    /// Time after that for which it says that it is not synchronised, s.
     #[serde(default)]
     pub silent_s: f64,
-    /// How fast its clock drifts away meanwhile, ppm.
+    /// Drift of its clock meanwhile, ppm; positive: it gains.
     pub ppm: f64,
-    /// How fast its root dispersion grows, ppm.
+    /// Growth of its root dispersion meanwhile, ppm.
     pub claimed_ppm: f64,
 }
 
@@ -377,14 +377,14 @@ impl ServerSpec {
         Some(Asymmetry { by, error: us(self.declared_error_us) })
     }
 
-    /// Whether the path is what the daemon is told, at all times and at all addresses.
+    /// True if the path is what the daemon is told, at all times and at all addresses.
     pub(crate) fn is_as_declared(&self) -> bool {
         let Some(declared) = self.declared_asymmetry_us else { return true };
         self.machines().all(|m| m.has_asymmetry(declared, self.declared_error_us))
     }
 
-    /// Whether the way there takes so much longer than the way back at all times, to within
-    /// `error`, µs.
+    /// True if the way there takes `declared` longer than the way back at all times, to within
+    /// `error`; both µs.
     fn has_asymmetry(&self, declared: f64, error: f64) -> bool {
         let floor = |path: &PathSpec, t: f64| {
             let on = |s: &&Shift| s.at_s <= t && s.until_s.is_none_or(|until| t < until);
@@ -417,13 +417,13 @@ impl ServerSpec {
         self.lapses.iter().map(grown).sum()
     }
 
-    /// Whether it is away at `t`.
+    /// True if it is away at `t`.
     fn is_silent(&self, t: f64) -> bool {
         self.silences.iter().any(|s| during(t, s.from_s, s.to_s))
             || self.restarts.iter().any(|r| during(t, r.at_s, r.at_s + r.silent_s))
     }
 
-    /// Whether it says at `t` that it is not synchronised.
+    /// True if it says at `t` that it is not synchronised.
     fn is_unsynchronised(&self, t: f64) -> bool {
         let back = |r: &ServerRestart| r.at_s + r.silent_s;
         let says_so = |l: &Lapse| during(t, l.from_s + l.lost_s, l.from_s + l.lost_s + l.silent_s);
@@ -448,7 +448,7 @@ impl ServerSpec {
         Short::at_least(span(self.root_dispersion_us * 1e-6 + wandered))
     }
 
-    /// Whether its time will be right to within its root distance for `length` seconds from the
+    /// True if its time will be right to within its root distance for `length` seconds from the
     /// start on, at each of its addresses, by what is said here. `leap` is when there is a leap
     /// second.
     #[must_use]
@@ -485,7 +485,7 @@ impl Lapse {
     }
 }
 
-/// Whether `t` lies in the stretch.
+/// True if `t` lies in the stretch.
 pub(crate) fn during(t: f64, from: f64, to: f64) -> bool {
     t >= from && t < to
 }
@@ -499,7 +499,7 @@ fn check_code(code: &str) -> Result<(), String> {
     Err(format!("code = {code:?}: must be four capital letters, as in \"RATE\""))
 }
 
-/// Whether something is fit to be a name: it is used in tables, files and as a host.
+/// True if something is fit to be a name: it is used in tables, files and as a host.
 pub(crate) fn is_word(name: &str) -> bool {
     let letter = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
     !name.is_empty() && name.len() <= 63 && name.bytes().all(letter)

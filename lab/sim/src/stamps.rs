@@ -25,7 +25,8 @@ pub const COLUMNS: [&str; 6] = ["Ta", "Tb", "Te", "Tf", "RefIn", "RefOut"];
 /// Columns without and with a reference.
 const WIDTHS: [usize; 2] = [4, 6];
 /// Keys that comments may declare.
-const KEYS: [&str; 4] = ["nominal-hz", "nominal-error", "stamp-error", "root-distance"];
+const KEYS: [&str; 5] =
+    ["nominal-hz", "nominal-error", "stamp-error", "root-distance", "precision"];
 /// 2200-01-01: nothing later is a Unix time in seconds.
 pub const LATEST: u64 = 7_258_118_400;
 
@@ -73,6 +74,8 @@ pub struct Declared {
     pub stamp_error: Option<Span>,
     /// The server's root distance.
     pub root_distance: Option<Span>,
+    /// Resolution of the server's stamps, which is part of that.
+    pub precision: Option<Span>,
 }
 
 /// Reads a stamp file row by row, in memory that does not depend on its length.
@@ -86,7 +89,7 @@ pub struct Reader<R> {
     width: Option<(usize, u64)>,
     declared: Declared,
     /// The lines in which [`KEYS`] were declared.
-    declared_in: [Option<u64>; 4],
+    declared_in: [Option<u64>; KEYS.len()],
     buffer: Vec<u8>,
     ended: bool,
 }
@@ -99,7 +102,7 @@ impl<R: BufRead> Reader<R> {
             line: 0,
             width: None,
             declared: Declared::default(),
-            declared_in: [None; 4],
+            declared_in: [None; KEYS.len()],
             buffer: Vec::new(),
             ended: false,
         }
@@ -242,7 +245,7 @@ fn split(data: &[u8]) -> ([&[u8]; 6], usize) {
 /// nothing to us.
 fn declare(
     declared: &mut Declared,
-    declared_in: &mut [Option<u64>; 4],
+    declared_in: &mut [Option<u64>; KEYS.len()],
     comment: &[u8],
     line: u64,
 ) -> Result<(), Fault> {
@@ -286,6 +289,7 @@ fn declare(
         },
         "stamp-error" => declared.stamp_error = span("stamp-error")?,
         "root-distance" => declared.root_distance = span("root-distance")?,
+        "precision" => declared.precision = span("precision")?,
         _ => {}
     }
     Ok(())
@@ -305,7 +309,11 @@ pub fn write_header(declared: &Declared, reference: bool, out: &mut dyn fmt::Wri
     if let Some(error) = declared.nominal_error {
         writeln!(out, "# nominal-error: {error}")?;
     }
-    let spans = [("stamp-error", declared.stamp_error), ("root-distance", declared.root_distance)];
+    let spans = [
+        ("stamp-error", declared.stamp_error),
+        ("root-distance", declared.root_distance),
+        ("precision", declared.precision),
+    ];
     for (key, span) in spans {
         if let Some(span) = span {
             writeln!(out, "# {key}: {}s", Digits(Instant::default() + span))?;

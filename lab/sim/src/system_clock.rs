@@ -17,7 +17,7 @@ const NANOS: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 /// Largest frequency that the kernel takes, ppm.
 const MOST_PPM: f64 = 500.0;
-/// How much the kernel's idea of its error grows each second, s.
+/// Growth of the kernel's idea of its error each second, s.
 const GROWTH: f64 = 500e-6;
 /// So close to a leap second, s, Unix time is no measure of a clock.
 const LEAPING: i64 = 3;
@@ -28,7 +28,7 @@ const LEAPING: i64 = 3;
 pub struct SystemClockSpec {
     /// Ahead of the truth by this at the start, ms.
     pub offset_ms: f64,
-    /// How much faster than the counter's nominal rate the kernel lets it run, ppm.
+    /// Skew that the kernel gives it against the counter's nominal rate, ppm; positive: fast.
     pub skew_ppm: f64,
     /// The frequency that it was given before the start, ppm.
     pub frequency_ppm: f64,
@@ -99,7 +99,7 @@ pub(crate) struct SystemClock {
     told: Option<(KernelWord, i64)>,
     /// The midnight, Unix s, and what happens there.
     leap: Option<(i64, i8)>,
-    /// How often it was stepped by the daemon.
+    /// Number of steps by the daemon.
     steps: u32,
 }
 

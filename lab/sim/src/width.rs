@@ -1,4 +1,4 @@
-//! How wide the interval that causality allows is, over how wide it has to be.
+//! Width of the interval that causality allows, over the width that it has to have.
 //!
 //! No interval from one path can be narrower than its fastest request and its fastest reply
 //! together leave open: the best round trip, the root distance of the server to either side, and
@@ -12,7 +12,7 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::world::{Options, Run, simulate};
 use truechimer_trace::{Exchanged, Sample};
 
-/// How long after a change of route the interval is to be narrow again, s.
+/// Time after a change of route by which the interval is to be narrow again, s.
 pub const AGAIN_S: f64 = 600.0;
 
 /// Half of the interval's width and the bound, both over half of the best round trip with what

@@ -36,7 +36,7 @@ const READ_AT: f64 = 0.5;
 /// Error of the counter's rate as known before it is measured.
 pub(crate) const NOMINAL_ERROR: Rate = Rate::from_ppb(500_000);
 
-/// How to run a scenario.
+/// Settings of a run of a scenario.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Options {
     /// With which estimator.
@@ -172,15 +172,15 @@ struct World<'s> {
     pulses: Vec<Pulse>,
     config: Config,
     daemon: Option<Daemon>,
-    /// How many daemons there have been.
+    /// Number of daemons so far.
     lives: u64,
     saved: Option<Saved>,
     reader: Reader,
-    /// How many requests there have been, of all sources.
+    /// Number of requests so far, of all sources.
     requests: u64,
     first_request: Option<f64>,
     plan: PollPlan,
-    /// How much of the given plan has been carried out.
+    /// Number of entries of the given plan that have been carried out.
     carried_out: usize,
     trace: Trace,
     stamps: Vec<Vec<Stamped>>,

@@ -2,7 +2,7 @@
 
 use libc::{CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, clockid_t};
 
-/// How far a reading moves the clocks before the first packet, ns: a program may measure how
+/// Advance of the clocks by a reading before the first packet, ns: a program may measure how
 /// finely they tick, and must not do so for ever.
 const READING: i64 = 101;
 

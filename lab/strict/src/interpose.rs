@@ -22,7 +22,7 @@ const SECOND: i64 = 1_000_000_000;
 /// A moment is read at once if that takes no longer than this, ns; it is tried so often.
 const AT_ONCE: i64 = 1_000;
 const TRIES: u32 = 64;
-/// How long the stamp of a datagram just sent may take to get into the error queue, ms. In a
+/// Longest time for the stamp of a datagram just sent to get into the error queue, ms. In a
 /// simulator it is there at once.
 const DEPARTURE: c_int = 1_000;
 

@@ -88,7 +88,7 @@ pub fn room(iovecs: usize, control: usize) -> Result<(), Broken> {
     }
 }
 
-/// Whether a socket like this is to be had.
+/// True if a socket like this is to be had.
 #[must_use]
 pub fn is_plain(family: c_int, kind: c_int, protocol: c_int) -> bool {
     (family, kind, protocol) == (libc::AF_INET, libc::SOCK_DGRAM, 0)

@@ -15,18 +15,29 @@ use crate::{binary, temp};
 #[derive(Debug)]
 pub struct Chronyd<'n> {
     network: &'n Namespace,
+    program: &'static str,
     address: SocketAddr,
     configuration: PathBuf,
     log: PathBuf,
     process: Option<Process>,
 }
 
-/// Whether chronyd is installed.
+/// Name of the chronyd that the tests have of chrony, as it comes.
+pub const PROGRAM: &str = "chronyd";
+/// Name of one that has AES-128-GCM-SIV with the keys of RFC 8915: 4.6.1 or later (`scripts/needs.sh`).
+pub const WITH_GCM_SIV: &str = "chronyd-siv";
+
+/// Checks that chronyd is installed.
 pub fn installed() -> Result<(), Lacking> {
-    match Command::new(binary::system("chronyd")).arg("--version").output() {
+    runs(PROGRAM)
+}
+
+/// Checks that this chronyd is there.
+pub fn runs(program: &str) -> Result<(), Lacking> {
+    match Command::new(binary::system(program)).arg("--version").output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(Lacking(String::from_utf8_lossy(&output.stderr).into_owned())),
-        Err(error) => Err(Lacking(format!("chronyd (package chrony): {error}"))),
+        Err(error) => Err(Lacking(format!("{program} (package chrony): {error}"))),
     }
 }
 
@@ -48,7 +59,18 @@ impl<'n> Chronyd<'n> {
         address: SocketAddr,
         more: &str,
     ) -> Result<Chronyd<'n>, Lacking> {
-        installed()?;
+        Chronyd::by(PROGRAM, network, dir, address, more)
+    }
+
+    /// Starts this program likewise.
+    pub fn by(
+        program: &'static str,
+        network: &'n Namespace,
+        dir: &temp::Dir,
+        address: SocketAddr,
+        more: &str,
+    ) -> Result<Chronyd<'n>, Lacking> {
+        runs(program)?;
         let mut text =
             String::from("local stratum 2\nallow all\ncmdport 0\nbindcmdaddress /\nuser root\n");
         let pid = dir.join("chronyd.pid");
@@ -56,14 +78,14 @@ impl<'n> Chronyd<'n> {
         let configuration = dir.join("chronyd.conf");
         std::fs::write(&configuration, text).expect("the configuration can be written");
         let log = dir.join("chronyd.log");
-        let mut chronyd = Chronyd { network, address, configuration, log, process: None };
+        let mut chronyd = Chronyd { network, program, address, configuration, log, process: None };
         chronyd.resume();
         Ok(chronyd)
     }
 
     /// Starts it again after [`Chronyd::stop`], and waits until it answers.
     pub fn resume(&mut self) {
-        let mut command = self.network.command(binary::system("chronyd"));
+        let mut command = self.network.command(binary::system(self.program));
         command.args(["-d", "-x", "-f"]).arg(&self.configuration);
         let mut process = Process::start(command, &self.log);
         let end = Instant::now() + Duration::from_secs(60);

@@ -14,7 +14,7 @@ use crate::truth::Truth;
 use crate::watch::Watch;
 use crate::{binary, temp};
 
-/// How long anything that should happen soon may take on a machine with other things to do.
+/// Longest time for anything that should happen soon, on a machine with other things to do.
 pub const SOON: Duration = Duration::from_secs(40);
 
 /// Settings to run a daemon with.
@@ -110,9 +110,9 @@ impl<'a> Setup<'a> {
 /// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    /// Its process.
+    /// Process of the daemon.
     pub process: Process,
-    /// Its page.
+    /// Page of the daemon.
     pub page: PathBuf,
     /// When it was started.
     pub started: Instant,
@@ -135,7 +135,7 @@ impl Daemon {
         }
     }
 
-    /// Its clock under watch: the first sample is of when it is synchronised.
+    /// Watches its clock: the first sample is of when it is synchronised.
     #[must_use]
     pub fn watch(&mut self, truth: Truth) -> Watch {
         let mut watch = Watch::new(self.clock(), truth, self.started);
@@ -155,7 +155,7 @@ impl Daemon {
         ask(&self.page, arguments)
     }
 
-    /// Its only source, as `sources --json` shows it.
+    /// Only source of the daemon, as `sources --json` shows it.
     #[must_use]
     pub fn source(&self) -> Value {
         let answer = self.ask(&["sources"]);
@@ -188,9 +188,9 @@ impl Daemon {
 /// Answer of a command.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its exit status.
+    /// Exit status.
     pub code: i32,
-    /// Its output.
+    /// Output on standard output; null if that is not JSON.
     pub json: Value,
     /// Output on standard error.
     pub error: String,
@@ -212,7 +212,7 @@ pub fn ask(page: &Path, arguments: &[&str]) -> Answer {
 /// The embedded server.
 #[derive(Debug)]
 pub struct Server {
-    /// Its process.
+    /// Process of the server.
     pub process: Process,
     /// Where it listens.
     pub address: String,

@@ -1,4 +1,4 @@
-//! How far a watched clock was off, in figures.
+//! Errors of a watched clock, in figures.
 
 use serde_json::{Value, json};
 

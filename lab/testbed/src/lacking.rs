@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 
-/// Why a test cannot run here.
+/// Reason why a test cannot run here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lacking(pub String);
 

@@ -13,7 +13,7 @@ use truechimer_testbed::watch::Sample;
 /// Readings each time, of which the one with the narrowest truth counts for the figures. That the
 /// bound holds is asked of all.
 const TRIES: usize = 3;
-/// How long a clock may take to appear.
+/// Longest time for a clock to appear.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Watches the clock at `page` and prints what it came to.

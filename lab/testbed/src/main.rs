@@ -38,8 +38,8 @@ use stamps::stamps;
 use waits::{waits, waits_by};
 
 const USAGE: &str = "\
-usage: truechimer-testbed query SERVER:PORT
-           ask an NTP server once and print its stratum
+usage: truechimer-testbed query SERVER:PORT [COUNT EVERY_MS]
+           ask an NTP server once and print its stratum; or COUNT times, and print each
        truechimer-testbed exchange SERVER:PORT
            ask it once and print what it says of itself, and how far its time is from the host's,
            as JSON
@@ -100,6 +100,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
         ["query", server] => query(server),
+        ["query", server, count, every] => query_often(server, count, every),
         ["exchange", server] => ask(server),
         ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
         ["pass", listen, server] => pass(listen, server).map_err(|error| error.to_string()),
@@ -158,6 +159,19 @@ fn query(server: &str) -> Result<(), String> {
         Ok(reply[1])
     };
     println!("{}", answer().map_err(|error| format!("{server}: {error}"))?);
+    Ok(())
+}
+
+/// Asks `count` times, `every` so many milliseconds; one that is not answered is said and passed over.
+fn query_often(server: &str, count: &str, every: &str) -> Result<(), String> {
+    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no number"));
+    let (count, every): (u64, u64) = (number(count)?, number(every)?);
+    for _ in 0..count {
+        if let Err(error) = query(server) {
+            eprintln!("{error}");
+        }
+        std::thread::sleep(Duration::from_millis(every));
+    }
     Ok(())
 }
 

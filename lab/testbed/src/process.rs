@@ -41,7 +41,7 @@ pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// Whether we are root.
+/// True if we are root.
 #[must_use]
 pub fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
@@ -62,7 +62,7 @@ impl Process {
         Process { child, log: log.to_owned() }
     }
 
-    /// Its process id: also that of the program itself if it was started through
+    /// Process id: also that of the program itself if it was started through
     /// [`crate::namespace::Namespace::command`], as all the wrappers only replace themselves.
     #[must_use]
     pub fn pid(&self) -> u32 {
@@ -100,7 +100,7 @@ impl Process {
         }
     }
 
-    /// Whether it has not ended.
+    /// True if it has not ended.
     pub fn is_running(&mut self) -> bool {
         self.wait(Duration::ZERO).is_none()
     }

@@ -20,7 +20,7 @@ pub struct Ptp4l<'n> {
     process: Option<Process>,
 }
 
-/// Whether ptp4l is installed.
+/// Checks that ptp4l is installed.
 pub fn installed() -> Result<(), Lacking> {
     match Command::new(binary::system("ptp4l")).arg("-v").output() {
         Ok(output) if output.status.success() => Ok(()),

@@ -20,7 +20,7 @@ const HONEST: [(&str, i64); 9] = [
     // Every byte of its clock's identity.
     ("identity", 9),
     ("priority", 128),
-    // Whether it announces itself, answers questions, and sends Sync.
+    // Whether it announces itself and answers questions; Sync a second.
     ("announce", 1),
     ("answer", 1),
     ("sync", 1),
@@ -60,9 +60,15 @@ pub fn run(address: &str, lie: &str) -> Result<(), String> {
     println!("is a master");
     std::thread::scope(|threads| {
         threads.spawn(|| liar.answer(&questions));
-        for sequence in 1.. {
-            liar.speak(sequence);
-            std::thread::sleep(Duration::from_millis(1000));
+        let syncs = liar.of("sync").clamp(0, 1000) as u16;
+        for sequence in (0..u16::MAX).cycle() {
+            if sequence.is_multiple_of(syncs.max(1)) {
+                liar.announce(sequence);
+            }
+            if syncs > 0 {
+                liar.tell(sequence);
+            }
+            std::thread::sleep(Duration::from_secs(1) / u32::from(syncs.max(1)));
         }
     });
     Ok(())
@@ -116,8 +122,8 @@ impl Liar {
         let _ = self.out.send_to(bytes, SocketAddr::from((GROUP, port)));
     }
 
-    /// Announces itself, and tells the time.
-    fn speak(&self, sequence: u16) {
+    /// Announces itself.
+    fn announce(&self, sequence: u16) {
         if self.of("announce") != 0 {
             self.send(
                 Body::Announce(Announce {
@@ -131,11 +137,13 @@ impl Liar {
                 0,
             );
         }
-        if self.of("sync") != 0 {
-            let now = self.now();
-            self.hold("held");
-            self.send(Body::Sync(now), sequence, self.of("correction"));
-        }
+    }
+
+    /// Tells the time.
+    fn tell(&self, sequence: u16) {
+        let now = self.now();
+        self.hold("held");
+        self.send(Body::Sync(now), sequence, self.of("correction"));
     }
 
     /// Answers all questions.

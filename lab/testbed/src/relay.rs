@@ -102,7 +102,7 @@ pub struct Relay {
     pub seed: u64,
 }
 
-/// How long a client may be silent before its socket is closed.
+/// Longest silence of a client before its socket is closed.
 const IDLE: Duration = Duration::from_secs(5);
 
 type Clients = Arc<Mutex<HashMap<SocketAddr, Arc<UdpSocket>>>>;
@@ -241,7 +241,7 @@ impl Queue {
 }
 
 impl Datagram {
-    /// Whether it arrives is not the relay's concern.
+    /// Sends it. Whether it arrives is not the relay's concern.
     fn send(&self) {
         let _ = match self.to {
             Some(to) => self.from.send_to(&self.bytes, to),

@@ -16,17 +16,17 @@ use crate::lacking::Lacking;
 use crate::process::{self, MORTAL, NO_CLOCK, Process, Signal};
 use crate::temp;
 
-/// How long a ring may take for anything, on a machine that does much else.
+/// Longest time for anything that a ring does, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many rings there are at once in a process: nodes have real-time priority, and many would
-/// starve each other. Who wants one more waits.
+/// Largest number of rings at once in a process: nodes have real-time priority, and many would starve each
+/// other. Who wants one more waits.
 pub const MOST: usize = 2;
 
-/// How a ring is to be.
+/// Settings of a ring.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// How many nodes, numbered from 1.
+    /// Number of nodes, numbered from 1.
     pub nodes: u32,
     /// By knet instead of udpu.
     pub knet: bool,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub crypto: bool,
     /// After how long a silent node is lost, ms; by default, what `scripts/ring` finds safe here.
     pub token_ms: Option<u32>,
-    /// How long the others take to agree on it, ms; by default, 1.2 times that.
+    /// Time that the others take to agree on it, ms; by default, 1.2 times that.
     pub consensus_ms: Option<u32>,
     /// Use of a user namespace, as an ordinary user does it, even as root.
     pub user_namespace: bool,
@@ -75,7 +75,7 @@ impl Settings {
 pub struct Ring {
     running: BTreeMap<u32, Process>,
     nodes: u32,
-    /// Why the switch works: it goes when this child's input ends.
+    /// Keeper of the switch, which goes when this child's input ends.
     keeper: Child,
     state: PathBuf,
     corosync: PathBuf,
@@ -191,7 +191,7 @@ impl Ring {
         1..=self.nodes
     }
 
-    /// Whether we made it as root, and may so be any user at its nodes.
+    /// True if we made it as root, and may so be any user at its nodes.
     #[must_use]
     pub fn is_by_root(&self) -> bool {
         !self.user_namespace

@@ -10,7 +10,7 @@ use crate::truth::{Truth, raw_ns};
 pub struct Line {
     /// Unix time when the raw clock shows 0, ns.
     pub unix_ns: i64,
-    /// How much it gains on the raw clock, in parts per 10⁹.
+    /// Gain on the raw clock, parts in 10⁹.
     pub ppb: i64,
     /// The Unix second before which a leap second is inserted, if one is.
     pub leap: Option<i64>,
@@ -30,7 +30,7 @@ impl Line {
         }
     }
 
-    /// Whether its leap second lies within the day to come.
+    /// True if its leap second lies within the day to come.
     #[must_use]
     pub fn leap_announced(&self, unix_ns: i64) -> bool {
         self.leap.is_some_and(|at| (1..=86_400).contains(&(at - unix_ns.div_euclid(1_000_000_000))))

@@ -104,7 +104,7 @@ struct Seen {
     max_ns: i64,
     /// Smallest, largest and last `maxerror` among trusted readings, µs.
     max_error_us: Option<(i64, i64, i64)>,
-    /// How often it became smaller: somebody has renewed it.
+    /// Number of times that it became smaller: somebody has renewed it.
     renewed: u64,
     /// Each change of whether it is trusted, from when on, s.
     changes: Vec<(f64, bool)>,

@@ -6,7 +6,7 @@ use truechimer::{Clock, ReadError, Reading, Status};
 
 use crate::truth::Truth;
 
-/// How often a clock is read.
+/// Interval between readings of a clock.
 const EVERY: Duration = Duration::from_millis(50);
 /// Readings each time, of which the one with the narrowest truth is kept.
 const TRIES: usize = 5;
@@ -58,7 +58,7 @@ impl Sample {
         Some(sample)
     }
 
-    /// How far the truth was from the interval promised, ns; 0 if within.
+    /// Distance of the truth from the interval promised, ns; 0 if within.
     #[must_use]
     pub fn outside_ns(&self) -> i64 {
         let (earliest, _, latest) = self.said;
@@ -77,7 +77,7 @@ impl Sample {
         (self.said.2 - self.said.0 + 1) / 2
     }
 
-    /// How long the reading took, ns.
+    /// Time that the reading took, ns.
     #[must_use]
     pub fn width_ns(&self) -> i64 {
         self.truth.1 - self.truth.0
@@ -196,7 +196,7 @@ pub fn median(values: impl Iterator<Item = i64>) -> i64 {
     truechimer_report::percentile(&values, 50).unwrap_or(0)
 }
 
-/// How long to watch: `usual`, or the seconds in `TRUECHIMER_SOAK` if those are more.
+/// Time to watch: `usual`, or the seconds in `TRUECHIMER_SOAK` if those are more.
 #[must_use]
 pub fn long(usual: Duration) -> Duration {
     let soak = std::env::var("TRUECHIMER_SOAK").ok().and_then(|text| text.parse().ok());

@@ -1,4 +1,4 @@
-//! How far a clock is ahead of the host's, by how it got there.
+//! Lead of a clock over the host's, by how it got there.
 
 use std::ops::Add;
 

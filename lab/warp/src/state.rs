@@ -18,9 +18,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::ahead::Ahead;
 
-/// How many stamps the file remembers.
+/// Number of stamps that the file remembers.
 pub const STAMPS: usize = 64;
-/// How many changes of the steering fit: four hours at one a second.
+/// Number of changes of the steering that fit: four hours at one a second.
 pub const SEGMENTS: usize = 16_384;
 
 /// The whole file.

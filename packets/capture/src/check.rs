@@ -27,7 +27,7 @@ const EXPERIMENT: u16 = 0x88b5;
 const NEAREST: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0x0e];
 /// Least bytes of a frame without its check sequence.
 const LENGTH: usize = 60;
-/// How long stamps of the last frame may take.
+/// Longest wait for stamps of the last frame.
 const LATE: Duration = Duration::from_millis(200);
 /// Frames that are looked at, either way; what comes after is not.
 const MOST: usize = 1 << 20;
@@ -41,7 +41,7 @@ const WAIT: Duration = Duration::from_millis(50);
 pub struct Plan {
     /// Interface.
     pub interface: String,
-    /// How long.
+    /// Length of the check.
     pub duration: Duration,
     /// A frame is sent this often; `None`: only what others send is looked at.
     pub every: Option<Duration>,
@@ -198,7 +198,7 @@ impl Run {
         Ok(())
     }
 
-    /// Whether frames that arrive are looked at still.
+    /// True while frames that arrive are still looked at.
     fn looks(&self) -> bool {
         self.measured.arrived.len() < MOST
     }

@@ -24,21 +24,21 @@ pub struct Wish {
     pub interface: String,
     /// The method; `None`: whichever fits.
     pub method: Option<Method>,
-    /// How much of each packet is kept, in bytes.
+    /// Bytes kept of each packet, at most.
     pub snap_length: u32,
-    /// How much memory packets wait in, in bytes.
+    /// Memory that packets wait in, in bytes.
     pub ring_bytes: u64,
     /// Which packets, in the language of pcap-filter(7); `None`: all.
     pub filter: Option<String>,
     /// [`Direction::In`] or [`Direction::Out`]: only those; else both.
     pub direction: Direction,
-    /// Whether packets for others are to be seen.
+    /// True if packets for others are to be seen.
     pub promiscuous: bool,
-    /// How XDP programs are run.
+    /// Mode in which XDP programs are run.
     pub mode: Mode,
     /// Where XDP stamps.
     pub stamp: StampAt,
-    /// Whether packets may be taken away from a host that uses the interface. (`auto` does not,
+    /// True if packets may be taken away from a host that uses the interface. (`auto` does not,
     /// even so.)
     pub take: bool,
     /// The counter that stamps are of, where they are counts.
@@ -70,9 +70,9 @@ impl Wish {
 pub struct Choice {
     /// The method.
     pub method: Method,
-    /// Why, in a sentence.
+    /// Reason for it, in a sentence.
     pub why: String,
-    /// Why not the others.
+    /// Reasons against the others.
     pub against: Vec<(Method, String)>,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for Choice {
 pub struct Opened {
     /// The tap.
     pub tap: Box<dyn Tap>,
-    /// Why it is this one.
+    /// Method of the tap, and why it is this one.
     pub choice: Choice,
     /// The number of the card's clock (`/dev/ptpN`), where the card stamps.
     pub device_clock: Option<u32>,
@@ -312,7 +312,7 @@ fn compile(
     snap_length: u32,
 ) -> Result<Filter, TapError> {
     Filter::compile(text, interface, link_type, snap_length).map_err(|error| TapError {
-        doing: "compiling the filter".to_owned(),
+        doing: "reading the filter".to_owned(),
         why: error.to_string(),
         mend: None,
     })
@@ -321,7 +321,7 @@ fn compile(
 /// The interface of this name, or what the user is told.
 pub(crate) fn sought(interface: &str) -> Result<Link, TapError> {
     Link::named(interface).map_err(|error| TapError {
-        doing: format!("looking for the interface `{interface}`"),
+        doing: format!("interface `{interface}`"),
         why: match error.kind() {
             std::io::ErrorKind::NotFound => "there is none of that name".to_owned(),
             _ => error.to_string(),

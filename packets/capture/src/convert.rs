@@ -72,7 +72,7 @@ pub enum Search {
     Nowhere,
 }
 
-/// Why packets cannot be given counts.
+/// Reason why packets cannot be given counts.
 #[derive(Debug)]
 pub enum ConvertError {
     /// The counter cannot be read, or does not count.
@@ -108,13 +108,13 @@ impl From<CounterError> for ConvertError {
 
 /// The narrowest of so many readings is the first pair.
 const TRIES: u32 = 8;
-/// How often a quiet clock is looked at, and how often one is looked for.
+/// Intervals at which a quiet clock is looked at, and at which one is looked for.
 const LOOK: Span = Span::from_millis(1);
 const SEARCH: Span = Span::from_secs(1);
-/// How often the host's clocks are looked at, and how often they go into the file.
+/// Intervals at which the host's clocks are looked at, and at which they go into the file.
 const WATCH: Span = Span::from_secs(1);
 const RECORD: Span = Span::from_secs(10);
-/// How much earlier or later than the program has it a counter may be read that is not fenced. No
+/// Most that a counter which is not fenced may be read earlier or later than the program has it. No
 /// figure of the architecture: the processor's window of instructions, a few hundred of them.
 const UNFENCED: Span = Span::from_nanos(50);
 
@@ -286,27 +286,27 @@ impl Converter {
         self.change(now, told)
     }
 
-    /// How many stamps could not be converted by the straight line between two pairs: a handful a
-    /// millisecond at the most, unless the system clock is being stepped.
+    /// Number of stamps that could not be converted by the straight line between two pairs: a
+    /// handful a millisecond at the most, unless the system clock is being stepped.
     #[must_use]
     pub fn slow(&self) -> u64 {
         self.core.slow()
     }
 
-    /// How often the counter was found to have lost its continuity.
+    /// Number of times that the counter was found to have lost its continuity.
     #[must_use]
     pub fn breaks(&self) -> u64 {
         self.core.breaks
     }
 
-    /// Whether the page holds a hand that was not seen yet.
+    /// True if the page holds a hand that was not seen yet.
     fn is_new(&self) -> bool {
         let hand = self.told.as_ref().and_then(|told| told.hand);
         let seen = hand.map_or(0, |used| used.generation);
         self.clock.as_ref().is_some_and(|clock| clock.page().ring().generation() != seen)
     }
 
-    /// Whether the counter ran on since it was watched last.
+    /// Checks that the counter ran on since it was watched last.
     fn watch(&mut self) {
         let now = Continuity::from(host_reading(self.counter));
         if let Some(last) = self.watched.replace(now)
@@ -423,7 +423,10 @@ pub fn time_of(clock: &Clock, kind: CounterKind, counted: &Counted) -> Result<St
     let view = clock.view()?;
     let Counted { count, error, epoch } = *counted;
     let id = view.hand.counter;
-    if (id.kind, id.epoch) != (kind, epoch) {
+    if id.kind != kind {
+        return Err(ReadError::OtherCounter { moment: kind, clock: id.kind });
+    }
+    if id.epoch != epoch {
         return Err(ReadError::OtherEpoch { moment: epoch, clock: id.epoch });
     }
     match view.status_at(count) {

@@ -78,15 +78,15 @@ impl Filter {
         self.link_type
     }
 
-    /// Its code.
+    /// Code of the filter.
     #[must_use]
     pub fn code(&self) -> &[Instruction] {
         &self.code
     }
 
-    /// Whether a packet of `original_length` bytes on the wire, of which there are `bytes`,
-    /// passes. For filters compiled without an interface: what only the kernel knows of a packet
-    /// is taken to be nothing.
+    /// True if a packet of `original_length` bytes on the wire, of which there are `bytes`, passes.
+    /// For filters compiled without an interface: what only the kernel knows of a packet is taken
+    /// to be nothing.
     #[must_use]
     pub fn matches(&self, bytes: &[u8], original_length: u32) -> bool {
         machine::run(&self.code, bytes, original_length) != 0
@@ -102,7 +102,7 @@ impl Filter {
     }
 }
 
-/// Why there is no filter.
+/// Reason why there is no filter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FilterError {
     /// libpcap is not installed, or is none.
@@ -122,7 +122,7 @@ pub enum FilterError {
     },
     /// The interface cannot be captured from.
     Interface {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// libpcap's words.
         why: String,
@@ -153,13 +153,13 @@ impl fmt::Display for FilterError {
             FilterError::Text { text, place: Some(place), message } => {
                 let (before, after) = text.split_at_checked(*place).unwrap_or((text, ""));
                 if after.is_empty() {
-                    write!(f, "filter: {message}, at the end of {text:?}")
+                    write!(f, "{message}, at the end of {text:?}")
                 } else {
-                    write!(f, "filter: {message}, at {after:?} after {before:?}")
+                    write!(f, "{message}, at {after:?} after {before:?}")
                 }
             }
             FilterError::Text { text, place: None, message } => {
-                write!(f, "filter: {message}, in {text:?}")
+                write!(f, "{message}, in {text:?}")
             }
             FilterError::Interface { interface, why, mend } => {
                 write!(f, "compiling a filter for {interface}: {why}")?;

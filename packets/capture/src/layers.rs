@@ -136,7 +136,7 @@ impl Layers {
         self.follow.unfollowed()
     }
 
-    /// How many records found no room because they were not read fast enough.
+    /// Number of records that found no room because they were not read fast enough.
     ///
     /// # Errors
     /// Where the kernel does not tell.

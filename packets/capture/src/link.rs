@@ -16,15 +16,15 @@ use message::Seen;
 /// An interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its number; 0 stands for all of them.
+    /// Number of the interface; 0 stands for all of them.
     pub index: u32,
     /// The kind of hardware (`ARPHRD_…` of `linux/if_arp.h`): 1 is Ethernet.
     pub hardware: u16,
-    /// Whether it is up (administratively; a cable may yet be missing).
+    /// True if it is up (administratively; a cable may yet be missing).
     pub is_up: bool,
-    /// Whether it is a loopback interface.
+    /// True if it is a loopback interface.
     pub is_loopback: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Watcher {
 
 /// More than a message about a link takes, of which several may come in one datagram.
 const BUFFER: usize = 32 << 10;
-/// How many changes are remembered for someone who does not ask: beyond that the last state counts.
+/// Number of changes remembered for someone who does not ask: beyond that the last state counts.
 const REMEMBERED: usize = 64;
 
 impl Watcher {
@@ -112,13 +112,13 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// Whether the interface is up, as far as has been heard.
+    /// True if the interface is up, as far as has been heard.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// Whether it is gone.
+    /// True if it is gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.is_gone

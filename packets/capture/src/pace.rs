@@ -24,13 +24,13 @@ pub(crate) const BLOCKS: Unit = Unit { fast: Duration::from_micros(250), least: 
 /// A sleep shorter than this costs more than it saves.
 const SHORTEST: Duration = Duration::from_micros(20);
 
-/// How fast packets, or blocks of them, come.
+/// Pace at which packets, or blocks of them, come.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     unit: Unit,
     /// The longest sleep.
     most: Duration,
-    /// How many may come meanwhile.
+    /// Number of packets or blocks that may come meanwhile.
     room: u64,
     /// When it was waited last.
     since: Instant,

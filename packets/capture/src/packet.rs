@@ -42,26 +42,26 @@ use calls::Woken;
 use keep::{Kept, Spare};
 use ring::Ring;
 
-/// How a packet socket is opened.
+/// Options of a packet socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PacketOptions {
     /// The interface's name; `any` for all of them.
     pub interface: String,
-    /// How much of each packet is kept, in bytes, with its VLAN tag.
+    /// Largest number of bytes kept of each packet, with its VLAN tag.
     pub snap_length: u32,
-    /// How much memory packets wait in, in bytes. If there is not so much to be had, it is less:
+    /// Memory that packets wait in, in bytes. If there is not so much to be had, it is less:
     /// [`Facts::ring_bytes`].
     pub ring_bytes: u64,
     /// Which packets are kept; compiled with [`Filter::compile`] for this interface and
     /// [`link_type`].
     pub filter: Option<Filter>,
-    /// Whether packets for others are to be seen. Has no meaning for `any`.
+    /// True if packets for others are to be seen. Has no meaning for `any`.
     pub promiscuous: bool,
     /// [`Direction::In`] or [`Direction::Out`]: only those; else both.
     pub direction: Direction,
-    /// Whether the card is asked to stamp all packets itself.
+    /// True if the card is asked to stamp all packets itself.
     pub hardware: bool,
-    /// How long a packet may wait for others before it is handed on, at least: whole milliseconds,
+    /// Time that a packet may wait for others before it is handed on, at least: whole milliseconds,
     /// ≥ 1 ms. The kernel may take one tick more.
     pub latency: Duration,
 }
@@ -74,13 +74,13 @@ pub const RING_BYTES: u64 = 64 << 20;
 /// bound of each stamp, which grows with the time until its packet is seen.
 pub const LATENCY: Duration = Duration::from_millis(1);
 
-/// How long is waited, at most, while the next block is in somebody's hands.
+/// Longest wait while the next block is in somebody's hands.
 const HELD: Duration = Duration::from_millis(20);
-/// How long blocks that come fast may wait to be taken, at most; and for how much of the ring, of
-/// all, whatever that means in time.
+/// Longest time that blocks which come fast may wait to be taken; and the part of the ring, one in
+/// so many, that may fill meanwhile, whatever that means in time.
 const LATE: Duration = Duration::from_micros(500);
 const LATE_PART: u64 = 8;
-/// How many changes of the interface wait to be told, at most.
+/// Largest number of changes of the interface that wait to be told.
 const REMEMBERED: usize = 64;
 
 impl PacketOptions {
@@ -219,7 +219,7 @@ impl PacketTap {
         self.socket.watch(link).map_err(|why| self.failed("waiting for packets on", &why))
     }
 
-    /// How many of the packets that were looked at so far were stamped late: by the socket, after
+    /// Number of packets, of those looked at so far, that were stamped late: by the socket, after
     /// the packet was copied, and not at arrival. A few at the start, before the kernel began to;
     /// more if another program's filter or a driver took stamps away.
     #[must_use]

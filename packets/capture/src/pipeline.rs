@@ -64,7 +64,7 @@ use write::{Finished, Threaded, Writer};
 /// A packet can be fetched so long after it was stamped, at the latest.
 const MOST_ON_THE_WAY: Span = Span::from_millis(500);
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// All on the calling thread, without another one for conversion and writing.
@@ -74,7 +74,7 @@ pub struct Options {
     pub count: Option<NonZeroU64>,
     /// End after so long.
     pub duration: Option<Duration>,
-    /// How much may be between the threads, one batch always; `None`: what suits the ring.
+    /// Most that may be between the threads, one batch always; `None`: what suits the ring.
     pub limits: Option<Limits>,
     /// Behaviour when that is reached.
     pub when_full: WhenFull,
@@ -111,11 +111,11 @@ impl Options {
 /// Outcome of a run.
 #[derive(Debug)]
 pub struct Summary {
-    /// Why it ended.
+    /// Reason why it ended.
     pub end: End,
     /// Facts about what was captured from.
     pub facts: Facts,
-    /// How long it took.
+    /// Time that it took.
     pub elapsed: Duration,
     /// All that was counted. `received = written + ring + kernel + dropped + surplus + left`, where
     /// received, ring and kernel are the [`losses`](Live::losses).
@@ -127,7 +127,7 @@ pub struct Summary {
     pub written: Written,
 }
 
-/// Why a run ended.
+/// Reason why a run ended.
 #[derive(Debug)]
 pub enum End {
     /// There are as many packets as were asked for.
@@ -149,7 +149,7 @@ pub enum End {
 }
 
 impl End {
-    /// Whether all went as it should.
+    /// True if all went as it should.
     #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, End::Count | End::Duration | End::Stopped | End::Unread)

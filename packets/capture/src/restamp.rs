@@ -44,7 +44,7 @@ pub use hands::Hands;
 /// out from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recorded {
-    /// Its count, if there is one.
+    /// Count, if there is one.
     pub counted: Option<Counted>,
     /// The time that it was written with, Unix ns.
     pub unix_ns: i64,
@@ -100,7 +100,7 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Most notes that are kept.
+/// Largest number of notes that are kept.
 const NOTES: usize = 16;
 
 /// Works out times, packet by packet in the order of the file.
@@ -208,7 +208,7 @@ struct Numbered {
 }
 
 impl Numbered {
-    /// Whether it still, or already, promises something at this count: no farther back than
+    /// True if it still, or already, promises something at this count: no farther back than
     /// forward.
     fn holds_at(&self, count: Count) -> bool {
         let reach = self.hand.void_after - self.hand.base;
@@ -293,7 +293,7 @@ fn part(whole: Span, some: CountSpan, all: CountSpan) -> Span {
     }
 }
 
-/// Why hands cannot be used.
+/// Reason why hands cannot be used.
 #[derive(Debug)]
 pub enum RestampError {
     /// Refusal: what it is, where, and what to do about it.

@@ -17,8 +17,8 @@
 //! * Anything else that the system refuses ends it, with an error that names the file.
 
 use std::fmt;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 mod encode;
@@ -98,7 +98,7 @@ pub struct Written {
     pub unwritten: u64,
     /// Bytes of all files together.
     pub bytes: u64,
-    /// How many files were begun.
+    /// Number of files begun.
     pub files: u64,
     /// The present file; `None` for standard output.
     pub file: Option<PathBuf>,
@@ -106,7 +106,7 @@ pub struct Written {
     pub trouble: Option<String>,
 }
 
-/// Why nothing more can be written.
+/// Reason why nothing more can be written.
 #[derive(Debug)]
 pub enum SinkError {
     /// Reader of the packets (the program behind a pipe) has gone: a clean end.
@@ -129,7 +129,16 @@ impl fmt::Display for SinkError {
         match self {
             SinkError::Closed => f.write_str("nobody reads the packets any more"),
             SinkError::Elsewhere => f.write_str("writing failed for another interface"),
-            SinkError::Failed { file, doing, why } => write!(f, "{file}: {doing}: {why}"),
+            SinkError::Failed { file, doing, why } => {
+                write!(f, "{file}: {doing}: {why}")?;
+                let folder = Path::new(file).parent().filter(|_| why.kind() == ErrorKind::NotFound);
+                match folder.filter(|folder| !folder.as_os_str().is_empty()) {
+                    Some(folder) => {
+                        write!(f, "; is there a directory {}? Make it first", folder.display())
+                    }
+                    None => Ok(()),
+                }
+            }
         }
     }
 }
@@ -160,7 +169,7 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Whether there is to be a row of files.
+    /// True if there is to be a row of files.
     fn rotates(&self) -> bool {
         self.rotate_bytes.is_some() || self.rotate_after.is_some()
     }

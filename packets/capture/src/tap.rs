@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use truechimer_time::{Count, CountSpan, Epoch, Instant, Span};
 
-/// How packets are taken off an interface.
+/// Method of taking packets off an interface.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Method {
     /// A packet socket with a shared ring (TPACKET_V3): the kernel's stamp, everywhere.
@@ -76,12 +76,12 @@ pub enum Direction {
 pub struct Packet<'a> {
     /// When.
     pub stamp: RawStamp,
-    /// Its bytes, at most the snap length, without `tag`.
+    /// Bytes of the packet, at most the snap length, without `tag`.
     pub data: &'a [u8],
     /// The four bytes of a VLAN tag (TPID, TCI) that the kernel had taken out: they belong before
     /// byte 12 of `data`.
     pub tag: Option<[u8; 4]>,
-    /// How long it was on the wire, in bytes, without `tag`; ≥ `data.len()`.
+    /// Length on the wire, in bytes, without `tag`; ≥ `data.len()`.
     pub length: u32,
     /// Which way it went.
     pub direction: Direction,
@@ -92,10 +92,10 @@ pub struct Packet<'a> {
 /// Packets that came together. Dropping it gives the memory back to whoever filled it, on whatever
 /// thread that is done.
 pub trait Chunk: Send {
-    /// How many packets.
+    /// Number of packets.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// True if there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -182,14 +182,14 @@ pub trait Tap: Send {
     }
 }
 
-/// Why an interface cannot be captured from.
+/// Reason why an interface cannot be captured from.
 #[derive(Debug)]
 pub struct TapError {
     /// Attempt that failed: "opening a packet socket".
     pub doing: String,
-    /// Why it did not work, in the system's words or ours.
+    /// Cause, in the system's words or ours.
     pub why: String,
-    /// How to mend it, if known: "run as root or `setcap cap_net_raw+ep FILE`".
+    /// Remedy, if known: "run as root or `setcap cap_net_raw+ep FILE`".
     pub mend: Option<String>,
 }
 
@@ -233,7 +233,7 @@ pub enum Quality {
 /// When a packet was stamped, after conversion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stamped {
-    /// Its count, unless that could not be told.
+    /// Count, unless that could not be told.
     pub counted: Option<Counted>,
     /// The best estimate of UTC, Unix ns (as POSIX counts, without leap seconds).
     pub unix_ns: i64,

@@ -64,7 +64,7 @@ pub use guard::{Use, uses};
 pub use open::open;
 pub use tap::XdpTap;
 
-/// How the interface runs the program.
+/// Place where the interface runs the program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
     /// In the driver if it can, else in the stack.
@@ -92,20 +92,20 @@ pub enum StampAt {
     Dequeue,
 }
 
-/// How packets are taken by XDP.
+/// Options of taking packets by XDP.
 #[derive(Clone, Debug)]
 pub struct XdpOptions {
     /// The interface's name.
     pub interface: String,
-    /// How much of each packet is kept, in bytes.
+    /// Largest number of bytes kept of each packet.
     pub snap_length: u32,
-    /// How much memory packets wait in, in bytes, 4 GiB at the most; shared out among the queues.
+    /// Memory that packets wait in, in bytes, 4 GiB at the most; shared out among the queues.
     /// With AF_XDP a packet takes 2 KiB of it, however short it is; in a ring buffer as much as the
     /// next of a few sizes from 64 bytes on, and 24 bytes.
     pub ring_bytes: u64,
-    /// How the program is run.
+    /// Place where the program is run.
     pub mode: Mode,
-    /// Whether the driver may write into our memory itself, where it can. (Setting that up makes
+    /// True if the driver may write into our memory itself, where it can. (Setting that up makes
     /// some cards lose their link for a moment.)
     pub zero_copy: bool,
     /// Where packets are stamped.
@@ -117,11 +117,11 @@ pub struct XdpOptions {
     pub filter: Option<Filter>,
     /// The counter that stamps are of, where they are counts.
     pub counter: Counter,
-    /// Whether memory is asked for in huge pages; if there are none, it does without.
+    /// True if memory is asked for in huge pages; if there are none, it does without.
     pub huge_pages: bool,
-    /// Whether packets for others are to be seen.
+    /// True if packets for others are to be seen.
     pub promiscuous: bool,
-    /// Whether packets may be taken away from a host that uses the interface.
+    /// True if packets may be taken away from a host that uses the interface.
     pub take: bool,
 }
 

@@ -362,11 +362,16 @@ fn counts_that_were_kept_have_a_time_later() {
     let later = convert::time_of(&clock, kind, &counted).unwrap();
     assert!(later.bound.unwrap() < first.bound.unwrap());
     assert_ne!(later.generation, first.generation);
-    // Of no epoch, of another one, by a clock that promises nothing.
+    // Of no epoch, of another one.
     for epoch in [Counted::NO_EPOCH, Epoch(5)] {
         let error = convert::time_of(&clock, kind, &Counted { epoch, ..counted });
         assert!(matches!(error, Err(ReadError::OtherEpoch { .. })), "{error:?}");
     }
+    // Of another counter, whatever its epoch.
+    let other = CounterKind::Simulated;
+    let refusal = ReadError::OtherCounter { moment: other, clock: kind };
+    assert_eq!(convert::time_of(&clock, other, &counted), Err(refusal));
+    // By a clock that promises nothing.
     daemon.publish(|hand| hand.status = Status::Unknown);
     assert_eq!(convert::time_of(&clock, kind, &counted), Err(ReadError::Void));
 }

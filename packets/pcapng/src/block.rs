@@ -16,7 +16,7 @@ const MAGIC: u32 = 0x1a2b_3c4d;
 /// One block, with all its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
-    /// Its type.
+    /// Type of the block.
     pub kind: u32,
     /// The byte order of its section.
     pub order: Order,
@@ -49,9 +49,9 @@ pub struct Torn {
     pub block: u64,
     /// Where it begins: everything before that was read.
     pub offset: u64,
-    /// How many bytes of it there are.
+    /// Number of its bytes that are there.
     pub there: u64,
-    /// How many there should be, if it is long enough to tell.
+    /// Number of bytes that there should be, if it is long enough to tell.
     pub wanted: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ impl<R: Read> Blocks<R> {
         self.torn
     }
 
-    /// How many bytes of whole blocks were read.
+    /// Number of bytes of whole blocks read.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset

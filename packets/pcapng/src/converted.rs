@@ -11,7 +11,7 @@ pub struct Converted<R> {
     pcap: Pcap<R>,
     /// Bytes that were not asked for yet.
     ready: Vec<u8>,
-    /// How many of these were taken.
+    /// Number of these that were taken.
     taken: usize,
     is_over: bool,
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Why a capture cannot be read on.
+/// Reason why a capture cannot be read on.
 #[derive(Debug)]
 pub enum ReadError {
     /// Begins like no capture that can be read; this is how, and what is known of it.

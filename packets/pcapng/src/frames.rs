@@ -24,7 +24,7 @@ pub enum Format {
 pub struct Frame<'a> {
     /// Unix time in ns, as the file has it; `None` if it has none.
     pub unix_ns: Option<i64>,
-    /// How long it was on the wire, in bytes.
+    /// Length on the wire, in bytes.
     pub length: u32,
     /// Bytes that were kept of it.
     pub data: &'a [u8],

@@ -71,7 +71,7 @@ pub(crate) fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> 
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }
 
-/// How many bytes follow `length` to fill up four.
+/// Number of bytes that fill up `length` to a multiple of four.
 pub(crate) const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
 }

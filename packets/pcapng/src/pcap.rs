@@ -44,7 +44,7 @@ pub(crate) fn foreign(head: &[u8]) -> String {
 pub struct PcapPacket<'a> {
     /// Unix time in ns; `None` beyond 2262.
     pub unix_ns: Option<i64>,
-    /// How long it was on the wire, in bytes.
+    /// Length on the wire, in bytes.
     pub length: u32,
     /// Bytes that were kept of it.
     pub data: &'a [u8],
@@ -66,7 +66,7 @@ pub struct Pcap<R> {
 }
 
 impl Pcap<&[u8]> {
-    /// Whether a file that begins so is one.
+    /// True if a file that begins so is one.
     #[must_use]
     pub fn is_one(head: &[u8]) -> bool {
         let magic = Order::Little.u32(head, 0).map(|m| (m, m.swap_bytes()));
@@ -128,7 +128,7 @@ impl<R: Read> Pcap<R> {
         self.snap_length
     }
 
-    /// Whether times are in nanoseconds rather than microseconds.
+    /// True if times are in nanoseconds rather than microseconds.
     #[must_use]
     pub fn nanoseconds(&self) -> bool {
         self.nanos

@@ -66,8 +66,8 @@ pub enum StampedBy {
 /// A packet's count, and how its time came about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PacketRecord {
-    /// How it was captured: 1 packet socket, 2 the same with hardware stamps, 3 AF_XDP, 4 copies
-    /// by XDP, 5 by others ([`RESTAMPED`]); see [`method_name`].
+    /// Method of capture: 1 packet socket, 2 the same with hardware stamps, 3 AF_XDP, 4 copies by
+    /// XDP, 5 by others ([`RESTAMPED`]); see [`method_name`].
     pub method: u8,
     /// Source of the stamp.
     pub stamped_by: StampedBy,
@@ -134,7 +134,7 @@ pub enum Record<'a> {
     Unknown {
         /// The version that it says.
         version: u8,
-        /// Its kind.
+        /// Kind of the record.
         kind: u8,
     },
 }

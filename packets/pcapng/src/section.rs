@@ -22,7 +22,7 @@ pub struct Interface {
     pub snap_length: u32,
     /// The units of its times.
     pub resolution: Resolution,
-    /// Its name; empty if there is none.
+    /// Name; empty if there is none.
     pub name: String,
 }
 
@@ -31,15 +31,15 @@ pub struct Interface {
 pub struct PacketBlock<'a> {
     /// Which interface of the section it belongs to, from 0.
     pub interface: u32,
-    /// Its time in the interface's units; `None` for a simple packet, which has none.
+    /// Time in the interface's units; `None` for a simple packet, which has none.
     pub ticks: Option<u64>,
     /// Where the time stands, in bytes from the start of the block: two words, the upper first.
     pub ticks_at: usize,
-    /// How long it was on the wire, in bytes.
+    /// Length on the wire, in bytes.
     pub length: u32,
     /// Bytes that were kept of it.
     pub data: &'a [u8],
-    /// Its options.
+    /// Options of the block.
     pub options: Options<'a>,
 }
 
@@ -87,7 +87,7 @@ impl Section {
         Section::default()
     }
 
-    /// Its interfaces so far.
+    /// Interfaces so far.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces

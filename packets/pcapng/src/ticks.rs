@@ -1,6 +1,6 @@
 //! The units of an interface's times.
 
-/// How an interface's times count: units per second, and seconds to be added.
+/// Scale of an interface's times: units per second, and seconds to be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resolution {
     /// Units per second.
@@ -30,13 +30,13 @@ impl Resolution {
         Some(Resolution { per_second, offset })
     }
 
-    /// Whether a unit is a nanosecond since 1970.
+    /// True if a unit is a nanosecond since 1970.
     #[must_use]
     pub fn is_nanoseconds(&self) -> bool {
         self.per_second == NANOS.unsigned_abs() && self.offset == 0
     }
 
-    /// How long a unit lasts, ns, rounded up.
+    /// Length of a unit, ns, rounded up.
     #[must_use]
     pub fn unit_ns(&self) -> u64 {
         u64::try_from(NANOS.unsigned_abs().div_ceil(self.per_second)).unwrap_or(u64::MAX)

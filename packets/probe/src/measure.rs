@@ -13,7 +13,7 @@ use truechimer_time::StampMethod;
 use crate::keeper::Keeper;
 use crate::session::{Departure, Session};
 
-/// Most bytes of a datagram.
+/// Largest number of bytes of a datagram.
 const ROOM: usize = 1 << 16;
 /// Longest wait at a time, so that it can be told to end.
 const PATIENCE: Duration = Duration::from_millis(100);

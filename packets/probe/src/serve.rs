@@ -13,7 +13,7 @@ use truechimer_stamp::{Ready, Socket, any};
 use crate::keeper::Keeper;
 use crate::reflector::{Access, Ignored, Reflector};
 
-/// Most bytes of a datagram.
+/// Largest number of bytes of a datagram.
 const ROOM: usize = 1 << 16;
 /// Packets taken from one socket before the next has its turn.
 const TURN: usize = 64;

@@ -27,7 +27,7 @@ pub struct At {
 /// A counter that spans on one host are measured by: the difference clock.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DifferenceClock {
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
     /// Bound of the relative error of `period`, ≥ 0.
     pub error: Rate,
@@ -68,7 +68,7 @@ impl Measured {
         Measured { ns: self.ns.saturating_neg(), ..self }
     }
 
-    /// Whether the true span is certainly below zero; without a bound, whether it looks so.
+    /// True if the true span is certainly below zero; without a bound, if it looks so.
     #[must_use]
     pub fn is_negative(&self) -> bool {
         let slack = i64::try_from(self.bound_ns.unwrap_or(0)).unwrap_or(i64::MAX);

@@ -1,6 +1,6 @@
 //! Figures over time, in bounded memory.
 
-/// How many bins one series has at most.
+/// Largest number of bins of one series.
 const MOST: usize = 512;
 
 /// Bytes that each Ethernet frame has on the wire and not in a capture: preamble and start (8),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// How many different values one distribution remembers.
+/// Largest number of different values that one distribution remembers.
 const BUCKETS: usize = 1024;
 
 /// Values, ns, as a histogram whose buckets all have the same width: 1 ns (so that quantiles are
@@ -107,13 +107,13 @@ impl Distribution {
         self.merge(&moved);
     }
 
-    /// How many values.
+    /// Number of values.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.n
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.n == 0

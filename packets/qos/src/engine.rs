@@ -29,7 +29,7 @@ pub enum RtpChoice {
     Ports(Vec<u16>),
 }
 
-/// How to look.
+/// Options of the analysis.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// One point, or two between which packets are followed.
@@ -42,7 +42,7 @@ pub struct Options {
     pub patterns: Vec<Pattern>,
     /// Which way flows go; `None`: told from the packets of each.
     pub way: Option<Way>,
-    /// How long a packet, or an answer, is waited for before it is lost, ns (RFC 7680's Tmax).
+    /// Longest wait for a packet, or an answer, before it is lost, ns (RFC 7680's Tmax).
     pub timeout_ns: i64,
     /// The width of bins over time, ns.
     pub bin_ns: i64,
@@ -79,15 +79,15 @@ pub struct Observation<'a> {
     pub point: usize,
     /// When.
     pub at: At,
-    /// Its count, if it has one.
+    /// Count, if it has one.
     pub counted: Option<Counted>,
     /// The link type of `data`, as tcpdump.org numbers them.
     pub link_type: u16,
-    /// Its bytes, as far as they were captured.
+    /// Bytes of it, as far as they were captured.
     pub data: &'a [u8],
-    /// How long it was.
+    /// Length on the wire, in bytes.
     pub length: u32,
-    /// Whether this host sent it.
+    /// Direction in which it passed this host.
     pub direction: Direction,
 }
 
@@ -201,8 +201,8 @@ impl Engine {
         }
     }
 
-    /// Whether the counts of both points are of one counter of one host: spans between them are
-    /// measured by it then.
+    /// Sets whether the counts of both points are of one counter of one host: spans between them
+    /// are measured by it then.
     pub fn set_one_counter(&mut self, one: bool) {
         self.one_counter = one;
     }
@@ -469,7 +469,7 @@ impl Engine {
         self.flows.iter()
     }
 
-    /// How many flows there were.
+    /// Number of flows that there were.
     #[must_use]
     pub fn flows_made(&self) -> u64 {
         self.flows.made()
@@ -511,7 +511,7 @@ impl Engine {
         self.given_up
     }
 
-    /// How it looks.
+    /// Options of the analysis.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options

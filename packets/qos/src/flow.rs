@@ -192,7 +192,7 @@ impl Seen {
 pub struct Flow {
     /// Key of the flow.
     pub key: FlowKey,
-    /// Its number in the order of first packets, from 1.
+    /// Number in the order of first packets, from 1.
     pub number: u64,
     /// Which of the user's patterns its packets match.
     pub pattern: Option<usize>,
@@ -218,7 +218,7 @@ impl Flow {
         self.seen.iter().flatten().map(|seen| seen.bytes).sum()
     }
 
-    /// Whether packets were larger at one point than at the other, and larger than an Ethernet
+    /// True if packets were larger at one point than at the other, and larger than an Ethernet
     /// carries: there they are such as the network card has yet to cut up, or has joined.
     #[must_use]
     pub fn is_resized(&self) -> bool {

@@ -11,7 +11,7 @@ use crate::totals::Totals;
 /// A flow with fewer packets than this at each point may be put in a group.
 pub const FEW: u64 = 3;
 
-/// How many groups of flows that had to make room are kept.
+/// Largest number of groups kept of flows that had to make room.
 const MOST: usize = 128;
 
 /// Properties that flows of a group have in common.
@@ -22,7 +22,7 @@ pub struct GroupKey {
     destination: IpAddr,
     /// The port that they share: the lower one, as services have it.
     port: u16,
-    /// Whether that is the source's.
+    /// True if that is the source's.
     answers: bool,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for GroupKey {
 /// Flows of a group, all together.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Group {
-    /// How many.
+    /// Number of flows.
     pub flows: u64,
     /// Their packets, at each point.
     pub packets: [u64; 2],

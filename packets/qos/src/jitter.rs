@@ -35,13 +35,13 @@ impl Jitter {
         (self.n > 0).then_some(self.jitter)
     }
 
-    /// Its mean over all packets, ns.
+    /// Mean over all packets, ns.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
         (self.n > 0).then(|| self.sum / self.n as f64)
     }
 
-    /// Its greatest value, ns.
+    /// Greatest value, ns.
     #[must_use]
     pub fn max(&self) -> Option<f64> {
         (self.n > 0).then_some(self.greatest)

@@ -91,7 +91,7 @@ pub struct Layered {
     pub layer: Layer,
     /// When.
     pub at: At,
-    /// Its count there, if it has one: spans are measured by it.
+    /// Count there, if it has one: spans are measured by it.
     pub counted: Option<Counted>,
 }
 
@@ -230,7 +230,7 @@ impl Layers {
         }
     }
 
-    /// Whether there was no stamp.
+    /// True if there was no stamp.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets == 0 && self.waiting.is_empty()
@@ -271,7 +271,7 @@ impl Layers {
 pub struct LayersReport {
     /// Packets with at least one stamp.
     pub packets: u64,
-    /// How many had a stamp at each layer.
+    /// Number of packets with a stamp at each layer.
     pub seen: Vec<(Layer, u64)>,
     /// Stamps beyond the first at a layer: left out.
     pub repeated: u64,
@@ -298,7 +298,7 @@ pub struct LayerReport {
     pub unbounded: u64,
     /// Delays below zero by more than their bound.
     pub negative: u64,
-    /// How many were measured by the counter.
+    /// Number of delays measured by the counter.
     pub by_counter: u64,
     /// All of it, for plots.
     #[serde(skip)]

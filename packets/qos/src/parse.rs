@@ -29,14 +29,14 @@ pub mod link {
 /// Knowledge of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Parsed<'a> {
-    /// Its IP header; `None` for what is not IP, or is cut off before its end.
+    /// IP header; `None` for what is not IP, or is cut off before its end.
     pub ip: Option<Ip>,
     /// Transport that IP carries.
     pub transport: Transport,
     /// Payload of the transport (of fragments and unknown transports: what IP carries), as far as
     /// it was captured.
     pub payload: &'a [u8],
-    /// Whether fewer bytes were captured than the headers say there were.
+    /// True if fewer bytes were captured than the headers say there were.
     pub cut: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Ip {
     pub length: u16,
     /// The length of what it carries, after all extension headers, as the header says.
     pub carried: u32,
-    /// How many routers it may still pass.
+    /// Number of routers that it may still pass.
     pub hop_limit: u8,
     /// The identification; of IPv6 that of the fragment header, if there is one.
     pub identification: Option<u32>,

@@ -43,7 +43,7 @@ pub enum Evidence {
     UnboundedTime,
 }
 
-/// Why a packet found no partner.
+/// Reason why a packet found no partner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Alone {
     /// The other point watched, and it did not come in time.
@@ -58,7 +58,7 @@ pub(crate) enum Alone {
     Resized,
 }
 
-/// How many packets of one flow at one point are kept until one before them is decided.
+/// Largest number of packets of one flow at one point that are kept until one before them is decided.
 const MOST: usize = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -212,7 +212,7 @@ pub struct Path {
     pub bins: Bins,
     queues: [Queue; 2],
     before: Option<i64>,
-    /// How many packets at the origin were found lost before the way was known.
+    /// Numbers of packets at each point that were found lost before the way was known.
     early_losses: [u64; 2],
 }
 
@@ -243,7 +243,7 @@ impl Path {
         }
     }
 
-    /// Whether this is the point that packets arrive at.
+    /// True if this is the point that packets arrive at.
     pub(crate) fn arrives_at(&self, point: usize) -> bool {
         self.way.is_some_and(|(way, _)| way.origin() != point)
     }

@@ -67,7 +67,7 @@ impl Pattern {
         })
     }
 
-    /// How many bits the number has.
+    /// Width of the number, in bits.
     #[must_use]
     pub fn bits(&self) -> u32 {
         self.field.bytes as u32 * 8

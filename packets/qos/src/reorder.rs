@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::Distribution;
 
-/// How many arrivals back reordering is looked for. A packet that is later than that has at least
-/// this extent, and is counted in [`Reordering::beyond`].
+/// Number of arrivals back that reordering is looked for. A packet that is later than that has at
+/// least this extent, and is counted in [`Reordering::beyond`].
 pub const REACH: usize = 1024;
 
 /// A packet that was the highest when it arrived.
@@ -86,8 +86,8 @@ impl Reordering {
         &self.late
     }
 
-    /// How many packets are `n`-reordered: `n` packets right before them have greater numbers
-    /// With n = 3 a TCP sender takes them for lost.
+    /// Number of packets that are `n`-reordered: `n` packets right before them have greater
+    /// numbers. With n = 3 a TCP sender takes them for lost.
     #[must_use]
     pub fn n_reordered(&self, n: u64) -> u64 {
         self.degrees.range(n..).map(|(_, packets)| packets).sum()

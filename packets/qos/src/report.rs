@@ -42,7 +42,7 @@ pub struct SeenReport {
     pub packets_per_s: Option<f64>,
     /// Bits a second: so many packets of the mean length.
     pub bits_per_s: Option<f64>,
-    /// Most bits a second in one bin, on an Ethernet: with preamble, checksum and gap.
+    /// Largest number of bits a second in one bin, on an Ethernet: with preamble, checksum and gap.
     pub peak_wire_bits_per_s: Option<f64>,
     /// Between packets.
     pub gap: Spread,
@@ -118,9 +118,9 @@ pub struct PathReport {
     pub ipdv: Spread,
     /// Jitter (RFC 3550) by the true times of sending, after the last packet, ns.
     pub jitter_ns: Option<f64>,
-    /// Its mean over all packets, ns.
+    /// Mean jitter over all packets, ns.
     pub jitter_mean_ns: Option<f64>,
-    /// Its greatest value, ns.
+    /// Greatest jitter, ns.
     pub jitter_max_ns: Option<f64>,
     /// Losses (RFC 7680).
     pub loss: LossReport,
@@ -194,7 +194,7 @@ fn voice(path: &Path, stream: &Stream) -> Option<VoiceReport> {
 /// A flow.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct FlowReport {
-    /// Its number, in the order of first packets.
+    /// Number, in the order of first packets.
     pub number: u64,
     /// The whole of it: `udp 192.0.2.1:5004 > 192.0.2.2:5004`.
     pub name: String,
@@ -223,7 +223,7 @@ pub struct GroupReport {
     pub name: String,
     /// The protocol.
     pub protocol: String,
-    /// How many flows.
+    /// Number of flows.
     pub flows: u64,
     /// Packets at each point.
     pub seen_packets: Vec<u64>,
@@ -328,7 +328,7 @@ pub struct PointReport {
     pub last_ns: Option<i64>,
 }
 
-/// How serious a note is.
+/// Severity of a note.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
@@ -343,7 +343,7 @@ pub enum Severity {
 /// Something to know about the numbers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Note {
-    /// How serious.
+    /// Severity.
     pub severity: Severity,
     /// In words.
     pub text: String,
@@ -406,7 +406,7 @@ pub struct Report {
     pub points: Vec<PointReport>,
     /// All flows between two points, one way and the other; what has no flow is left out.
     pub ways: Vec<WayReport>,
-    /// How many flows there were.
+    /// Number of flows that there were.
     pub flows_seen: u64,
     /// The flows, those with the most packets first.
     pub flows: Vec<FlowReport>,
@@ -414,7 +414,7 @@ pub struct Report {
     pub groups: Vec<GroupReport>,
     /// Counts of what had to be given up for want of memory.
     pub given_up: GivenUp,
-    /// How long a packet was waited for, ns.
+    /// Longest wait for a packet, ns.
     pub timeout_ns: i64,
     /// Notes on the numbers, the most serious first.
     pub notes: Vec<Note>,

@@ -118,7 +118,7 @@ impl Detector {
         self.seen.push((point, header, at_ns));
     }
 
-    /// Whether the flow is RTP.
+    /// True if the flow is RTP.
     pub(crate) fn is_sure(&self) -> bool {
         self.expected.iter().flatten().any(|(.., row)| *row >= IN_A_ROW)
     }
@@ -127,13 +127,13 @@ impl Detector {
 /// Figures of one stream of RTP at one place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stream {
-    /// Its source.
+    /// Source of the stream.
     pub ssrc: u32,
     /// The payload type of the last packet.
     pub payload_type: u8,
-    /// Its clock rate, Hz, if known.
+    /// Clock rate, Hz, if known.
     pub clock_hz: Option<u32>,
-    /// Whether it had more than one payload type.
+    /// True if it had more than one payload type.
     pub mixed: bool,
     /// Sequence numbers.
     pub sequence: Sequence,

@@ -83,7 +83,7 @@ pub struct Rtt {
     pub times: Distribution,
     /// Their bounds.
     pub bounds: Bounds,
-    /// How many were measured by the counter (the difference clock), and not by two times of day.
+    /// Number measured by the counter (the difference clock), and not by two times of day.
     pub by_counter: u64,
     /// Over time.
     pub bins: Bins,
@@ -121,7 +121,7 @@ pub(crate) struct TcpSide {
     pub(crate) untimed: u64,
 }
 
-/// Whether `a` is after `b` on the circle (RFC 7323 section 5.2).
+/// True if `a` is after `b` on the circle (RFC 7323 section 5.2).
 fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }

@@ -16,11 +16,11 @@ const WINDOW: u64 = 1024;
 pub enum Fate {
     /// The first with its number, which is extended here beyond the width of the field.
     New(u64),
-    /// Its number was there before.
+    /// Number that was there before.
     Duplicate,
     /// Came after it had been given up for lost, or is a copy of one so old.
     Late,
-    /// Its number is far from all others.
+    /// Number far from all others.
     Stray,
     /// First with its number, like `New`, and the numbers begin anew here.
     Restart(u64),
@@ -54,7 +54,7 @@ pub struct Sequence {
     pub late: u64,
     /// Packets far from all others.
     pub strays: u64,
-    /// How often the numbers began anew.
+    /// Number of times that the numbers began anew.
     pub restarts: u64,
 }
 
@@ -144,7 +144,7 @@ impl Sequence {
         fate
     }
 
-    /// Whether this number follows the one before it, which was out of place as it is itself.
+    /// Begins anew if this number follows the one before it, which was out of place likewise.
     fn restarted(&mut self, number: u64, at_ns: i64) -> Option<Fate> {
         let unused = 64 - self.bits;
         let (expected, before) = self.probe?;

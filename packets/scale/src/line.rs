@@ -350,7 +350,7 @@ fn excursions(runs: &[Run], reach: &mut [(i64, i64)]) {
     }
 }
 
-/// Whether `back` goes on where `run` left off, and shows that `next` did not.
+/// True if `back` goes on where `run` left off, and shows that `next` did not.
 fn comes_back(run: &Run, next: &Run, back: &Run) -> bool {
     let Some((at, there)) = back.stamps.first().zip(back.from_after.first()) else { return false };
     let before = run.at(*at);

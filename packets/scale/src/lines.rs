@@ -81,13 +81,13 @@ impl Lines {
         Some((self.heard.first()?.at, self.heard.last()?.at))
     }
 
-    /// Whether servers that were heard around a stamp, or next to it, contradict each other there.
+    /// True if servers that were heard around a stamp, or next to it, contradict each other there.
     fn clash(&self, at: i64) -> bool {
         let told = self.by_speakers(at);
         told.iter().flatten().copied().try_fold(Told::default(), Told::and).is_none()
     }
 
-    /// Whether they do at any moment near it.
+    /// True if they do at any moment near it.
     fn near(&self, at: i64) -> bool {
         let (before, after) = self.next_to(at);
         let count = |index: Option<usize>| {

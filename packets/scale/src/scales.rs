@@ -273,7 +273,7 @@ impl Evidence {
 }
 
 impl By {
-    /// Whether shared packets may not tell the time instead.
+    /// True if shared packets may not tell the time instead.
     fn is_final(self) -> bool {
         matches!(self, By::Known | By::Log)
     }
@@ -337,7 +337,7 @@ impl Scale {
         self.by
     }
 
-    /// Whether true time has both sides anywhere.
+    /// True if true time has both sides anywhere.
     #[must_use]
     pub fn is_told(&self) -> bool {
         self.is_told

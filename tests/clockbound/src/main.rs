@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// How many readings are made in one go.
+/// Number of readings made in one go.
 const BURST: u32 = 100;
 /// The widest error at which YugabyteDB goes on: half of its default `max_clock_skew_usec`, ns.
 const YUGABYTE_MOST: i128 = 250_000_000;

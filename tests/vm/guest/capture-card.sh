@@ -67,7 +67,7 @@ for way in ${WAYS:-0 1 2}; do
         "$(ahead sent) - $(ahead received) > 0.8 * ($queue + $interrupt) && $(ahead sent) - $(ahead received) < 2 * ($queue + $interrupt)"
 
     # While something arrives: the card stamps it, and is listed so.
-    (for _ in $(seq 200); do /usr/local/bin/ip netns exec client truechimer-testbed query $server:123 >/dev/null; done) &
+    (exec /usr/local/bin/ip netns exec client truechimer-testbed query $server:123 200 20) >/dev/null &
     other=$!
     ip netns exec client truechimer capture -D --measure --json >/tmp/list.json 2>/dev/null
     wait $other
@@ -79,13 +79,13 @@ for way in ${WAYS:-0 1 2}; do
     captured card hw card0 client
     captured kernel packet card0 client
     sleep 3
-    for _ in $(seq 100); do ip netns exec client truechimer-testbed query $server:123 >/dev/null; done
+    ip netns exec client truechimer-testbed query $server:123 100 20 >/dev/null
     sleep 3
     # A card in TAI and a wire in the host's time in one file: the same packets, within what they wait in the card.
     ok "way $way: a host behind" behind
     on client truechimer capture -q -i card0=hw -i near=packet -w /tmp/both.pcapng --page $page
     sleep 3
-    for _ in $(seq 100); do ip netns exec inner truechimer-testbed query $server:123 >/dev/null; done
+    ip netns exec inner truechimer-testbed query $server:123 100 20 >/dev/null
     sleep 3
     stop_all
     for file in card kernel; do

@@ -1,7 +1,8 @@
 # A PTP hardware clock as a source of the daemon, read in each of the three ways: alone with a vote,
-# on TAI, and stepped by somebody. It shows the raw clock's time, slow by a known part.
+# on TAI, and stepped by somebody; and linuxptp's word on the system clock that the daemon keeps by it. The
+# card shows the raw clock's time, slow by a known part.
 # needs: modules ptp veth
-# needs: programs ip tc
+# needs: programs ip tc phc_ctl
 # needs: built vm_ptp
 # shellcheck shell=dash
 . /guest/lib.sh
@@ -52,6 +53,24 @@ for way in 0 1 2; do
     on server truechimer-testbed serve 0.0.0.0:123 "$line"
     ok "the module goes" rmmod vm_ptp
 done
+
+# The system clock, a day off at first, is kept by the daemon by the card: linuxptp compares the two.
+date -s "@$((base + 86400))" >/dev/null
+ok "the module, for the system clock" insmod /modules/vm_ptp.ko "base=$base" "ppb=$PPB"
+follow system 'system-clock.discipline = true' '[[source]]' 'phc = "vm_ptp"' 'name = "card"' 'error = "100ns"' \
+    'scale = "utc"' 'trust = true'
+ok "the system clock: it synchronises" synchronised system 60s
+sleep 60
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    phc_ctl /dev/ptp0 cmp 2>&1 | sed -n 's/.*offset from CLOCK_REALTIME is -*\([0-9]*\)ns.*/\1/p'
+    sleep 6
+done >/tmp/judged
+note "the system clock: by linuxptp at most $(sort -n /tmp/judged | tail -n 1) ns from the card"
+is "the system clock: linuxptp compared" "$(wc -l </tmp/judged)" 10
+holds "the system clock: within 1 us of the card" "$(sort -n /tmp/judged | tail -n 1) < 1000"
+stop_all
+on server truechimer-testbed serve 0.0.0.0:123 "$line"
+ok "the module goes" rmmod vm_ptp
 
 # Beside a server that vouches for it; then somebody steps it.
 ok "the module" insmod /modules/vm_ptp.ko "base=$base" "ppb=$PPB"

@@ -10,10 +10,29 @@ put_program() {
     chmod 755 "$to"
 }
 
+# Copies systemd, and installs what a user would: program, units, drop-ins, documents.
+put_system() {
+    local root=$1 file
+    [ ! -e "$root/usr/local/bin/systemd" ] || return 0
+    need_systemd
+    [ -x /lib/systemd/systemd ] || { lacking "no systemd (package systemd)"; return 1; }
+    put_program /lib/systemd/systemd "$root/usr/local/bin/systemd"
+    put_program "$(command -v systemctl)" "$root/usr/local/bin/systemctl"
+    # Later versions have a program that becomes the service.
+    file=/lib/systemd/systemd-executor
+    [ ! -e $file ] || put_program $file "$root$file"
+    DESTDIR=$root scripts/install "$(dirname "$(ours truechimer)")" >/dev/null || return
+    for file in bin/truechimer lib/truechimer/libtruechimer_group.so; do
+        put_program "$root/usr/local/$file" "$root/usr/local/$file.stripped" && mv "$root/usr/local/$file"{.stripped,}
+    done
+    echo "truechimer:x:990:990::/:/bin/false" >>"$root/etc/passwd"
+    echo "truechimer:x:990:" >>"$root/etc/group"
+}
+
 # Copies the libraries that the programs in a folder link, to where they look for them.
 put_libraries() {
     local root=$1 library
-    find "$root/usr/local/bin" "$root/usr/local/lib" -type f -exec ldd {} \; 2>/dev/null |
+    find "$root"/usr/local/{bin,lib} "$root/lib" -type f -exec ldd {} \; 2>/dev/null |
         sed -n 's/.*=> \(\/[^ ]*\) (.*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p' | sort -u |
         while read -r library; do
             [ -e "$root$library" ] && continue

@@ -12,7 +12,7 @@ use truechimer_command::clock::{self, Page};
 use truechimer_command::{Failure, show};
 use truechimer_scale::log::{HEADER, line};
 
-/// How often.
+/// Time between readings.
 const EVERY: Duration = Duration::from_millis(100);
 /// Readings of which one is taken.
 const TRIES: usize = 4;

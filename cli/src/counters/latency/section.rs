@@ -1,7 +1,7 @@
 //! The distributions as a part of a report.
 
-use truechimer_report::{Cell, Chart, Marker, Section, Series, Share, Table, Unit, View};
-use truechimer_survey::latency::{Distribution, Latency, OfLoad, Slot, Spread};
+use truechimer_report::{Cell, Chart, Marker, Page, Section, Series, Share, Table, Unit, View};
+use truechimer_survey::latency::{Distribution, Latency, NOTHING, OfLoad, Slot, Spread};
 use truechimer_survey::stress::Load;
 
 use super::{circumstances, remarks, spans_ns};
@@ -9,7 +9,7 @@ use crate::counters::bench::grouped;
 
 /// ns in s.
 const NANO: f64 = 1e-9;
-/// How wide all boxes of one place stand, in places.
+/// Width of all boxes of one place, in places.
 const WIDTH: f64 = 0.6;
 
 /// The part of a report.
@@ -44,6 +44,18 @@ pub fn section(found: &Latency) -> Section {
         ));
     }
     remarks(found).iter().fold(section, |section, remark| section.text(remark))
+}
+
+/// Adds what one wants to know first: the fastest and the slowest way under the first load, and how many readings.
+pub fn highlights(page: Page, found: &Latency) -> Page {
+    let ways = found.loads.first().map_or(&[][..], |of| &of.ways);
+    let mut ways: Vec<&Distribution> = ways.iter().filter(|way| way.way != NOTHING).collect();
+    ways.sort_by(|a, b| a.median_ns.total_cmp(&b.median_ns));
+    let (Some(fastest), Some(slowest)) = (ways.first(), ways.last()) else { return page };
+    let median = |way: &Distribution| Cell::number(way.median_ns * NANO, Unit::Seconds);
+    page.highlight(&format!("fastest, median: {}", fastest.way), median(fastest))
+        .highlight(&format!("slowest, median: {}", slowest.way), median(slowest))
+        .highlight("readings of each way", grouped(fastest.readings))
 }
 
 /// The loads side by side at each way.
@@ -95,7 +107,7 @@ fn table(of: &OfLoad) -> Table {
     table
 }
 
-/// How often which time was taken.
+/// Chart of how often which time was taken.
 fn shares(of: &OfLoad) -> Chart {
     let title = format!("{}: how often which time was taken", of.load);
     let mut chart = Chart::xy(&title)
@@ -121,7 +133,7 @@ fn shares(of: &OfLoad) -> Chart {
     chart
 }
 
-/// How many take longer than what.
+/// Chart of the share of readings that take longer than each time.
 fn tails(of: &OfLoad) -> Chart {
     let title = format!("{}: how many take longer", of.load);
     let mut chart = Chart::xy(&title)
@@ -145,7 +157,7 @@ fn tails(of: &OfLoad) -> Chart {
     chart
 }
 
-/// How one figure went on over time, with the phases of the load marked.
+/// Chart of one figure over time, with the phases of the load marked.
 fn course(title: &str, about: &str, found: &Latency, of: impl Fn(&Spread) -> f64) -> Chart {
     let mut chart = Chart::time(title).about(about).y("one reading", Unit::Seconds).log_y();
     for (nth, way) in found.ways.iter().enumerate() {
@@ -169,7 +181,6 @@ fn course(title: &str, about: &str, found: &Latency, of: impl Fn(&Spread) -> f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use truechimer_report::Page;
 
     #[test]
     fn a_page_is_made_of_it() {

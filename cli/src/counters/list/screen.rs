@@ -243,7 +243,7 @@ fn mark(state: State) -> &'static str {
     }
 }
 
-/// Whether programs can read it, in a word.
+/// Word that says whether programs can read it.
 pub fn by_vdso(by: ByVdso) -> &'static str {
     match by {
         ByVdso::Yes => "yes",

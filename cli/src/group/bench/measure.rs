@@ -25,13 +25,13 @@ pub struct Plan {
     pub threads: u32,
     /// For any one value, ns.
     pub patience: u64,
-    /// Whether messages may be sent.
+    /// True if messages may be sent.
     pub messages: bool,
     /// The thread that is this member's alone.
     pub alone: Thread,
 }
 
-/// Why there are no figures.
+/// Reason why there are no figures.
 pub enum Broken {
     /// A reading failed.
     Read(ReadError),
@@ -47,7 +47,7 @@ impl From<ReadError> for Broken {
     }
 }
 
-/// How long something took, ns.
+/// Times that something took, ns.
 #[derive(Clone, Copy, Serialize)]
 pub struct Spread {
     pub count: usize,

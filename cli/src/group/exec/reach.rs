@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// How many bytes of headers and notes are looked at.
+/// Largest number of bytes of headers and notes that are looked at.
 const MOST: u64 = 1 << 16;
 
 /// Where a program is, as a shell would find it.
@@ -56,7 +56,7 @@ fn limits_within(path: &Path, depth: u32) -> Vec<String> {
     said
 }
 
-/// Whether the system would give the program rights that its caller lacks.
+/// True if the system would give the program rights that its caller lacks.
 fn is_privileged(about: &Metadata) -> bool {
     // The kernel is asked for whom it runs this process.
     let Ok(own) = std::fs::metadata("/proc/self") else { return false };
@@ -84,7 +84,7 @@ struct Elf {
     foreign: bool,
     /// The program that links it when it starts; none for a static one.
     linker: Option<Vec<u8>>,
-    /// Whether the Go linker has made it.
+    /// True if the Go linker has made it.
     go: bool,
 }
 
@@ -156,7 +156,7 @@ fn machine() -> u16 {
     }
 }
 
-/// Whether there is a note named "Go" among them.
+/// True if there is a note named "Go" among them.
 fn notes_of_go(mut notes: &[u8]) -> bool {
     while let (Some(name), Some(about)) = (u32_at(notes, 0), u32_at(notes, 4)) {
         if notes.get(12..12 + name as usize).is_some_and(|name| name.starts_with(b"Go\0")) {

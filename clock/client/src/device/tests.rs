@@ -13,7 +13,7 @@ use super::*;
 const CLOCKSOURCE: &str = "acpi_pm";
 /// The kernel's tick, ns: the coarse clock stands still in between.
 const TICK: i64 = 4_000_000;
-/// How far counts and raw clock of a pair may be apart.
+/// Number of counts that a pair's count and raw clock may be apart.
 const PAIR: i64 = 9;
 
 /// State that a daemon has published.
@@ -33,7 +33,7 @@ struct World {
     /// True counts since the device was made.
     truth: Cell<u64>,
     random: Cell<u64>,
-    /// Whether waits may be long, and the daemon may be stopped.
+    /// True if waits may be long, and the daemon may be stopped.
     rough: bool,
     may_read: bool,
     clocksource: RefCell<&'static str>,

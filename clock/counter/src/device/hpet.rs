@@ -12,7 +12,7 @@ const CAPABILITIES: usize = 0x00;
 const PERIOD: usize = 0x04;
 const CONFIGURATION: usize = 0x10;
 const MAIN_COUNTER: usize = 0xf0;
-/// How many bytes of them are of use here.
+/// Number of bytes of them that are of use here.
 pub(crate) const LENGTH: usize = MAIN_COUNTER + 4;
 
 /// Periods that there can be, in fs: the specification's largest is 100 ns; no HPET counts at
@@ -24,15 +24,15 @@ const PERIODS: std::ops::RangeInclusive<u32> = 100_000..=100_000_000;
 pub struct HpetRegisters {
     /// The file that they were read by: `/dev/hpet` or `/dev/mem`.
     pub path: &'static str,
-    /// How long a count lasts, in fs.
+    /// Length of a count, fs.
     pub period_fs: u32,
     /// The PCI identifier of its maker.
     pub vendor: u16,
-    /// How many comparators there are.
+    /// Number of comparators.
     pub comparators: u8,
-    /// Whether the main counter has 64 bits, else 32.
+    /// True if the main counter has 64 bits, else 32.
     pub wide: bool,
-    /// Whether it counts.
+    /// True if it counts.
     pub enabled: bool,
 }
 

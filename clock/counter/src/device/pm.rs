@@ -11,7 +11,7 @@ use crate::measure::{Nominal, NominalSource};
 /// The colour subcarrier of NTSC, 315/88 MHz, rounded as the specification has it (ACPI
 /// Specification 6.5, section 4.8.2.1).
 const HZ: u64 = 3_579_545;
-/// How often the safe form tries before it takes what it has.
+/// Number of tries of the safe form before it takes what it has.
 const TRIES: u32 = 10;
 
 /// A timer that counts.

@@ -9,7 +9,7 @@ use truechimer_time::{CountSpan, Period, Span};
 
 use super::*;
 
-/// How many ns a count lasts: what times are rounded to.
+/// Length of a count, ns: what times are rounded to.
 const NS: u64 = 1024;
 
 fn width(bits: u32) -> Width {

@@ -10,7 +10,7 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use super::page::WORDS;
 
-/// How much of the device is mapped: one page of memory, neither more nor less, as its driver wants.
+/// Number of bytes that are mapped: a page of memory, neither more nor less, as the driver wants.
 pub(super) fn length() -> usize {
     // SAFETY: it takes a number, and answers one.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };

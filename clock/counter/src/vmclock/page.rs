@@ -12,7 +12,7 @@ use core::sync::atomic::fence;
 
 use truechimer_time::{Instant, Period, Rate, Span};
 
-/// How many words of eight bytes are known.
+/// Number of words of eight bytes that are known.
 pub const WORDS: usize = 14;
 /// The known part of a page, as words in the processor's order.
 pub type Words = [u64; WORDS];
@@ -22,7 +22,7 @@ const MAGIC: u32 = u32::from_le_bytes(*b"VCLK");
 const VERSION: u16 = 1;
 /// A page has its flags at least, bytes.
 const MIN_SIZE: usize = 0x20;
-/// How often a look is repeated while the hypervisor changes the page.
+/// Number of looks while the hypervisor changes the page.
 pub(super) const TRIES: u32 = 1000;
 
 // Where each word is; the sequence is the upper half of its own.
@@ -51,7 +51,7 @@ const TIME_DEVIATION_VALID: u64 = 1 << 5;
 const TIME_ERROR_VALID: u64 = 1 << 6;
 pub(super) const HAS_GENERATION: u64 = 1 << 8;
 
-/// Why bytes are no vmclock page, or cannot be read.
+/// Reasons why bytes are no vmclock page, or cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// Shorter than its own header says, or than any page is: so many bytes.
@@ -93,7 +93,7 @@ pub struct Snapshot {
     pub time: Option<VmTime>,
 }
 
-/// How soon a disruption is to be expected.
+/// Time within which a disruption is to be expected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expected {
     /// Within a day or so.
@@ -152,7 +152,7 @@ pub struct VmTime {
     pub error: Option<Span>,
     /// Estimated error of `time`, ≥ 0, if one is stated.
     pub deviation: Option<Span>,
-    /// How long a count lasts.
+    /// Length of a count.
     pub period: Period,
     /// Bound of the relative error of `period`, ≥ 0, if one is stated.
     pub period_error: Option<Rate>,
@@ -239,7 +239,7 @@ pub(super) fn check(words: &Words) -> Result<(), Fault> {
     }
 }
 
-/// How long the page is by its own word, bytes.
+/// Length of the page by its own word, bytes.
 pub(super) fn size(words: &Words) -> usize {
     usize::try_from(words[IDENTITY] >> 32).unwrap_or(usize::MAX)
 }

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{AuthenticationMode, SourceConfig};
+use truechimer_engine::{
+    Asymmetry, AuthenticationMode, Config, RefClockConfig, SourceConfig, SourceKind,
+};
 use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
 use super::*;
@@ -40,8 +42,9 @@ fn audit(directory: &str) -> Audit {
     let wanted = Wanted { directory, interval: Span::from_secs(60), max_mb: 1 };
     let counter = Counter::open(Choice::Raw).unwrap();
     let mut audit = Audit::new(wanted, counter, Period::NANOSECOND);
-    audit.since = (at(0), Time(ZERO * 1_000_000_000));
+    audit.since = (at(0), Time(ZERO * 1_000_000_000), true);
     audit.checked = at(0);
+    audit.turns.1 = at(0);
     audit
 }
 
@@ -112,6 +115,7 @@ fn after_a_break_nothing_holds_since_the_last_look() {
     let counter = CounterId { epoch: Epoch(1), ..broken.counter };
     audit.note(at(86_400), Status::Disrupted, Level::Warning, "disrupted: a jump");
     audit.publish(&Hand { counter, ..broken }, at(86_400));
+    assert!(audit.announce(at(86_400), || panic!("it was told")));
     assert_eq!(intervals(&audit), [(0, 20, "synchronised", Some(30))]);
     assert!(!audit.holds(at(86_401)));
     assert_eq!(texts(&audit).last().unwrap(), "disruption: disrupted: a jump (was unknown)");
@@ -123,11 +127,12 @@ fn a_status_is_told_once_and_notes_are_not_without_end() {
     let status = Status::Synchronised;
     audit.note(at(0), status, Level::Info, "synchronised: following a");
     audit.publish(&hand(0, status), at(0));
-    audit.announce(at(0), || panic!("it was told"));
+    assert!(audit.announce(at(0), || panic!("it was told")));
+    assert!(!audit.announce(at(0), || panic!("it is none")));
     audit.publish(&hand(1, Status::Holdover), at(1));
-    audit.announce(at(1), || "no reply".into());
+    assert!(audit.announce(at(1), || "no reply".into()));
     let told = texts(&audit);
-    assert_eq!(told[0], "status: synchronised: following a (was unknown)");
+    assert_eq!(told[1], "status: synchronised: following a (was unknown)");
     assert_eq!(told.last().unwrap(), "status: holdover: no reply (was synchronised)");
     let before = told.len();
     for _ in 0..1000 {
@@ -138,6 +143,169 @@ fn a_status_is_told_once_and_notes_are_not_without_end() {
     assert_eq!(told.len(), before + 60 + 1);
     assert!(told[before].chars().count() < 1100);
     assert_eq!(told.last().unwrap(), "log: 940 more lines of the log are not in the record");
+}
+
+#[test]
+fn an_announcement_that_comes_to_nothing_is_a_line_of_the_log() {
+    let mut audit = audit("truechimer-audit-vain");
+    let status = Status::Synchronised;
+    audit.note(at(0), status, Level::Info, "synchronised: following a");
+    audit.note(at(0), status, Level::Warning, "synchronised: following b");
+    assert_eq!(texts(&audit), ["log: synchronised: following a"]);
+    assert!(!audit.announce(at(0), || panic!("it is none")));
+    assert_eq!(texts(&audit).last().unwrap(), "warning: synchronised: following b");
+    audit.note(at(1), status, Level::Info, "synchronised: following c");
+    audit.publish(&hand(1, Status::Holdover), at(1));
+    assert!(audit.announce(at(1), || "no reply".into()));
+    let told = texts(&audit);
+    let last = ["log: synchronised: following c", "status: holdover: no reply (was unknown)"];
+    assert_eq!(told[told.len() - 2..], last);
+    audit.note(at(2), Status::Disrupted, Level::Warning, "disrupted: a jump");
+    audit.finish(at(2));
+    assert!(texts(&audit).contains(&"warning: disrupted: a jump".to_owned()));
+}
+
+#[test]
+fn a_hand_that_ran_out_is_another_status() {
+    let mut audit = audit("truechimer-audit-out");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    assert!(audit.announce(at(0), || "a".into()));
+    audit.look(at(999));
+    assert!(!audit.announce(at(999), || panic!("it holds")));
+    audit.look(at(1001));
+    assert!(audit.announce(at(1001), || "b".into()));
+    assert_eq!(texts(&audit).last().unwrap(), "status: unknown: b (was synchronised)");
+    audit.look(at(1002));
+    assert!(!audit.announce(at(1002), || panic!("it was told")));
+    audit.publish(&hand(1003, Status::Synchronised), at(1003));
+    assert!(audit.announce(at(1003), || "c".into()));
+    assert_eq!(texts(&audit).last().unwrap(), "status: synchronised: c (was unknown)");
+}
+
+/// Of the first seconds, what was recorded by the system clock is set apart from what comes by ours.
+#[test]
+fn a_system_clock_that_was_wrong_is_told_of_where_ours_begins() {
+    let mut audit = audit("truechimer-audit-apart");
+    // 1.5 s behind, 3 s before.
+    audit.since.1 = Time(ZERO * 1_000_000_000 - 1_500_000_000);
+    audit.note(at(3), Status::Synchronised, Level::Info, "synchronised: following a");
+    audit.publish(&hand(3, Status::Synchronised), at(3));
+    assert!(audit.announce(at(3), || panic!("it was told")));
+    let events: Vec<&Event> = audit
+        .pending
+        .iter()
+        .filter_map(|line| match line {
+            Line::Event(event) => Some(event),
+            _ => None,
+        })
+        .collect();
+    let [apart, leap, status] = events[..] else { panic!("{events:?}") };
+    let says = "times before this line are the system clock's, which was 1.500 s behind this clock";
+    assert_eq!((apart.text.as_str(), leap.kind), (says, Kind::Leap));
+    assert_eq!(status.text, "synchronised: following a (was unknown)");
+    assert!(
+        events.iter().all(|event| !event.by_system_clock && event.at.0 / 1_000_000_000 == ZERO + 3)
+    );
+}
+
+/// Report of servers with these statuses.
+fn report(second: u64, servers: &[(&str, SourceStatus)]) -> Report {
+    let one = |&(name, status): &(&str, SourceStatus)| SourceReport {
+        status,
+        ..SourceReport::new(name.into(), SourceKind::Server)
+    };
+    let (sources, reason) = (servers.iter().map(one).collect(), String::new());
+    Report { at: at(second), hand: None, skew: None, reason, disputed: None, sources }
+}
+
+/// Begin, end and source of the intervals so far.
+fn selected(audit: &Audit) -> Vec<(i64, i64, Option<String>)> {
+    let sources = audit.pending.iter().filter_map(|line| match line {
+        Line::Interval(i) => Some(i.source.clone()),
+        _ => None,
+    });
+    let times = intervals(audit);
+    times.iter().zip(sources).map(|((from, to, ..), source)| (*from, *to, source)).collect()
+}
+
+/// Statuses of the second source in each list so far.
+fn second_of_each(audit: &Audit) -> Vec<&str> {
+    let lists = audit.pending.iter().filter_map(|line| match line {
+        Line::Sources(sources) => Some(sources.list[1].status.as_str()),
+        _ => None,
+    });
+    lists.collect()
+}
+
+#[test]
+fn another_status_of_a_source_is_another_list() {
+    use SourceStatus::{Combined, Falseticker, Selected, Truechimer};
+    let mut audit = audit("truechimer-audit-false");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    for (second, status) in
+        [(0, Combined), (61, Falseticker), (122, Falseticker), (183, Truechimer)]
+    {
+        audit.sources(&report(second, &[("a", Selected), ("b", status)]), BTreeSet::new());
+        audit.look(at(second));
+    }
+    assert_eq!(second_of_each(&audit), ["combined", "falseticker", "truechimer"]);
+}
+
+#[test]
+fn a_source_that_turns_is_looked_at_at_once_and_not_without_end() {
+    use SourceStatus::{Combined, Falseticker, Selected, Truechimer};
+    let mut audit = audit("truechimer-audit-turns");
+    let mut turned =
+        |second, status| audit.has_turned(at(second), [("a", Selected), ("b", status)].into_iter());
+    assert!(turned(0, Combined));
+    assert!(!turned(1, Truechimer), "it is seen at the end of the interval");
+    assert!(turned(2, Falseticker) && !turned(3, Falseticker) && turned(4, Combined));
+    let flaps = (5..50).filter(|n| turned(*n, if n % 2 == 0 { Combined } else { Falseticker }));
+    assert_eq!(flaps.count(), TURNS as usize - 3);
+    assert!(turned(70, Combined) && turned(71, Falseticker));
+}
+
+#[test]
+fn an_interval_ends_where_another_source_is_selected() {
+    use SourceStatus::{Combined, Selected};
+    let mut audit = audit("truechimer-audit-selected");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    let mut look = |second, a, b| {
+        audit.sources(&report(second, &[("a", a), ("b", b)]), BTreeSet::new());
+        audit.look(at(second));
+    };
+    look(0, Selected, Combined);
+    look(10, Selected, Combined);
+    look(40, Combined, Selected);
+    look(50, Combined, Combined);
+    look(70, Selected, Combined);
+    look(131, Selected, Combined);
+    let of = |name: &str| Some(name.to_owned());
+    let expected = [(0, 40, of("a")), (40, 50, of("b")), (50, 70, None), (70, 131, of("a"))];
+    assert_eq!(selected(&audit), expected);
+}
+
+#[test]
+fn an_interval_ends_where_the_status_is_another() {
+    let mut audit = audit("truechimer-audit-status");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    audit.publish(&hand(30, Status::Holdover), at(30));
+    audit.publish(&hand(50, Status::Synchronised), at(50));
+    audit.look(at(115));
+    let expected = [
+        (0, 30, "synchronised", Some(40)),
+        (30, 50, "holdover", Some(30)),
+        (50, 115, "synchronised", Some(75)),
+    ];
+    assert_eq!(intervals(&audit), expected);
+    // Without a bound as well. There it is the system clock's time that counts, but for the end.
+    audit.publish(&hand(120, Status::Disrupted), at(120));
+    audit.publish(&hand(140, Status::Unknown), at(140));
+    audit.publish(&hand(150, Status::Disrupted), at(150));
+    audit.publish(&hand(160, Status::Synchronised), at(160));
+    let statuses: Vec<&str> =
+        intervals(&audit)[3..].iter().map(|(_, _, status, _)| *status).collect();
+    assert_eq!(statuses, ["synchronised", "disrupted", "unknown", "disrupted"]);
 }
 
 #[test]
@@ -210,26 +378,46 @@ fn what_opens_and_takes_no_line_is_told_of_once() {
 }
 
 #[test]
-fn a_changed_configuration_says_what_changed() {
+fn a_changed_configuration_says_what_changed_by_the_names_of_the_file() {
     let source = |host: &str, poll| SourceConfig { poll, ..SourceConfig::new(host) };
-    let trusted = SourceConfig { trust: true, ..source("a", 16) };
-    let old = Config { sources: vec![trusted, source("b", 16)], ..Config::default() };
-    let required = SourceConfig { require: true, ..source("a", 32) };
-    let sources = vec![required, source("c", 16)];
-    let (max_wander, authentication) = (Rate::from_ppb(1), AuthenticationMode::Ignore);
-    let new = Config { sources, discipline: true, max_wander, authentication, ..Config::default() };
-    let text = difference(&old, &new);
-    for part in [
-        "a:123 poll: 16 → 32",
-        "a:123 trust: true → false",
-        "a:123 require: false → true",
-        "authentication: \"mix\" → \"ignore\"",
-        "c:123 added",
-        "b:123 removed",
-        "discipline: false → true",
-        "max_wander changed",
-    ] {
-        assert!(text.contains(part), "{part}: {text}");
-    }
+    let trusted = SourceConfig { trust: true, ..source("fd99::2", 16) };
+    let clock =
+        |error| RefClockConfig { name: "PPS".into(), error, ..RefClockConfig::pulse("/dev/pps0") };
+    let old = Config {
+        sources: vec![trusted, source("b", 16)],
+        refclocks: vec![clock(Span::from_micros(10))],
+        ..Config::default()
+    };
+    let asymmetry = Some(Asymmetry { by: Span::from_micros(300), error: Span::from_micros(20) });
+    let required = SourceConfig { require: true, asymmetry, ..source("fd99::2", 32) };
+    let sources = vec![required, source("fd99::3", 16)];
+    let (max_wander, authentication) = (Rate::from_ppb(250), AuthenticationMode::Ignore);
+    let new = Config {
+        sources,
+        refclocks: vec![clock(Span::from_micros(25))],
+        discipline: true,
+        max_wander,
+        authentication,
+        max_step: None,
+        min_sources: Some(2),
+        likely_doubt: Rate::from_ppb(50_000_000),
+        ..Config::default()
+    };
+    let expected = "[system-clock] discipline: false → true; \
+        authentication: mix → ignore; \
+        likely-confidence: 0.999999 → 0.95; \
+        max-step: 1000.000 s → none; \
+        max-wander-ppm: 0.5 → 0.25; \
+        min-sources: not set → 2; \
+        [fd99::2]:123 asymmetry: not set → 300.000 µs; \
+        [fd99::2]:123 asymmetry-error: not set → 20.000 µs; \
+        [fd99::2]:123 poll: 16 → 32; \
+        [fd99::2]:123 require: false → true; \
+        [fd99::2]:123 trust: true → false; \
+        [fd99::3]:123 added; \
+        PPS latency: 10.000 µs → 25.000 µs; \
+        b:123 removed";
+    assert_eq!(difference(&old, &new), expected);
     assert_eq!(difference(&old, &old), "nothing that counts here changed");
+    assert_eq!(configured(&new), "sources [fd99::2]:123, [fd99::3]:123, PPS");
 }

@@ -12,20 +12,22 @@ pub(super) struct Declared {
     by: Option<Span>,
     error: Option<Span>,
     learn: bool,
-    has: [bool; 2],
+    /// Places of both keys in the text, of those that are there.
+    at: [Option<usize>; 2],
 }
 
 impl Declared {
     /// Reads a key of it; whether it is one.
     pub(super) fn take(&mut self, reader: &mut Reader<'_>, key: &str, value: &Value<'_>) -> bool {
+        let at = Some(value.span().start);
         match key {
             "asymmetry" if value.get_ref().as_str() == Some("learn") => self.learn = true,
             "asymmetry" => {
-                self.has[0] = true;
+                self.at[0] = at;
                 self.by = span(reader, key, value, "120us", by);
             }
             "asymmetry-error" => {
-                self.has[1] = true;
+                self.at[1] = at;
                 self.error = span(reader, key, value, "20us", error);
             }
             _ => return false,
@@ -33,23 +35,23 @@ impl Declared {
         true
     }
 
-    /// Gives it to the source, whose table is at `at`: both keys have to be there or none, and
-    /// what is learnt has an error of its own.
-    pub(super) fn put(self, reader: &mut Reader<'_>, at: usize, source: &mut SourceConfig) {
+    /// Gives it to the source: both keys have to be there or none, and what is learnt has an error of
+    /// its own.
+    pub(super) fn put(self, reader: &mut Reader<'_>, source: &mut SourceConfig) {
         source.learn_asymmetry = self.learn;
-        match (self.by, self.error, self.has) {
-            (Some(by), Some(error), _) => source.asymmetry = Some(Asymmetry { by, error }),
-            (.., [true, false]) => {
+        source.asymmetry = self.by.zip(self.error).map(|(by, error)| Asymmetry { by, error });
+        match self.at {
+            [Some(at), None] => {
                 reader.problem(at, "`asymmetry` needs `asymmetry-error`: how well is it known?");
             }
-            (.., [false, true]) if self.learn => reader.problem(
+            [None, Some(at)] if self.learn => reader.problem(
                 at,
                 "`asymmetry-error` is for a declared asymmetry, and this one is learnt: remove it",
             ),
-            (.., [false, true]) => {
+            [None, Some(at)] => {
                 reader.problem(at, "`asymmetry-error` is nothing without `asymmetry`");
             }
-            _ => {}
+            [Some(_), Some(_)] | [None, None] => {}
         }
     }
 }

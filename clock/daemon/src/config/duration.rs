@@ -1,4 +1,4 @@
-//! How long something may take, as people write it.
+//! Lengths of time, as people write them.
 
 use truechimer_time::Span;
 

@@ -3,7 +3,7 @@
 use truechimer_config::{Reader, Table};
 
 /// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 27] = [
+const FOREIGN: [(&[&str], &str); 28] = [
     (
         &["server", "servers", "pools", "peer", "NTP", "FallbackNTP", "Time"],
         "a server is [[source]] with host = \"…\", or with pool = \"…\"",
@@ -13,7 +13,7 @@ const FOREIGN: [(&[&str], &str); 27] = [
     (&["count", "maxsources"], "that is `max-sources`, of [[source]] with pool = \"…\""),
     (&["sourcedir", "confdir"], "that is `source-dir`"),
     (
-        &["ntsport", "ntstrustedcerts", "certset"],
+        &["ntsport", "nts-port", "ntstrustedcerts", "certset"],
         "with nts = true the port of the key exchange stands behind the host, and `ca` in [nts] names a \
          file of authorities",
     ),
@@ -23,8 +23,11 @@ const FOREIGN: [(&[&str], &str); 27] = [
     ),
     (&["iburst"], "that is `burst` in [[source]], and on unless it is false"),
     (
+        &["minpoll"],
+        "that is `poll` in [[source]], in seconds, not a power of 2: 16 for minpoll 4, 64 for 6",
+    ),
+    (
         &[
-            "minpoll",
             "poll-interval-limits",
             "initial-poll-interval",
             "PollIntervalMinSec",
@@ -32,7 +35,10 @@ const FOREIGN: [(&[&str], &str); 27] = [
         ],
         "that is `poll` in [[source]], in seconds",
     ),
-    (&["maxpoll"], "that is `max-poll` in [[source]], in seconds"),
+    (
+        &["maxpoll"],
+        "that is `max-poll` in [[source]], in seconds, not a power of 2: 64 for maxpoll 6, 1024 for 10",
+    ),
     (&["ipv4", "ipv6"], "that is `family` in [[source]]"),
     (&["authselectmode"], "that is `authentication`"),
     (&["true"], "that is `trust` in [[source]]"),
@@ -85,16 +91,118 @@ pub(super) fn unknown(reader: &mut Reader<'_>, key: &str, offset: usize, table: 
     }
 }
 
-/// Directives of which every such file has one.
-const DIRECTIVES: [&str; 7] =
-    ["server", "pool", "peer", "refclock", "driftfile", "makestep", "rtcsync"];
+/// Directives of chrony.conf(5).
+const DIRECTIVES: [&str; 95] = [
+    "acquisitionport",
+    "allow",
+    "authselectmode",
+    "bindacqaddress",
+    "bindacqdevice",
+    "bindaddress",
+    "bindcmdaddress",
+    "bindcmddevice",
+    "binddevice",
+    "broadcast",
+    "clientloglimit",
+    "clockprecision",
+    "cmdallow",
+    "cmddeny",
+    "cmdport",
+    "cmdratelimit",
+    "combinelimit",
+    "confdir",
+    "corrtimeratio",
+    "deny",
+    "driftfile",
+    "dscp",
+    "dumpdir",
+    "dumponexit",
+    "fallbackdrift",
+    "hwclockfile",
+    "hwtimestamp",
+    "hwtstimeout",
+    "include",
+    "initstepslew",
+    "keyfile",
+    "leapseclist",
+    "leapsecmode",
+    "leapsectz",
+    "local",
+    "lock_all",
+    "log",
+    "logbanner",
+    "logchange",
+    "logdir",
+    "mailonchange",
+    "makestep",
+    "manual",
+    "maxchange",
+    "maxclockerror",
+    "maxdistance",
+    "maxdrift",
+    "maxjitter",
+    "maxlockage",
+    "maxntsconnections",
+    "maxsamples",
+    "maxslewrate",
+    "maxupdateskew",
+    "minsamples",
+    "minsources",
+    "nocerttimecheck",
+    "noclientlog",
+    "nosystemcert",
+    "ntpsigndsocket",
+    "ntsaeads",
+    "ntsca",
+    "ntsdumpdir",
+    "ntsntpserver",
+    "ntsport",
+    "ntsprocesses",
+    "ntsratelimit",
+    "ntsrefresh",
+    "ntsrotate",
+    "ntsservercert",
+    "ntsserverkey",
+    "ntstrustedcerts",
+    "peer",
+    "pidfile",
+    "pool",
+    "port",
+    "ptpdomain",
+    "ptpport",
+    "ratelimit",
+    "rawmeasurements",
+    "refclock",
+    "refresh",
+    "reselectdist",
+    "rtcautotrim",
+    "rtcdevice",
+    "rtcfile",
+    "rtconutc",
+    "rtcsync",
+    "sched_priority",
+    "server",
+    "settime",
+    "smoothtime",
+    "sourcedir",
+    "stratumweight",
+    "tempcomp",
+    "user",
+];
 
-/// True for chrony.conf(5), and ntp.conf, which has the same form: a line is a directive and its words, and no TOML.
+/// True if chrony.conf(5) has a directive of this name, in whichever letters.
+#[must_use]
+pub fn is_directive_of_chrony(name: &str) -> bool {
+    DIRECTIVES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// True for chrony.conf(5), and ntp.conf, which has the same form: a line is a directive and its words, and no TOML,
+/// which would have a table.
 pub(super) fn is_of_chrony(text: &str) -> bool {
-    text.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        let first = words.next().unwrap_or_default();
-        DIRECTIVES.iter().any(|known| first.eq_ignore_ascii_case(known))
-            && !words.next().is_some_and(|word| word.starts_with('='))
-    })
+    !text.lines().any(|line| line.trim_start().starts_with('['))
+        && text.lines().any(|line| {
+            let mut words = line.split_whitespace();
+            let first = words.next().unwrap_or_default();
+            is_directive_of_chrony(first) && !words.next().is_some_and(|word| word.starts_with('='))
+        })
 }

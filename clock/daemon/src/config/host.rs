@@ -1,4 +1,4 @@
-//! How a server is written.
+//! Host and port of a server, as people write them.
 
 use std::net::Ipv6Addr;
 
@@ -8,6 +8,13 @@ use truechimer_config::printable;
 /// is given. Names are only checked for what can never be one.
 pub(crate) fn host_and_port(text: &str) -> Result<(String, Option<u16>), String> {
     let text = text.trim();
+    if let Some((scheme, host)) = text.split_once("://") {
+        return Err(format!(
+            "without `{}://`: write \"{}\"",
+            printable(scheme),
+            printable(host.trim_end_matches('/'))
+        ));
+    }
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("the closing ] is missing")?;
         if !is_ipv6(host) {
@@ -92,7 +99,7 @@ mod tests {
             ("fe80::1%", "as [::1]:123"),
             ("two words", "`two words` is neither"),
             ("-option", "`-option` is neither"),
-            ("https://host", "port `//host` must be"),
+            ("https://host/", "without `https://`: write \"host\""),
             ("a\u{7}b", "`a\u{fffd}b` is neither"),
         ] {
             let found = host_and_port(text).unwrap_err();

@@ -82,7 +82,7 @@ pub(super) fn port(
     if let Err(text) = fits(&ptp) {
         reader.problem(at, text);
     }
-    declared.put(reader, at, &mut source);
+    declared.put(reader, &mut source);
     source.ptp = Some(ptp);
     (!source.host.is_empty()).then_some(source)
 }

@@ -1,5 +1,7 @@
 //! From text to settings.
 
+use std::collections::BTreeMap;
+
 use truechimer_clockbound::Layout;
 use truechimer_config::{
     ConfigError, DeTable, DeValue, Place, Problem, Reader, Table, Value, printable, whole,
@@ -28,7 +30,10 @@ use truechimer_metrics::Listen;
 /// same server twice: every problem at once.
 pub fn parse(text: &str, name: &str) -> Result<Settings, ConfigError> {
     let mut settings = Settings::default();
-    let walk = |reader: &mut Reader<'_>, top: &DeTable<'_>| document(reader, top, &mut settings);
+    let walk = |reader: &mut Reader<'_>, top: &DeTable<'_>| {
+        document(reader, top, &mut settings);
+        lines(reader, "", top, &mut settings.lines);
+    };
     match truechimer_config::parse(text, name, &TABLES, walk) {
         Err(_) if foreign::is_of_chrony(text) => {
             let hint = "a configuration of chrony's: `truechimer import-chrony FILE` prints what stands for it here";
@@ -103,7 +108,6 @@ const SOURCE: &[&str] = &[
     "domain",
     "transport",
     "delay",
-    "error",
     "timescale",
 ];
 const SYSTEM_CLOCK: &[&str] = &["discipline", "step", "step-above"];
@@ -160,7 +164,8 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 }
             },
             "authentication" => {
-                if let Some(part) = reader.text_of("authentication", value, authentication) {
+                if let Some(part) = reader.text_like("authentication", value, MODES, authentication)
+                {
                     settings.engine.authentication = part;
                 }
             }
@@ -205,45 +210,61 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                                 from one";
                     reader.problem(*at, text);
                 }
+                if let Some((_, at)) = servers.iter().find(|(source, _)| source.require) {
+                    settings.lines.insert("source.require".into(), reader.line(*at));
+                }
                 settings.engine.sources = servers.into_iter().map(|(source, _)| source).collect();
                 settings.engine.refclocks = refclocks.into_iter().map(|(clock, _)| clock).collect();
             }
-            "system-clock" => match value.get_ref().as_table() {
-                Some(table) => system_clock(reader, table, settings),
-                None => reader.problem(
-                    value.span().start,
-                    "`system-clock` must be a table: write [system-clock]",
-                ),
-            },
-            "metrics" => match value.get_ref().as_table() {
-                Some(table) => settings.metrics = metrics(reader, table),
-                None => {
-                    reader.problem(value.span().start, "`metrics` must be a table: write [metrics]")
+            "system-clock" => {
+                if let Some(table) = reader.table("system-clock", value) {
+                    system_clock(reader, table, settings);
                 }
-            },
-            "nts" => match value.get_ref().as_table() {
-                Some(table) => nts(reader, table, settings),
-                None => reader.problem(value.span().start, "`nts` must be a table: write [nts]"),
-            },
-            "audit" => match value.get_ref().as_table() {
-                Some(table) => settings.audit = audit(reader, table, value.span().start),
-                None => {
-                    reader.problem(value.span().start, "`audit` must be a table: write [audit]")
+            }
+            "metrics" => {
+                settings.metrics =
+                    reader.table("metrics", value).and_then(|table| metrics(reader, table));
+            }
+            "nts" => {
+                if let Some(table) = reader.table("nts", value) {
+                    nts(reader, table, settings);
                 }
-            },
+            }
+            "audit" => {
+                let at = value.span().start;
+                settings.audit =
+                    reader.table("audit", value).and_then(|table| audit(reader, table, at));
+            }
             // Below, when it is known whether anybody keeps the system clock.
             "clockbound" => {}
             other => unknown(reader, other, key.span().start, TABLES[0]),
         }
     }
-    if let Some(value) = table.get("clockbound") {
-        match value.get_ref().as_table() {
-            Some(table) => {
-                settings.clockbound = clockbound(reader, table, value.span().start, settings);
-            }
-            None => reader
-                .problem(value.span().start, "`clockbound` must be a table: write [clockbound]"),
+    if let Some(value) = table.get("clockbound")
+        && let Some(table) = reader.table("clockbound", value)
+    {
+        settings.clockbound = clockbound(reader, table, value.span().start, settings);
+    }
+}
+
+/// True if all keys of a table are known.
+pub(super) fn knows((_, keys): Table<'_>, table: &DeTable<'_>) -> bool {
+    table.iter().all(|(key, _)| keys.contains(&key.get_ref().as_ref()))
+}
+
+/// Lines of all keys of a table and of those within it.
+fn lines(
+    reader: &Reader<'_>,
+    before: &str,
+    table: &DeTable<'_>,
+    found: &mut BTreeMap<String, usize>,
+) {
+    for (key, value) in table {
+        let name = format!("{before}{}", key.get_ref());
+        if let Some(table) = value.get_ref().as_table() {
+            lines(reader, &format!("{name}."), table, found);
         }
+        found.insert(name, reader.line(key.span().start));
     }
 }
 
@@ -296,7 +317,7 @@ fn pages(reader: &mut Reader<'_>, value: &Value<'_>, discipline: bool) -> Vec<La
             }
             if page.bounds_system_clock() && !discipline {
                 return Err("bounds the error of the system clock, which nobody keeps: add \
-                     discipline = true to [system-clock], or leave it out");
+                     discipline = true to [system-clock], or leave this page out");
             }
             Ok(page)
         };
@@ -341,7 +362,8 @@ fn audit(reader: &mut Reader<'_>, table: &DeTable<'_>, at: usize) -> Option<audi
             other => unknown(reader, other, key.span().start, TABLES[5]),
         }
     }
-    if !table.is_empty() && !table.contains_key("directory") {
+    // One that is not known may be meant as that.
+    if !table.is_empty() && !table.contains_key("directory") && knows(TABLES[5], table) {
         let text = "[audit] has no `directory`: add directory = \"/var/lib/truechimer/audit\"";
         reader.problem(at, text);
     }
@@ -357,7 +379,7 @@ fn system_clock(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Set
                 }
             }
             "step" => {
-                if let Some(policy) = reader.text_of("step", value, step_policy) {
+                if let Some(policy) = reader.text_like("step", value, STEPS, step_policy) {
                     settings.engine.step = policy;
                 }
             }
@@ -432,7 +454,7 @@ fn with_unit(example: &str) -> String {
     format!("a time with its unit in quotes, as in \"{example}\"")
 }
 
-/// How far servers may move the time by themselves; `none`: without limit.
+/// Span by which servers may move the time by themselves; `none`: without limit.
 fn max_step(reader: &mut Reader<'_>, value: &Value<'_>) -> Option<Option<Span>> {
     const KEY: &str = "max-step";
     if value.get_ref().as_str() == Some("none") {
@@ -503,12 +525,16 @@ const MAX_WANDER: Rate = Rate(Rate::from_ppb(100_000).0 + 1);
 /// The most that `likely-confidence` may be: no prior is good for more.
 const MOST_CONFIDENT: f64 = 0.999_999_999;
 
+/// Words of `authentication`, and those of `step`.
+const MODES: &str = "\"mix\", \"require\" or \"ignore\"";
+const STEPS: &str = "\"start\", \"never\" or \"always\"";
+
 fn authentication(word: &str) -> Result<AuthenticationMode, String> {
     match word {
         "mix" => Ok(AuthenticationMode::Mix),
         "require" => Ok(AuthenticationMode::Require),
         "ignore" => Ok(AuthenticationMode::Ignore),
-        _ => Err("must be \"mix\", \"require\" or \"ignore\"".into()),
+        _ => Err(format!("must be {MODES}")),
     }
 }
 
@@ -517,7 +543,7 @@ fn step_policy(word: &str) -> Result<StepPolicy, String> {
         "start" => Ok(StepPolicy::Start),
         "never" => Ok(StepPolicy::Never),
         "always" => Ok(StepPolicy::Always),
-        _ => Err("must be \"start\", \"never\" or \"always\"".into()),
+        _ => Err(format!("must be {STEPS}")),
     }
 }
 

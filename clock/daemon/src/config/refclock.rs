@@ -1,4 +1,4 @@
-//! How a reference clock is written.
+//! Tables of reference clocks in the file.
 
 use truechimer_config::{DeTable, Reader, Value, printable, whole};
 use truechimer_engine::{REFCLOCK_POLL_RANGE, RefClockConfig, RefClockKind, Scale};

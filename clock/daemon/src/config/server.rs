@@ -1,4 +1,4 @@
-//! How a server, or a pool of servers, is written.
+//! Tables of servers, and of pools of servers, in the file.
 
 use truechimer_config::{DeTable, Reader, Value, whole};
 use truechimer_engine::{
@@ -11,7 +11,7 @@ use super::authentication::Proof;
 use super::foreign::unknown;
 use super::host::host_and_port;
 use super::ptp;
-use super::reader::TABLES;
+use super::reader::{TABLES, knows};
 use super::refclock::OF_REFCLOCK;
 
 /// Keys of a source that are for a server.
@@ -42,7 +42,7 @@ pub(super) fn server(
     let mut source = SourceConfig::new("");
     let (mut named, mut port, mut most) = (false, None, DEFAULT_MAX_SOURCES);
     let mut proof = Proof::default();
-    let mut longest: Option<(u32, usize)> = None;
+    let (mut longest, mut knows_poll): (Option<(u32, usize)>, bool) = (None, true);
     let mut declared = Declared::default();
     let (own, is_pool) = if table.contains_key("pool") { ("pool", true) } else { ("host", false) };
     for (key, value) in table {
@@ -50,7 +50,9 @@ pub(super) fn server(
         match key.get_ref().as_ref() {
             key if key == own => {
                 named = true;
-                if let Some((host, given)) = reader.text_of(own, value, host_and_port) {
+                if value.get_ref().as_array().is_some() {
+                    reader.problem(start, format!("`{own}` names one: write a [[source]] for each"));
+                } else if let Some((host, given)) = reader.text_of(own, value, host_and_port) {
                     (source.host, port) = (host, given);
                 }
             }
@@ -72,8 +74,13 @@ pub(super) fn server(
             }
             "poll" => match whole(value).map(check_poll) {
                 Some(Ok(poll)) => source.poll = poll,
-                Some(Err(why)) => reader.wrong("poll", value, why),
-                None => reader.kind("poll", value, "a whole number of seconds, as in 16"),
+                wrong => {
+                    knows_poll = false;
+                    match wrong {
+                        Some(Err(why)) => reader.wrong("poll", value, why),
+                        _ => reader.kind("poll", value, "a whole number of seconds, as in 16"),
+                    }
+                }
             },
             "max-poll" => match whole(value).map(check_poll) {
                 Some(Ok(poll)) => longest = Some((poll, start)),
@@ -90,7 +97,7 @@ pub(super) fn server(
             "offline" => {
                 source.offline = reader.boolean("offline", value).unwrap_or(source.offline);
             }
-            "family" => source.family = reader.text_of("family", value, family),
+            "family" => source.family = reader.text_like("family", value, FAMILIES, family),
             key if declared.take(reader, key, value) => {}
             key if wish(reader, key, value, &mut source) => {}
             name @ ("nts" | "key") => proof.take(reader, name, value),
@@ -109,28 +116,32 @@ pub(super) fn server(
         }
     }
     match longest {
-        Some((longest, at)) if longest < source.poll => {
+        Some((longest, at)) if longest < source.poll && knows_poll => {
             let text = format!("`max-poll` = {longest} is less than `poll`, {}", source.poll);
             reader.problem(at, text);
         }
         _ => source.max_poll = longest.map(|(longest, _)| longest),
     }
     source.pool = is_pool.then_some(most);
-    declared.put(reader, at, &mut source);
+    declared.put(reader, &mut source);
     source.authentication = proof.kind(reader);
     let exchange = source.authentication == Authentication::Nts;
     source.port = port.unwrap_or(if exchange { NTS_PORT } else { NTP_PORT });
-    if !named {
+    // A key that is not known may be meant as that.
+    if !named && knows(TABLES[1], table) {
         reader.problem(at, "this source has no `host`: add host = \"ntp.example.org\", or a pool");
     }
     (!source.host.is_empty()).then_some(source)
 }
 
-fn family(word: &str) -> Result<Family, &'static str> {
+/// Words of `family`.
+const FAMILIES: &str = "\"ipv4\" or \"ipv6\"";
+
+fn family(word: &str) -> Result<Family, String> {
     match word {
         "ipv4" => Ok(Family::Ipv4),
         "ipv6" => Ok(Family::Ipv6),
-        _ => Err("must be \"ipv4\" or \"ipv6\""),
+        _ => Err(format!("must be {FAMILIES}")),
     }
 }
 

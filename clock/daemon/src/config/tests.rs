@@ -105,6 +105,7 @@ fn everything_can_be_set() {
         settings,
         Settings {
             file: None,
+            lines: settings.lines.clone(),
             source_dir: Some("/d".into()),
             left_out: Vec::new(),
             nts_ca: None,
@@ -148,8 +149,14 @@ fn everything_can_be_set() {
             fresh: false,
         }
     );
+    let line = |key: &str| settings.lines.get(key).copied();
+    assert_eq!(
+        (line("counter"), line("clockbound.pages"), line("host")),
+        (Some(2), Some(22), None)
+    );
     assert_eq!(parse("", "empty").unwrap(), Settings::default());
-    assert_eq!(parse("[metrics]\n[audit]", "t").unwrap(), Settings::default());
+    let empty = parse("[metrics]\n[audit]", "t").unwrap();
+    assert_eq!(Settings { lines: BTreeMap::new(), ..empty }, Settings::default());
     let record = parse("[audit]\ndirectory = \"/a\"", "t").unwrap().audit.unwrap();
     assert_eq!((record.interval, record.max_mb), (Span::from_secs(60), 256));
     for (text, place) in [("auto", Place::Default), ("none", Place::None)] {
@@ -277,6 +284,28 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "driftfile /var/lib/ntp/drift",
             "t: a configuration of chrony's: `truechimer import-chrony",
         ),
+        (
+            "# Of a machine that serves.\nlocal stratum 8\nallow",
+            "t: a configuration of chrony's: `truechimer import-chrony",
+        ),
+        ("[[source]]\npool a", "t:2: "),
+        (
+            "[system-clock]\nstep = true",
+            "t:2: `step` must be \"start\", \"never\" or \"always\", not boolean",
+        ),
+        (
+            "authentication = 1",
+            "t:1: `authentication` must be \"mix\", \"require\" or \"ignore\", not integer",
+        ),
+        (
+            "[[source]]\nhost = \"a\"\nfamily = 4",
+            "t:3: `family` must be \"ipv4\" or \"ipv6\", not integer",
+        ),
+        ("[[source]]\nhost = [\"a\", \"b\"]", "t:2: `host` names one: write a [[source]] for each"),
+        (
+            "[[source]]\nhost = \"ntp://a.example\"",
+            "t:2: `host` = \"ntp://a.example\": without `ntp://`: write \"a.example\"",
+        ),
         ("[[source]]\nhost = \"a\"\nnts = 1", "t:3: `nts` must be true or false, not integer"),
         (
             "[[source]]\nhost = \"a\"\nntsport = 4461",
@@ -311,7 +340,10 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
             "[[source]]\nhost = \"a\"\nport = 1123",
             "t:3: unknown key `port`; it stands behind the host: host = \"ntp.example.org:123\"",
         ),
-        ("[[source]]\nhost = \"a\"\nminpoll = 4", "t:3: unknown key `minpoll`; that is `poll`"),
+        (
+            "[[source]]\nhost = \"a\"\nminpoll = 4",
+            "that is `poll` in [[source]], in seconds, not a power of 2: 16 for",
+        ),
         ("[[source]]\nhost = \"a\"\ntrue = true", "t:3: unknown key `true`; that is `trust`"),
         ("[[source]]\nhost = \"a\"\nrequire = 2", "t:3: `require` must be true or false"),
         ("prefer = true", "t:1: unknown key `prefer`; it belongs into [[source]]"),
@@ -407,11 +439,16 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ),
         (
             "[[source]]\nhost = \"a\"\nasymmetry = \"1ms\"",
-            "t:1: `asymmetry` needs `asymmetry-error`: how well is it known?",
+            "t:3: `asymmetry` needs `asymmetry-error`: how well is it known?",
+        ),
+        // A space before the unit is no fault.
+        (
+            "[[source]]\nhost = \"a\"\nasymmetry = \"1 ms\"",
+            "t:3: `asymmetry` needs `asymmetry-error`: how well is it known?",
         ),
         (
             "[[source]]\nhost = \"a\"\nasymmetry-error = \"1ms\"",
-            "t:1: `asymmetry-error` is nothing without `asymmetry`",
+            "t:3: `asymmetry-error` is nothing without `asymmetry`",
         ),
         (
             "[[source]]\nhost = \"a\"\nasymmetry = \"1s\"\nasymmetry-error = \"-1us\"",
@@ -428,9 +465,12 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ),
         (
             "[[source]]\nhost = \"a\"\nasymmetry = \"learn\"\nasymmetry-error = \"1us\"",
-            "t:1: `asymmetry-error` is for a declared asymmetry, and this one is learnt: remove it",
+            "t:4: `asymmetry-error` is for a declared asymmetry, and this one is learnt: remove it",
         ),
         ("[[source]]\npps = \"/p\"\nasymmetry = \"1us\"", "t:3: `asymmetry` is for a server"),
+        ("[[source]]\nserver = \"a\"", "t:2: unknown key `server`; a server is [[source]]"),
+        ("[audit]\ndir = \"/a\"", "t:2: unknown key `dir`; did you mean `directory`?"),
+        ("[[source]]\nhost = \"a\"\nnts-port = 1", "t:3: unknown key `nts-port`; "),
         ("[[source]]\npoll = 4", "t:1: this source has no `host`: add host ="),
         ("[[source]]\nhost = 7", "t:2: `host` must be a string in quotes, not integer"),
         ("[[source]]\nhost = \"a:0\"", "t:2: `host` = \"a:0\": port `0` must be 1 to 65535"),
@@ -503,6 +543,7 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ),
         ("[source]\nhost = \"a\"", "t:1: `source` must be a list of tables: write [[source]]"),
         ("source = [1]", "t:1: each `source` must be a table"),
+        ("source = [1, 2,\n3]", "table: write [[source]]\nt:2: each"),
         ("system-clock = true", "t:1: `system-clock` must be a table: write [system-clock]"),
         (
             "[system-clock]\ndiscipline = \"yes\"",
@@ -535,13 +576,16 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         (
             "[clockbound]\npages = [\"shm1\",\n\"shm0\"]",
             "t:3: `pages` = \"shm0\": bounds the error of the system clock, which nobody keeps: \
-                 add discipline = true to [system-clock], or leave it out",
+                 add discipline = true to [system-clock], or leave this page out",
         ),
         (
             "[clockbound]\npages = [\"shm1\"]\ndirectory = \"run\"",
             "t:3: `directory` = \"run\": must begin with /",
         ),
-        ("[clockbound]\npage = \"shm1\"", "t:2: unknown key `page`; it belongs into the top"),
+        (
+            "[clockbound]\npage = \"shm1\"",
+            "t:2: unknown key `page`; did you mean `pages`? (`page` belongs into the top",
+        ),
         ("metrics = true", "t:1: `metrics` must be a table: write [metrics]"),
         ("[metrics]\nlisten = 9924", "t:2: `listen` must be a string in quotes, not integer"),
         (
@@ -608,5 +652,19 @@ proptest! {
         value in "(-?[0-9]{0,40}(\\.[0-9]{0,40})?(e[0-9]{0,5})?|\"[^\"]{0,20}\"|\\[.{0,20}\\]|\\{.{0,20}\\}|true|inf|.{0,10})",
     ) {
         let _ = parse(&format!("{key} = {value}\n[[source]]\n{key} = {value}"), "t");
+    }
+}
+
+#[test]
+fn one_mistake_is_told_once() {
+    for text in [
+        "[[source]]\nserver = \"a\"",
+        "[audit]\ndir = \"/a\"",
+        "source = [1, 2]",
+        "[[source]]\nhost = \"a\"\npoll = 2000\nmax-poll = 5",
+        "[[source]]\nhost = \"a\"\npoll = \"16s\"\nmax-poll = 5",
+    ] {
+        let told = parse(text, "t").unwrap_err().to_string();
+        assert_eq!(told.lines().count(), 1, "{told}");
     }
 }

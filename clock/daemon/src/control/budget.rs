@@ -1,4 +1,4 @@
-//! How much each user may ask for: nobody's haste is at another's cost.
+//! Budgets of what users may ask for: nobody's haste is at another's cost.
 //!
 //! The daemon's own user and root come first and have budgets of their own. All others share what
 //! the daemon can spare, each up to a part of it, and whoever has asked for the least of late comes
@@ -30,7 +30,7 @@ impl Budget {
         Budget { own, spent: BTreeMap::new(), left: ALL_USERS }
     }
 
-    /// Whether this user may change what the daemon does, and is served first.
+    /// True if this user may change what the daemon does, and is served first.
     pub(super) fn is_owner(&self, user: u32) -> bool {
         user == 0 || user == self.own
     }
@@ -39,7 +39,7 @@ impl Budget {
         self.spent.get(&user).copied().unwrap_or(0)
     }
 
-    /// Whether this user may spend anything now.
+    /// True if this user may spend anything now.
     pub(super) fn allows(&self, user: u32) -> bool {
         match self.is_owner(user) {
             true => self.spent(user) < PER_OWNER,

@@ -10,12 +10,12 @@ use rustix::io::retry_on_intr;
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
-use super::{Accepted, Answer, Changed, Refused, Reloading, Request, Version};
+use super::{Accepted, Answer, Changed, Refused, Reloaded, Request, Version};
 
 /// The longest answer that is taken, in bytes.
 const MAX_ANSWER: u64 = 16 << 20;
 
-/// Why a daemon could not be asked.
+/// Reasons why a daemon could not be asked.
 #[derive(Debug)]
 pub enum ControlError {
     /// Nobody answers there.
@@ -98,13 +98,13 @@ pub fn version(socket: &Path, timeout: Duration) -> Result<Version, ControlError
     ask(socket, "version", timeout)
 }
 
-/// Tells the daemon behind `socket` to read its configuration again, as SIGHUP does. What comes of
-/// that is in its notes.
+/// Tells the daemon behind `socket` to read its configuration again, as SIGHUP does.
 ///
 /// # Errors
-/// If no daemon answers within `timeout`, or if it is another user's.
-pub fn reload(socket: &Path, timeout: Duration) -> Result<(), ControlError> {
-    ask::<Reloading>(socket, "reload", timeout).map(|_| ())
+/// If no daemon answers within `timeout`, if it is another user's, or if the configuration is wrong:
+/// the old one stays in force then.
+pub fn reload(socket: &Path, timeout: Duration) -> Result<Reloaded, ControlError> {
+    ask(socket, "reload", timeout)
 }
 
 /// Tells the daemon behind `socket` to believe this source now, or without one the one that is

@@ -14,7 +14,7 @@ use truechimer_files::Bound;
 use truechimer_time::Count;
 
 use super::budget::Budget;
-use super::{Accepted, Answer, Changed, MAX_REQUEST, Refused, Reloading, Request, Version};
+use super::{Accepted, Answer, Changed, MAX_REQUEST, Refused, Reloaded, Request, Version};
 use crate::changes::Change;
 use crate::sys::{self, POLLIN, POLLOUT, pollfd};
 
@@ -26,7 +26,7 @@ const MAX_OF_OWNER: usize = 8;
 /// Connections that are taken between two calls of [`Server::resume`], most of them only to be
 /// refused: who waits behind them is not known before.
 const MAX_ACCEPTED: u32 = 4096;
-/// How many of them at a time: what else the daemon does comes in between.
+/// Connections taken at a time: what else the daemon does comes in between.
 const ACCEPTED_AT_ONCE: u32 = 32;
 /// Permission to connect: everybody has it; each request is judged by itself.
 const MODE: u32 = 0o666;
@@ -35,8 +35,8 @@ const MODE: u32 = 0o666;
 pub(crate) trait Handler {
     /// All that the daemon knows.
     fn report(&mut self) -> Answer;
-    /// Reads the configuration again, soon.
-    fn reload(&mut self);
+    /// Reads the configuration again, or says what is wrong with it.
+    fn reload(&mut self) -> Result<Reloaded, String>;
     /// Believes this source now, or the one that is held off; or says why not.
     fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String>;
     /// Changes the sources, or says why not.
@@ -53,7 +53,7 @@ pub(crate) struct Server {
     budget: Budget,
     /// No more connections until [`Server::resume`]: accepting failed.
     paused: bool,
-    /// How many connections may still be taken until then.
+    /// Number of connections that may still be taken until then.
     left: u32,
 }
 
@@ -186,7 +186,7 @@ impl Server {
 }
 
 impl Client {
-    /// Whether a whole request waits.
+    /// True if a whole request waits.
     fn has_request(&self) -> bool {
         self.output.is_empty() && self.input.contains(&b'\n')
     }
@@ -255,10 +255,10 @@ impl Client {
         match verb.as_str() {
             "report" => json_line(&handler.report()),
             "version" => json_line(&Version { version: crate::VERSION.into() }),
-            "reload" if self.may_change => {
-                handler.reload();
-                json_line(&Reloading { reloading: true })
-            }
+            "reload" if self.may_change => match handler.reload() {
+                Ok(reloaded) => json_line(&reloaded),
+                Err(why) => refuse(why),
+            },
             "reload" => refuse("only root and the daemon's own user may reload it".into()),
             "accept" if self.may_change => match handler.accept(source.as_deref()) {
                 Ok(accepted) => json_line(&accepted),

@@ -128,16 +128,6 @@ impl Daemon<'_> {
     }
 
     pub(super) fn publish(&mut self, hand: &Hand) {
-        if hand.status == Status::Synchronised
-            && let Some(now) = self.unix_now()
-            && self.proofs.clock_is_set(now)
-        {
-            let text = "the clock is set: certificates (NTS) are judged anew, by its dates";
-            self.note(Level::Info, text);
-        }
-        if let Some(audit) = &mut self.audit {
-            audit.publish(hand, self.counter.read());
-        }
         if hand.counter.epoch != self.epoch {
             self.epoch = hand.counter.epoch;
             self.net.forget();
@@ -161,7 +151,17 @@ impl Daemon<'_> {
         }
         let made = self.host.made();
         // A hand of counts that are over is of no use: the next event begins a new epoch.
-        if !self.host.has_lapsed() {
+        if let Some(made) = made
+            && !self.host.has_lapsed()
+        {
+            if hand.status == Status::Synchronised
+                && let Some(now) = self.unix_now()
+                && self.proofs.clock_is_set(now)
+            {
+                let text = "the clock is set: certificates (NTS) are judged anew, by its dates";
+                self.note(Level::Info, text);
+            }
+            self.record_hand(hand);
             self.page.mark(self.host.marker());
             self.page.publish(hand, &made);
             self.refresh_clockbound(hand);
@@ -171,7 +171,7 @@ impl Daemon<'_> {
     /// Writes the pages for clients of ClockBound, of which they know how old they are.
     pub(super) fn tell_clockbound(&mut self) {
         let hand = *self.engine.hand();
-        if !self.host.has_lapsed() {
+        if !self.host.is_withheld() && !self.host.has_lapsed() {
             self.refresh_clockbound(&hand);
         }
     }

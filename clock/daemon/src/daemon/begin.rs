@@ -22,6 +22,7 @@ use crate::control::Server;
 use crate::host::Host;
 use crate::hypervisor::Hypervisor;
 use crate::net::Net;
+use crate::options::Options;
 use crate::proof::Proofs;
 use crate::ptp::PtpPorts;
 use crate::refclocks::RefClocks;
@@ -168,7 +169,7 @@ impl<'n> Daemon<'n> {
             wander: Wander::default(),
             events: VecDeque::new(),
             fds: Vec::new(),
-            reload: false,
+            options: Options::default(),
             sandbox: Sandbox::default(),
             settings,
         };
@@ -209,7 +210,9 @@ impl<'n> Daemon<'n> {
             daemon.note(Level::Warning, &note);
         }
         daemon.note_cards();
-        daemon.note_left_out();
+        for text in std::mem::take(&mut daemon.settings.left_out) {
+            daemon.note(Level::Warning, &text);
+        }
         daemon.note_leaps(leap_note);
         // It makes the record's directory, if need be, whose parent is not written any more.
         daemon.flush_audit();
@@ -318,8 +321,8 @@ pub(super) fn load(path: Option<&Path>, beside: Option<&Path>) -> (Option<Saved>
     let ((saved, note), (left, also)) = (of(path, state::load), of(beside, state::load_own));
     let both = match (saved, left) {
         (Some(saved), Some(left)) => {
-            let Saved { held, agreed, moved, rtc_offset, .. } = left;
-            Some(Saved { held, agreed, moved, rtc_offset, ..saved })
+            let Saved { counter, nominal, period, error, unix, .. } = saved;
+            Some(Saved { counter, nominal, period, error, unix, ..left })
         }
         (saved, left) => saved.or(left),
     };

@@ -6,7 +6,8 @@ use truechimer_time::Count;
 
 use super::{CHANGES, Daemon, same_scale};
 use crate::changes::Change;
-use crate::config::{ConfigError, Settings};
+use crate::config::Settings;
+use crate::options::Options;
 use crate::state::{Keeping, Retry};
 use crate::{audit, leaps, options, state};
 
@@ -43,19 +44,32 @@ impl Daemon<'_> {
         }
     }
 
-    /// Takes over a configuration that was read again, if it is any good.
-    pub(crate) fn configure(&mut self, settings: Result<Settings, ConfigError>) {
-        let mut new = match settings {
-            Ok(new) => new,
+    /// Has [`Daemon::read_again`] go by these options, and their file.
+    pub(crate) fn reads_again_by(&mut self, options: &Options) {
+        self.options.clone_from(options);
+    }
+
+    /// Reads the configuration again, and takes it over if it is any good. Returns what of it is not
+    /// in force.
+    ///
+    /// # Errors
+    /// The mistakes in it; nothing has changed then.
+    pub(crate) fn read_again(&mut self) -> Result<Vec<String>, String> {
+        match self.options.settings() {
+            Ok(new) => Ok(self.configure(new)),
             Err(why) => {
-                return self.note(
-                    Level::Warning,
-                    &format!(
-                        "the configuration stays as it was, because the new one is wrong: {why}"
-                    ),
+                let text = format!(
+                    "the configuration stays as it was, because the new one is wrong: {why}"
                 );
+                self.note(Level::Warning, &text);
+                Err(text)
             }
-        };
+        }
+    }
+
+    /// Takes over another configuration. Returns what of it is not in force.
+    pub(super) fn configure(&mut self, mut new: Settings) -> Vec<String> {
+        let mut warnings = Vec::new();
         let old = &self.settings;
         let fixed: Vec<&str> = [
             ("counter", old.counter != new.counter),
@@ -76,8 +90,7 @@ impl Daemon<'_> {
         .filter_map(|(key, changed)| changed.then_some(key))
         .collect();
         if !fixed.is_empty() {
-            let text = format!("changed, but only at the next start: {}", fixed.join(", "));
-            self.note(Level::Warning, &text);
+            warnings.push(format!("changed, but only at the next start: {}", fixed.join(", ")));
         }
         self.configured = new.engine.clone();
         self.changes.apply(&mut new.engine);
@@ -100,31 +113,26 @@ impl Daemon<'_> {
             self.proofs.keep_beside(self.state.path());
             // Nothing is in the new place yet.
             (self.kept.0, self.kept.1, self.retry) = (false, Vec::new(), Retry::None);
-            let (level, text) = self.state.note();
-            self.note(level, &text);
+            match self.state.note() {
+                (Level::Warning, text) => warnings.push(text),
+                (level, text) => self.note(level, &text),
+            }
         }
         let discipline = self.settings.engine.discipline;
         if discipline {
             self.system_clock.configure(true);
         }
-        if let Some(text) = self.wanted().and_then(|wanted| self.sandbox.shut_out(&wanted)) {
-            self.note(Level::Warning, &text);
-        }
+        warnings.extend(self.wanted().and_then(|wanted| self.sandbox.shut_out(&wanted)));
+        warnings.append(&mut self.settings.left_out);
         self.note(Level::Info, "the configuration was read again");
-        self.note_left_out();
+        warnings.iter().for_each(|text| self.note(Level::Warning, text));
         self.read_leaps();
         self.handle(self.counter.read(), Event::Configure(self.settings.engine.clone()));
         if !discipline {
             // Only now: the engine has just ended the slew that was under way.
             self.system_clock.configure(false);
         }
-    }
-
-    /// Tells which files of more sources are wrong.
-    pub(super) fn note_left_out(&mut self) {
-        for text in std::mem::take(&mut self.settings.left_out) {
-            self.note(Level::Warning, &text);
-        }
+        warnings
     }
 
     /// Changes the sources until the daemon ends. Returns the names of those that changed.
@@ -148,7 +156,7 @@ impl Daemon<'_> {
         let could = options::never(&self.settings.engine).is_none();
         if self.settings.source_dir.is_none()
             && could
-            && let Some(why) = options::never(&engine)
+            && let Some((_, why)) = options::never(&engine)
         {
             return Err(why);
         }
@@ -216,6 +224,8 @@ impl Daemon<'_> {
 
     /// Leaves everything in order.
     pub(crate) fn finish(mut self) {
+        // The machine may just have been suspended, and the check that follows never come.
+        let _ = self.check();
         let now = self.counter.read();
         self.handle(now, Event::Stop);
         self.tell_clockbound();

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use truechimer_counter::Choice;
-use truechimer_engine::{Action, Config, Saved, SourceConfig, Steer};
+use truechimer_engine::{Action, Config, Saved, SourceConfig, SourceStatus, Steer};
 use truechimer_serve::{ServedClock, Server as NtpServer};
 use truechimer_time::{Instant, Rate};
 use truechimer_timehands::{PageReader, Status};
@@ -142,6 +142,7 @@ fn what_lies_beside_the_page_goes_with_the_page() {
         agreed: None,
         moved: Span::from_secs(moved),
         rtc_offset: None,
+        paths: Vec::new(),
     };
     assert_eq!(load(Some(&main), Some(&path)), (None, None));
     state::save(&path, &saved(7, 2)).unwrap();
@@ -173,14 +174,14 @@ fn discipline_turned_off_ends_the_slew_first() {
     };
     let (on, off) = (with(true), with(false));
     daemon.system_clock = SystemClock::through(ask);
-    daemon.configure(Ok(on));
+    daemon.configure(on);
     let begun = std::time::Instant::now();
     while asked() < 2 {
         daemon.turn().unwrap();
         assert!(begun.elapsed().as_secs() < 40, "{} asked", asked());
     }
     let before = asked();
-    daemon.configure(Ok(off));
+    daemon.configure(off);
     assert_eq!(asked(), before + 2, "the slew ends, and the kernel is told");
     assert!(!daemon.system_clock.is_steered());
     daemon.finish();
@@ -237,7 +238,7 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     };
     let mut daemon = Daemon::start(settings, &mut ignore).unwrap();
     daemon.system_clock = SystemClock::through(ask);
-    daemon.configure(Ok(disciplined));
+    daemon.configure(disciplined);
     let steps = || {
         ASKED.with_borrow(|asked| {
             asked.iter().filter(|steer| matches!(steer, Steer::Step(_))).count()
@@ -252,7 +253,7 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     let _server = serve(&address.to_string(), 8);
     let held = |daemon: &Daemon<'_>| !daemon.engine.held(daemon.counter.read()).is_empty();
     until(&mut daemon, "a hold-off", held);
-    let noted = |daemon: &Daemon<'_>| !daemon.audit.as_ref().unwrap().is_held([].into_iter());
+    let noted = |daemon: &Daemon<'_>| !daemon.audit.as_ref().unwrap().is_held(&Default::default());
     until(&mut daemon, "the hold-off is seen", noted);
     Handler::accept(&mut daemon, None).unwrap();
     until(&mut daemon, "its end is seen", |daemon| !noted(daemon));
@@ -267,6 +268,21 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     daemon.finish();
 
     let of = |kind| recorded(&record, kind);
+    // The first seconds agree: by one clock, and the source is what it is from then on.
+    let begun = &of(Kind::Status)[0];
+    assert!(begun.text.starts_with("synchronised: ") && !begun.by_system_clock, "{begun:?}");
+    let apart = of(Kind::Log).into_iter().find(|event| event.text.contains("behind this clock"));
+    assert!(apart.unwrap().text.starts_with("times before this line are the system clock's"));
+    let mut selected = Vec::new();
+    let chain = truechimer_audit::read(&record, None, &mut |line| {
+        if let truechimer_audit::Line::Sources(sources) = line
+            && sources.list.iter().any(|source| source.status == "selected")
+        {
+            selected.push(sources.at);
+        }
+    });
+    assert!(chain.unwrap().is_whole());
+    assert_eq!(selected[0], begun.at);
     let stepped = of(Kind::Step);
     assert_eq!(stepped.len(), steps(), "{stepped:?}");
     let by = stepped[0].step_ns.unwrap();
@@ -285,7 +301,7 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     let changes: Vec<String> =
         of(Kind::Configuration).into_iter().map(|event| event.text).collect();
     let added = "192.0.2.7:123: added by the control socket, until the daemon ends";
-    assert_eq!(changes, ["read again: discipline: false → true", added]);
+    assert_eq!(changes, ["read again: [system-clock] discipline: false → true", added]);
     assert!(of(Kind::Log).iter().all(|event| event.text != added), "it is said once");
     let leaps: Vec<String> = of(Kind::Leap).into_iter().map(|event| event.text).collect();
     let offset = "TAI − UTC = 37 s";
@@ -293,5 +309,54 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     assert_eq!(leaps.len(), 2, "{leaps:?}");
     assert_eq!(leaps[0], format!("{offset}; no leap second is announced"));
     assert!(leaps[1].starts_with(&format!("{offset}; {next}")), "{leaps:?}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Long before the interval is over.
+#[test]
+fn a_server_that_begins_to_lie_is_in_the_record_at_once() {
+    let serve = |address: &str, offset| {
+        let served = ServedClock::starting_now(offset, Rate::ZERO).unwrap();
+        NtpServer::bind(address.parse().unwrap(), served, 3).unwrap().start().unwrap()
+    };
+    let servers = ["127.0.0.1:0", "127.0.0.2:0", "127.0.0.3:0"];
+    let [a, b, liar] = servers.map(|address| serve(address, Span::ZERO));
+    let mut ignore = |_: Level, _: &str| ();
+    let (directory, mut settings) = settings("liar", a.address());
+    let sources = [a.address(), b.address(), liar.address()].map(|server| SourceConfig {
+        port: server.port(),
+        poll: 1,
+        ..SourceConfig::new(server.ip().to_string())
+    });
+    settings.engine.sources = sources.into();
+    let record = directory.join("audit");
+    let wanted = crate::audit::Wanted {
+        directory: record.clone(),
+        interval: Span::from_secs(3600),
+        max_mb: 1,
+    };
+    settings.audit = Some(wanted);
+    let mut daemon = Daemon::start(settings, &mut ignore).unwrap();
+    let name = liar.address().to_string();
+    let has = |daemon: &Daemon<'_>, is: fn(SourceStatus) -> bool| {
+        daemon.engine.standings().any(|(other, status)| other == name && is(status))
+    };
+    until(&mut daemon, "all agree", |daemon| has(daemon, SourceStatus::agrees));
+    drop(liar);
+    let _liar = serve(&name, Span::from_millis(50));
+    let is_false = |status| status == SourceStatus::Falseticker;
+    until(&mut daemon, "a falseticker", |daemon| has(daemon, is_false));
+    daemon.turn().unwrap();
+    daemon.finish();
+    let mut seen = Vec::new();
+    let chain = truechimer_audit::read(&record, None, &mut |line| {
+        if let truechimer_audit::Line::Sources(sources) = line {
+            seen.push(sources.list[2].status.clone());
+        }
+    });
+    assert!(chain.unwrap().is_whole());
+    let agreed = seen.iter().position(|status| status != "unreachable" && status != "candidate");
+    assert_eq!(seen.last().unwrap(), "falseticker");
+    assert!(agreed.is_some_and(|place| seen[place] != "falseticker"), "{seen:?}");
     std::fs::remove_dir_all(directory).unwrap();
 }

@@ -28,7 +28,7 @@ pub(super) fn read(page: &Vmclock, counter: Counter) -> Result<Option<(Count, Sh
     Ok(shown(&time, count)?.map(|shown| (count, shown)))
 }
 
-/// Whether the counter is the one that the page tells of.
+/// Checks that the counter is the one that the page tells of.
 fn fits(told: VmCounter, kind: CounterKind) -> Result<(), String> {
     let (wanted, name) = match told {
         VmCounter::Tsc => (CounterKind::Tsc, "tsc"),

@@ -44,7 +44,7 @@ pub(super) enum Reader {
 
 /// A sample.
 pub(super) struct Sample {
-    /// Its number, if it has one.
+    /// Sequence number, if it has one.
     pub(super) sequence: Option<u64>,
     /// When, or why that is no count.
     pub(super) stamp: Result<Stamp, String>,
@@ -54,7 +54,7 @@ pub(super) struct Sample {
 /// Trouble with a reference clock.
 pub(super) struct Trouble {
     pub(super) text: String,
-    /// Whether it may be over at the next look.
+    /// True if it may be over at the next look.
     pub(super) may_pass: bool,
 }
 
@@ -182,7 +182,7 @@ impl Reader {
         }
     }
 
-    /// Whether it shows the time whenever it is asked.
+    /// True if it shows the time whenever it is asked.
     pub(super) fn is_asked(&self) -> bool {
         matches!(self, Reader::Phc(..) | Reader::Vmclock(..))
     }

@@ -1,5 +1,5 @@
-//! Whose fault it is that a source is not where it should be: its own, our oscillator's, or that of
-//! whoever it is measured by.
+//! Judgement of why a source is not where it should be: the fault is its own, our oscillator's, or
+//! that of whoever it is measured by.
 
 use truechimer_time::Count;
 

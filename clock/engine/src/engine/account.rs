@@ -22,7 +22,7 @@ use crate::refclock::RefClock;
 use crate::report::{Reason, Report, SourceKind, SourceReport, SourceStatus};
 use crate::source::{Source, canonical};
 
-/// Why the clock goes on by itself, by what [`Engine::held_off`] says.
+/// Reason why the clock goes on by itself, by what [`Engine::held_off`] says.
 pub(super) fn held_against((name, says): &(String, String)) -> String {
     format!("held against {name}, which says {says}")
 }
@@ -56,6 +56,11 @@ impl Engine {
         self.sources.iter().map(Source::id)
     }
 
+    /// Status of each source that is asked, as in a [`Engine::report`], by name.
+    pub fn standings(&self) -> impl Iterator<Item = (&str, SourceStatus)> {
+        self.peers().map(|peer| (peer.name.as_str(), peer.trust.status()))
+    }
+
     fn server(
         &self,
         source: &Source,
@@ -79,14 +84,14 @@ impl Engine {
         SourceReport { reason, likely, ..refclock.report(now, reference) }
     }
 
-    /// How far a source's own estimate is likely to be off, if that is less than its bound.
+    /// Likely error of a source's own estimate, if that is less than its bound.
     fn likely(&self, peer: &Peer, now: Count) -> Option<Span> {
         let estimate = peer.estimate(now).filter(|_| peer.has_statistics())?;
         let (half, _) = estimate.spread.within(fraction(self.config.likely_doubt))?;
         Some(half).filter(|half| *half < estimate.bound)
     }
 
-    /// Why a source has its status: what keeps it from being selected comes first, then that its
+    /// Reason for a source's status: what keeps it from being selected comes first, then that its
     /// newest samples are held off, then what selection found, or why nothing has come.
     pub(super) fn reason_of(
         &self,
@@ -99,7 +104,9 @@ impl Engine {
         if !found.is_some_and(Cause::comes_first)
             && let Some(hold_off) = peer.hold_off(now).filter(|_| !peer.narrows())
         {
-            let barred = peer.trust.bar.is_some();
+            // Nor does the clock follow one that is outvoted, or has no vote, when its time has come.
+            let has_no_part = peer.trust.status() == SourceStatus::Falseticker || !peer.votes();
+            let barred = has_no_part || peer.trust.bar.is_some();
             return Some(Reason::held_off(&hold_off, barred, ago(hold_off.since)));
         }
         let is_quiet = matches!(found, None | Some(Cause::Stale(_) | Cause::TimedOut(_)));
@@ -135,7 +142,7 @@ impl Engine {
         Some(disputed).filter(|disputed| status.bound_holds() && *disputed > Span::ZERO)
     }
 
-    /// Why the status is what it is: above all that the source it rests on is held off.
+    /// Reason for the clock's status: above all that the source it rests on is held off.
     fn reason(&self, now: Count) -> String {
         match (self.held_off(now), self.hand.status) {
             (Some((name, says)), Status::Synchronised) => {
@@ -286,6 +293,7 @@ impl Engine {
             agreed: Some(agreed),
             moved: self.gate.moved,
             rtc_offset: self.gate.rtc_offset,
+            paths: self.sources.iter().filter_map(Source::kept_path).collect(),
         })
     }
 

@@ -166,6 +166,9 @@ impl Engine {
         let mut source = Source::new(id, wanted.clone(), &*self.method, &basis, awaited, at);
         source.peer.trust.agreed = agreed && held.is_none();
         source.peer.trust.overruled = known.overruled.contains(&name);
+        if let Some(path) = known.paths.iter().find(|path| path.server == name) {
+            source.remember_path(path.clone());
+        }
         source
     }
 

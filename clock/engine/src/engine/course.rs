@@ -1,5 +1,5 @@
-//! How fast the clock can go by what its counter did so far: the part of its rate that is beyond
-//! that is the servers' doing.
+//! Rates that the clock can have by what its counter did so far: the part of its rate that is
+//! beyond them is the servers' doing.
 //!
 //! An oscillator strays, so what it can do grows as time passes; but not without end: temperature
 //! and age leave it near a rate of its own, its *home*.
@@ -11,7 +11,7 @@ use super::STRAYS;
 
 /// Age at which it is widened.
 const WIDENED: Span = Span::from_secs(64);
-/// How far from its home an oscillator may stray in all, in terms of what it may in [`STRAYS`]:
+/// Most that an oscillator may stray from its home in all, in terms of what it may in [`STRAYS`]:
 /// 8 ppm where that is 0.5.
 const STRAYS_IN_ALL: i64 = 16;
 
@@ -74,7 +74,7 @@ impl Course {
         Course { rates: rates.and(said).unwrap_or(rates), at: since, home }
     }
 
-    /// How much faster a hand goes than it can; negative: slower.
+    /// Part of a hand's rate that the counter cannot have; negative: too slow.
     pub(super) fn beyond(&self, hand: &Hand, nominal: Period) -> Rate {
         let rate = hand.period.relative_to(nominal);
         Rate(rate.0.saturating_sub(rate.0.clamp(self.rates.low, self.rates.high)))

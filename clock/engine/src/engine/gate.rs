@@ -1,4 +1,4 @@
-//! Whether the published time goes where the sources put it.
+//! Gate that decides whether the published time goes where the sources put it.
 //!
 //! Servers that agree may all lie: they are behind one router, or few are left to speak. So what
 //! was published stands against a *move*, a time that it does not allow for: until enough servers
@@ -35,10 +35,10 @@ use crate::source::Source;
 const COUNTER_MAY: i128 = 2000;
 /// Moves below this the real-time clock cannot show: it is read in whole seconds.
 const RTC_SHOWS: Span = Span::from_secs(4);
-/// How far two readings of the real-time clock may be off one another for that reason, and by its
-/// own drift.
+/// Span by which two readings of the real-time clock may differ for that reason, and by its own
+/// drift.
 const RTC_READS: Span = Span::from_secs(2);
-/// How often a hand that is held is made anew.
+/// Interval at which a hand that is held is made anew.
 const RENEW: Span = Span::from_secs(64);
 
 /// Memory of the gate.
@@ -46,12 +46,12 @@ const RENEW: Span = Span::from_secs(64);
 pub(super) struct Gate {
     /// By whose word the published time stands, by name; empty: nobody knows.
     pub(super) told_by: Vec<String>,
-    /// How far servers alone have moved the time, once they had moved it at all; positive: forward.
+    /// Span by which servers alone have moved the time, once they did; positive: forward.
     pub(super) moved: Span,
     /// A source was believed where it contradicted what was known: by whatever the time moves next,
     /// servers move it, also if the bounds are wide enough to allow for it.
     pub(super) stepped: bool,
-    /// How fast the clock can go without their doing.
+    /// Rates that the clock can have without their doing.
     course: Option<Course>,
     /// Hold, if anything is held off.
     pub(super) hold: Option<Hold>,
@@ -62,8 +62,8 @@ pub(super) struct Gate {
     pub(super) rtc_offset: Option<Span>,
     /// Real-time clock − system clock then, s.
     rtc_ahead: Option<i64>,
-    /// How far the real-time clock was found to be ahead of a first time, by local time; until that
-    /// is told.
+    /// Real-time clock − a first time, if that clock was found to go by local time; until that is
+    /// told.
     local: Option<Span>,
     /// By whose word alone a first time was published, with no witness on this machine.
     alone: Option<String>,
@@ -145,14 +145,14 @@ impl Gate {
 }
 
 impl Engine {
-    /// Whether the gate is open to everything, as in the logs of versions that had none, and for
+    /// True if the gate is open to everything, as in the logs of versions that had none, and for
     /// estimators that are shown as they are.
     fn is_ungated(&self) -> bool {
         let unlimited = self.config.max_step.is_none() && self.config.min_sources == Some(1);
         unlimited && !self.peers().any(|peer| peer.required) || self.follows_one()
     }
 
-    /// How many servers must agree.
+    /// Number of servers that must agree.
     pub(super) fn least(&self) -> usize {
         let voters = self.voting().count();
         let default = if voters >= 3 { 2 } else { 1 };
@@ -165,13 +165,13 @@ impl Engine {
         servers.chain(self.refclocks.iter().filter(|r| r.votes()).map(|r| &r.peer))
     }
 
-    /// Whether one of those that are required agrees with the time as it was just chosen, if any are.
+    /// True if none is required, or one that is agrees with the time as it was just chosen.
     fn is_required_there(&self) -> bool {
         let mut required = self.peers().filter(|peer| peer.required).peekable();
         required.peek().is_none() || required.any(|peer| agrees(&peer))
     }
 
-    /// How many of those agree with the time as it was just chosen.
+    /// Number of those with a vote that agree with the time as it was just chosen.
     pub(super) fn agreeing(&self) -> usize {
         self.voting().filter(agrees).count()
     }
@@ -189,7 +189,7 @@ impl Engine {
         stands.filter(|_| asked)
     }
 
-    /// Whether the real-time clock has made this move as well, against what stands, and against the
+    /// True if the real-time clock has made this move as well, against what stands, and against the
     /// system clock: who sets that one sets the real-time clock too, by way of the kernel, and may
     /// follow the same servers.
     fn explained(&self, by: Span, stands: &Hand) -> bool {
@@ -207,14 +207,14 @@ impl Engine {
             && (moved - by).abs() <= RTC_READS
     }
 
-    /// How much faster what stands goes than the counter can by itself; negative: slower.
+    /// Part of the rate of what stands that the counter cannot have by itself; negative: too slow.
     fn beyond(&self, stands: &Hand) -> Rate {
         let beyond = |course: Course| course.beyond(stands, self.settings.nominal);
         self.gate.course.map_or(Rate::ZERO, beyond)
     }
 
-    /// Whether servers may move the time so far by themselves, or who else has to say so. `room` is
-    /// how far both bounds allow for it: so far nobody moves the time, unless step by step.
+    /// Allows servers to move the time so far by themselves, or says who else has to say so. `room`
+    /// is how far both bounds allow for it: so far nobody moves the time, unless step by step.
     /// `drift` is how far they have made it go already, too fast or too slowly.
     fn may_move(
         &self,
@@ -236,7 +236,7 @@ impl Engine {
         }
     }
 
-    /// Whether what the sources come to is published.
+    /// Decides whether what the sources come to is published.
     pub(super) fn admit(&mut self, chosen: &Chosen, at: Count) -> Result<(), (Bar, Option<Span>)> {
         if self.is_ungated() || self.gate.accepted {
             return Ok(());
@@ -276,7 +276,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a majority is believed where this move leads to. A server that is held off
+    /// Decides whether a majority is believed where this move leads to. A server that is held off
     /// there waits for as long as any does: one that was hardly known, or wrong all along, may be
     /// believed long before it, and is not to take the time along with the others' held samples.
     fn is_believed(&mut self, by: Span, stands: &Hand, at: Count) -> Result<(), Bar> {
@@ -307,7 +307,7 @@ impl Engine {
         Ok(Until::Vouched(hold_off.since + self.settings.nominal.counts(wait)))
     }
 
-    /// Whether what a source says now is where the clock stands, and what it said before is not: it
+    /// True if what a source says now is where the clock stands, and what it said before is not: it
     /// was wrong, and is right again.
     pub(super) fn comes_home(&self, hold_off: &HoldOff, at: Count) -> bool {
         let Some(stands) = self.stands().filter(|_| !self.is_ungated()) else { return false };

@@ -35,7 +35,7 @@ impl Setting {
         (at.0 as u32 != 0).then_some(Setting { at, by, stratum })
     }
 
-    /// Whether it was at another fraction of a second.
+    /// True if it was at another fraction of a second.
     fn is_elsewhere(&self, other: &Setting) -> bool {
         self.at.0 as u32 != other.at.0 as u32
     }

@@ -135,6 +135,9 @@ impl Engine {
         let (pool, name) = (pool.name().to_owned(), newcomer.name().to_owned());
         let text = match says {
             _ if !is_wanted => format!("{pool}: {name} is not needed any more"),
+            _ if self.is_asked_twice(newcomer) => {
+                format!("{pool}: {name} is left: another source is that server")
+            }
             Some(says) if !self.contradicts(says, at) => {
                 self.promote(index, id, leaves, at, actions);
                 return false;
@@ -150,6 +153,14 @@ impl Engine {
             pool.leave(member.address, at);
         }
         false
+    }
+
+    /// True if another source that is heard has that source's server by now: a name that has been led there.
+    fn is_asked_twice(&self, source: &Source) -> bool {
+        let Some(its) = source.address().map(canonical) else { return false };
+        let is_there =
+            |s: &Source| [s.address().map(canonical), s.heard_from()].contains(&Some(its));
+        self.sources.iter().any(|s| s.id() != source.id() && s.is_heard() && is_there(s))
     }
 
     /// True if that interval lies beside what the clock promises.

@@ -74,22 +74,35 @@ impl Engine {
                 if republish {
                     self.judge_hold_offs(at);
                 }
-                if let Some(trouble) = trouble.filter(|_| !speaks) {
-                    // By what the others say of it, if it is held off.
-                    let held = || {
-                        let source = self.sources.iter().find(|s| s.id() == id)?;
-                        source.hold_off(at).and_then(|_| source.trouble(at, self.utc(at)))
-                    };
-                    let trouble = held().unwrap_or(trouble);
-                    let text = format!("{}: {trouble}", self.name_of(id));
-                    note(actions, Level::Warning, text);
-                }
+                // By what the others say of it, if it is held off.
+                let trouble = trouble
+                    .filter(|_| !speaks)
+                    .map(|trouble| self.trouble_held(id, at).unwrap_or(trouble));
+                let told = actions.len();
                 if republish {
                     self.hear_vouchers(at, actions);
                     self.publish(at, actions);
                 }
+                if let Some(trouble) = trouble {
+                    let is_outvoted = |peer: &Peer| {
+                        peer.id == id && peer.trust.status() == SourceStatus::Falseticker
+                    };
+                    // Then nobody is told when it would be accepted.
+                    let outvoted = self.peers().any(is_outvoted);
+                    let by_others = if outvoted { self.trouble_held(id, at) } else { None };
+                    let trouble = by_others.unwrap_or(trouble);
+                    let text = format!("{}: {trouble}", self.name_of(id));
+                    // It comes before what it led to.
+                    actions.insert(told, Action::Note { level: Level::Warning, text });
+                }
             }
         }
+    }
+
+    /// Trouble of a server that is held off.
+    fn trouble_held(&self, id: SourceId, at: Count) -> Option<String> {
+        let source = self.sources.iter().find(|source| source.id() == id)?;
+        source.hold_off(at).and_then(|_| source.trouble(at, self.utc(at)))
     }
 
     /// Word of a source whose time moved and stayed there. That it is believed to have moved
@@ -358,7 +371,7 @@ impl Engine {
         self.renew_at = None;
     }
 
-    /// Why nobody's word could be used so far.
+    /// Reason why nobody's word could be used so far.
     pub(super) fn why_unanswered(&self, at: Count) -> String {
         let trouble = |r: &RefClock| r.peer.trouble.clone().map(Cow::into_owned);
         let servers = || self.sources.iter().filter_map(|s| Some((s.name(), s.trouble(at, None)?)));
@@ -402,7 +415,7 @@ impl Engine {
         spoken.map(|(source, _)| source).filter(says)
     }
 
-    /// How far the servers are apart.
+    /// Words for how far the servers are apart.
     fn split(&self, at: Count, votes: &[Option<Estimate>]) -> String {
         let Some((middle, reference)) = self.middle(at) else { return String::new() };
         // One that is another's address says nothing of its own.
@@ -528,7 +541,7 @@ impl Engine {
         }
     }
 
-    /// How many sources are waited for.
+    /// Number of sources that are waited for.
     pub(super) fn to_come(&self, at: Count) -> usize {
         let pools = self.pools.iter().filter(|p| p.is_to_come() && self.config.votes(&p.config));
         self.sources.iter().filter(|s| s.is_to_come(at)).count() + pools.count()

@@ -14,7 +14,7 @@ use crate::method::{Beginning, Method};
 
 /// Requests that may be missed before a source is stale.
 const STALE_AFTER_POLLS: i64 = 4;
-/// How long a reply may take beside, s.
+/// Time that a reply may take beside, s.
 const REPLY_S: i64 = 2;
 
 /// The estimator of a source, and the newest samples that it was given.
@@ -69,12 +69,12 @@ impl Filter {
         self.estimator.exchange(exchange)
     }
 
-    /// How long a count lasts, nominally.
+    /// Nominal length of a count.
     pub(crate) fn nominal(&self) -> Period {
         self.settings.nominal
     }
 
-    /// How long so many counts last, nominally.
+    /// Nominal length of so many counts.
     pub(crate) fn span(&self, counts: CountSpan) -> Span {
         self.nominal().span(counts)
     }
@@ -112,7 +112,7 @@ impl Filter {
         self.estimator.estimate(at)
     }
 
-    /// Whether there is an estimate at `at`.
+    /// True if there is an estimate at `at`.
     pub(crate) fn knows(&self, at: Count) -> bool {
         self.estimator.knows(at)
     }
@@ -122,7 +122,7 @@ impl Filter {
         self.estimator.doubt(at)
     }
 
-    /// How long without a sample that is used before it is stale.
+    /// Span without a sample that is used after which it is stale.
     pub(crate) fn reach_timeout(&self) -> Span {
         Span::from_secs(i64::from(self.poll) * STALE_AFTER_POLLS + REPLY_S)
     }
@@ -155,7 +155,7 @@ impl Filter {
         self.last.as_ref().map(|last| &last.exchange)
     }
 
-    /// Whether the newest sample that was used is fresh.
+    /// True if the newest sample that was used is fresh.
     pub(crate) fn is_fresh(&self, at: Count) -> bool {
         let age = |last: Sample| self.span(at - last.exchange.received.count);
         self.last.is_some_and(|last| age(last) <= self.reach_timeout())

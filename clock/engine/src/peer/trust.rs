@@ -1,5 +1,4 @@
-//! How far a source is believed: its status, its share in the published time, and what is held
-//! against it.
+//! Trust in a source: its status, its share in the published time, and what is held against it.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -17,15 +16,15 @@ pub(crate) struct Trust {
     status: SourceStatus,
     weight: Option<f64>,
     cause: Option<Cause>,
-    /// Its newest samples were found to be false, by others; until one is used again.
+    /// True if its newest samples were found to be false, by others; until one is used again.
     pub(crate) is_newest_false: bool,
-    /// Its filter began with the time of a clock page, and nobody knows that this was its own.
+    /// True if its filter began with the time of a clock page that is not known to be its own.
     pub(crate) foreign_start: bool,
     /// Agreed with that time, by what an earlier daemon has kept.
     pub(crate) agreed: bool,
     /// When others' votes last made it believed where it had moved to.
     pub(crate) moved: Option<Count>,
-    /// Why its hold-off does not end by itself.
+    /// Reason why its hold-off does not end by itself.
     pub(crate) bar: Option<Bar>,
     /// When its hold-off ends at the latest, as others vouch for it.
     pub(crate) vouched: Option<Count>,
@@ -68,12 +67,12 @@ impl Trust {
         self.status == SourceStatus::Selected
     }
 
-    /// Whether it has a part in the published time, or leads it.
+    /// True if it has a part in the published time, or leads it.
     pub(crate) fn is_part(&self) -> bool {
         matches!(self.status, SourceStatus::Combined | SourceStatus::Selected)
     }
 
-    /// Whether it agrees with the majority.
+    /// True if it agrees with the majority.
     pub(crate) fn agrees(&self) -> bool {
         self.status.agrees()
     }
@@ -99,27 +98,27 @@ impl Trust {
         (self.weight, self.cause) = (weight, cause);
     }
 
-    /// Its share in the published time, if it has a part.
+    /// Share in the published time, 0 to 1, if it has a part.
     pub(crate) fn weight(&self) -> Option<f64> {
         self.weight
     }
 
-    /// Why it has its status.
+    /// Cause of its status.
     pub(crate) fn cause(&self) -> Option<&Cause> {
         self.cause.as_ref()
     }
 
-    /// Whether the clock does not go where it is.
+    /// True if the clock does not go where it is.
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.cause, Some(Cause::Limit(..)))
     }
 
-    /// Whether it had a part in the time that was published last.
+    /// True if it had a part in the time that was published last.
     pub(crate) fn was_part(&self) -> bool {
         self.weight.is_some()
     }
 
-    /// Whether selection has yet to decide on it, or never will.
+    /// True if selection has yet to decide on it, or never will.
     pub(crate) fn is_undecided(&self) -> bool {
         use Cause::{SameServer, Waiting};
         match self.status {

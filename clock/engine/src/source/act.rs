@@ -17,7 +17,7 @@ use crate::event::{Action, Level};
 use crate::hold_off;
 
 impl Source {
-    /// Its time has come: what to do. `random` gives fresh unguessable numbers.
+    /// Does what is due at `at`. `random` gives fresh unguessable numbers.
     pub(crate) fn act(
         &mut self,
         at: Count,

@@ -17,12 +17,12 @@ use truechimer_time::{Count, Period, Span};
 use super::canonical;
 use crate::config::POLL_RANGE;
 
-/// How long there must have been no `RATE` before the interval is halved, s: at first, and at most.
+/// Time without `RATE` after which the interval is halved, s: at first, and at most.
 const CALM: u32 = 3600;
 const LONGEST_CALM: u32 = 7 * 86_400;
 /// Usable replies that it takes besides, and after which a refusal of service is forgotten.
 const CALM_REPLIES: u32 = 8;
-/// How long a server that refuses service is left alone, s: at first, and at most.
+/// Time for which a server that refuses service is left alone, s: at first, and at most.
 const FIRST_RETRY: u32 = 3600;
 /// The first of them.
 pub(super) const RETRY: Span = Span::from_secs(FIRST_RETRY as i64);
@@ -42,7 +42,7 @@ pub(super) struct Courtesy {
     /// Usable replies since the last change, and the sum of the poll intervals since, s.
     replies: u32,
     calm: u32,
-    /// How much calm it takes to halve the interval, s.
+    /// Calm that it takes to halve the interval, s.
     wanted: u32,
     /// The interval was halved since the last `RATE`.
     tried: bool,
@@ -56,7 +56,7 @@ struct Refusal {
     /// When it did so last, and until when it is left alone for that.
     at: Count,
     until: Count,
-    /// How long it is left alone the next time, s.
+    /// Time for which it is left alone the next time, s.
     next: u32,
 }
 
@@ -80,7 +80,7 @@ impl Courtesy {
         poll.max(self.at_least).clamp(*POLL_RANGE.start(), *POLL_RANGE.end())
     }
 
-    /// Whether the server is asked less often than the user wants.
+    /// True if the server is asked less often than the user wants.
     pub(super) fn is_slow(&self, poll: u32) -> bool {
         self.interval(poll) > poll
     }

@@ -8,7 +8,7 @@ use crate::smear::{self, Doubt, Smear};
 /// Replies after its smear was found that may contradict what was known before.
 const RESETTLES: u32 = 32;
 
-/// Whether one server smears.
+/// Knowledge of whether one server smears.
 #[derive(Debug, Default)]
 pub(super) struct LeapSmear {
     smear: Smear,
@@ -17,17 +17,17 @@ pub(super) struct LeapSmear {
 }
 
 impl LeapSmear {
-    /// Whether it smears a leap second.
+    /// True if it smears a leap second.
     pub(super) fn is_found(&self) -> bool {
         self.smear.is_found()
     }
 
-    /// Whether it is too early to tell if it smears.
+    /// True if it is too early to tell if it smears.
     pub(super) fn is_open(&self) -> bool {
         self.smear.is_open()
     }
 
-    /// Whether what it says may come of a smear.
+    /// True if what it says may come of a smear.
     pub(super) fn is_plausible(&self) -> bool {
         self.smear.is_plausible()
     }

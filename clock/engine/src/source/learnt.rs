@@ -12,7 +12,13 @@
 //! route whose round trips were S at least, the asymmetry is within S − r − p of r − p, as neither
 //! of its directions takes less than r or p: the largest S of any sixteen exchanges in a row counts.
 //!
+//! Over a restart it is kept together with r + p. It is used again if the least of the first sixteen
+//! round trips is that, within the error, and else forgotten.
+//!
 //! [RFC 7679]: https://www.rfc-editor.org/rfc/rfc7679
+
+use alloc::string::String;
+use core::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use truechimer_feedforward::Exchange;
@@ -28,6 +34,9 @@ const WINDOW: Span = Span::from_secs(3600);
 const LEAST: u32 = 16;
 /// The fewest that are remembered, where they take longer than a window.
 const REMEMBERED: u32 = 4 * LEAST;
+/// A path is used again by a daemon that hears the server at most so long after it was heard last, s: a night, and the work of a
+/// day.
+const KEPT: i64 = 24 * 3600;
 /// Exchanges beside each other are known equally well, up to this factor: one that the clock knew
 /// less of would say that the fastest may have been much faster.
 const ALIKE: i128 = 2;
@@ -42,6 +51,74 @@ pub struct Learnt {
     pub asymmetry: Asymmetry,
     /// Exchanges that show it.
     pub exchanges: u32,
+}
+
+/// Path that was learnt, for the daemon after this one.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptPath {
+    /// Name of the source.
+    pub server: String,
+    /// Address that answers.
+    pub address: SocketAddr,
+    /// The asymmetry that is used, and the bound of its error.
+    pub asymmetry: Asymmetry,
+    /// The least round trip of that route, > 0, known to the same error.
+    pub least: Span,
+    /// Unix time in seconds at which the server was last heard.
+    pub unix: i64,
+}
+
+/// Path that the daemon before has left, until it shows whether the route is still that one.
+#[derive(Clone, Debug)]
+pub(super) struct Recall {
+    path: KeptPath,
+    /// The least round trip so far.
+    least: Span,
+    exchanges: u32,
+}
+
+/// Finding about a path of before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Recalled {
+    /// More exchanges are needed to tell.
+    NotYet,
+    /// The route is as it was.
+    Same,
+    /// Another route, or nobody can tell any more.
+    Other,
+}
+
+impl Recall {
+    /// `None` if it is of no path that there can be.
+    pub(super) fn new(path: KeptPath) -> Option<Recall> {
+        let KeptPath { asymmetry: Asymmetry { by, error }, least, .. } = path;
+        let is_path = [by, -by, error, least].iter().all(|span| *span <= WINDOW)
+            && error >= Span::ZERO
+            && least >= Span::ZERO;
+        is_path.then_some(Recall { path, least: WINDOW, exchanges: 0 })
+    }
+
+    pub(super) fn path(&self) -> &KeptPath {
+        &self.path
+    }
+
+    /// Lays another round trip beside those of before, at this Unix time by the clock, s.
+    pub(super) fn take(&mut self, round_trip: Span, stamps: Span, unix: i64) -> Recalled {
+        self.least = self.least.min(round_trip);
+        self.exchanges += 1;
+        let KeptPath { asymmetry, least, unix: kept, .. } = &self.path;
+        let longer = self.least - *least;
+        let known = asymmetry.error + stamps;
+        let is_recent = (0..=KEPT).contains(&unix.saturating_sub(*kept));
+        // The first may have been in a queue, and of a route that is shorter.
+        match longer {
+            _ if !is_recent || longer < -known => Recalled::Other,
+            _ if self.exchanges < LEAST => Recalled::NotYet,
+            _ if longer <= known => Recalled::Same,
+            _ => Recalled::Other,
+        }
+    }
 }
 
 /// Memory of a path's delays.
@@ -115,12 +192,12 @@ impl Window {
         }
     }
 
-    /// Whether it has been filled long enough, `age` after its beginning.
+    /// True if it has been filled long enough, `age` after its beginning.
     fn is_full(&self, age: Span) -> bool {
         age >= WINDOW && self.exchanges >= REMEMBERED
     }
 
-    /// Whether what it is of was known about as well as what the other is of.
+    /// True if what it is of was known about as well as what the other is of.
     fn is_known_like(&self, other: &Window) -> bool {
         self.error.max(other.error).0 <= self.error.min(other.error).0 * ALIKE
     }
@@ -153,7 +230,7 @@ impl Learning {
         if self.last.is_some_and(|last| nominal.span(exchange.sent.count - last) >= WINDOW) {
             *self = Learning::default();
         }
-        let Exchange { sent, server_received, server_sent, received, root_distance } = exchange;
+        let Exchange { sent, server_received, server_sent, received, root_distance, .. } = exchange;
         let error = |count: Count, stamp: CountSpan| {
             hand.bound_at(count) + *root_distance + nominal.span(stamp).abs()
         };
@@ -205,8 +282,18 @@ impl Learning {
 
     /// Asymmetry that they show.
     pub(super) fn learnt(&self) -> Option<Learnt> {
+        self.window()?.learnt()
+    }
+
+    /// The fastest request and the fastest reply together.
+    pub(super) fn least(&self) -> Option<Span> {
+        let Window { request, reply, .. } = self.window()?;
+        Some(request.least() + reply.least())
+    }
+
+    fn window(&self) -> Option<Window> {
         let newer = self.newer?;
         let both = self.older.filter(|older| older.is_known_like(&newer));
-        both.map_or(newer, |older| older.with(newer)).learnt()
+        Some(both.map_or(newer, |older| older.with(newer)))
     }
 }

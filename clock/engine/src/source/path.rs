@@ -1,5 +1,6 @@
 //! The path to a server: whose it is, and how its directions differ as the user has declared.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use core::net::SocketAddr;
@@ -9,18 +10,18 @@ use truechimer_time::{CountSpan, Period, Span};
 use truechimer_timehands::Hand;
 
 use super::canonical;
-use super::learnt::{Learning, Learnt};
+use super::learnt::{KeptPath, Learning, Learnt, Recall, Recalled};
 use crate::config::Asymmetry;
 use crate::peer::Filter;
 
 /// The path to the server that answers.
 #[derive(Debug)]
 pub(super) struct Path {
-    /// Whose replies the filter was given last.
+    /// Address whose replies the filter was given last.
     heard_from: Option<SocketAddr>,
     /// Ordinal of the event since which it is heard from that address.
     heard_since: Option<u64>,
-    /// Whose path is declared.
+    /// Address whose path is declared.
     declared_at: Option<SocketAddr>,
     /// Declaration of the user about it.
     declared: Option<Asymmetry>,
@@ -32,6 +33,12 @@ pub(super) struct Path {
     told: bool,
     /// Memory of its delays.
     learning: Learning,
+    /// Least round trip of the route that `used` was learnt of, if it was.
+    least: Option<Span>,
+    /// Unix time of the newest exchange, s, if the clock knew the time.
+    heard_at: Option<i64>,
+    /// Knowledge of the daemon before, which has yet to prove true.
+    recall: Option<Recall>,
 }
 
 impl Path {
@@ -45,7 +52,25 @@ impl Path {
             impossible: None,
             told: false,
             learning: Learning::default(),
+            least: None,
+            heard_at: None,
+            recall: None,
         }
+    }
+
+    /// Hears what a daemon before knew of it.
+    pub(super) fn remember(&mut self, kept: KeptPath) {
+        self.recall = Recall::new(kept);
+    }
+
+    /// Path for the next daemon: if its asymmetry was learnt.
+    pub(super) fn kept(&self, server: &str) -> Option<KeptPath> {
+        let used = || {
+            let (asymmetry, least, address) = (self.used?, self.least?, self.heard_from?);
+            let unix = self.heard_at?;
+            Some(KeptPath { server: server.to_owned(), address, asymmetry, least, unix })
+        };
+        used().or_else(|| self.recall.as_ref().map(|recall| recall.path().clone()))
     }
 
     /// Asymmetry that is declared of it and used.
@@ -59,6 +84,7 @@ impl Path {
             return false;
         }
         (self.declared, self.used, self.impossible) = (declared, declared, None);
+        self.least = None;
         (self.declared_at, self.told) = (self.heard_from, false);
         true
     }
@@ -99,12 +125,49 @@ impl Path {
 
     /// Forgets the delays of what was another path.
     pub(super) fn forget(&mut self) {
-        self.learning = Learning::default();
+        (self.learning, self.recall) = (Learning::default(), None);
     }
 
     /// Learns of this exchange, as it came, how the directions differ, by what this hand knows.
     pub(super) fn learn(&mut self, exchange: &Exchange, hand: &Hand, nominal: Period) {
+        if hand.status.bound_holds() {
+            self.heard_at = Some(hand.leaps.utc(hand.time_at(exchange.received.count)).unix);
+        }
         self.learning.take(exchange, hand, nominal);
+    }
+
+    /// Takes over what was learnt, of a route with this least round trip.
+    pub(super) fn rely_on(&mut self, learnt: Asymmetry, least: Option<Span>) {
+        (self.declared, self.used, self.impossible) = (Some(learnt), Some(learnt), None);
+        (self.declared_at, self.told) = (self.heard_from, false);
+        (self.least, self.recall) = (least, None);
+    }
+
+    /// Least round trip of the route that its exchanges show.
+    pub(super) fn least(&self) -> Option<Span> {
+        self.learning.least()
+    }
+
+    /// The path of before the start, once this exchange shows that the route is still that one.
+    pub(super) fn recall(&mut self, exchange: &Exchange, hand: &Hand) -> Option<KeptPath> {
+        let Exchange { sent, server_received, server_sent, received, .. } = exchange;
+        let (recall, unix) = (self.recall.as_mut()?, self.heard_at?);
+        let round_trip =
+            hand.period.span(received.count - sent.count) - (*server_sent - *server_received);
+        let stamps = CountSpan(sent.error.0.saturating_add(received.error.0));
+        let is_there = self.used.is_none() && self.heard_from == Some(recall.path().address);
+        let found = match is_there {
+            true => recall.take(round_trip, hand.period.span(stamps).abs(), unix),
+            false => Recalled::Other,
+        };
+        match found {
+            Recalled::NotYet => None,
+            Recalled::Same => self.recall.take().map(|recall| recall.path().clone()),
+            Recalled::Other => {
+                self.recall = None;
+                None
+            }
+        }
     }
 
     /// Asymmetry that its exchanges show.
@@ -113,9 +176,12 @@ impl Path {
     }
 
     /// That, where it is worth declaring: it is twice as well known as what is declared, or that
-    /// cannot be true.
+    /// cannot be true; and better known than what a daemon before knew, until that is tried.
     pub(super) fn better(&self) -> Option<Asymmetry> {
         let Asymmetry { by, error } = self.learnt()?.asymmetry;
+        if self.recall.as_ref().is_some_and(|recall| recall.path().asymmetry.error <= error) {
+            return None;
+        }
         let better = self.used.is_none_or(|used| {
             error < used.error.half() || (by - used.by).abs() > error + used.error
         });
@@ -152,7 +218,7 @@ impl Path {
         drops
     }
 
-    /// Why the declared asymmetry is not relied upon, if so.
+    /// Reason why the declared asymmetry is not relied upon, if so.
     pub(super) fn trouble(&self, filter: &Filter) -> Option<String> {
         let Asymmetry { by, error } = self.declared?;
         if let Some(rtt) = self.impossible {

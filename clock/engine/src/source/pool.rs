@@ -22,7 +22,7 @@ use crate::report::{Reason, SourceKind, SourceReport};
 /// Seconds between look-ups of a name that could be looked up: at first, and at most.
 const AGAIN: u32 = 128;
 const SELDOM: u32 = 14_400;
-/// How long an address that was of no use is not tried again, s.
+/// Time for which an address that was of no use is not tried again, s.
 const LEFT_ALONE: u32 = 14_400;
 /// Addresses that are remembered for that; the oldest is forgotten first.
 const MOST_LEFT: usize = 32;
@@ -89,7 +89,7 @@ impl Pool {
         self.config.pool.and_then(|most| usize::try_from(most).ok()).unwrap_or(0)
     }
 
-    /// Whether `config` is for the same pool.
+    /// True if `config` is for the same pool.
     pub(crate) fn is(&self, config: &SourceConfig) -> bool {
         let SourceConfig { host, port, authentication, pool, .. } = config;
         let ours = &self.config;
@@ -97,7 +97,7 @@ impl Pool {
             && (&ours.host, ours.port, ours.authentication) == (host, *port, *authentication)
     }
 
-    /// Whether the others wait for its first server.
+    /// True if the others wait for its first server.
     pub(crate) fn is_to_come(&self) -> bool {
         self.awaited && !self.config.offline
     }
@@ -219,7 +219,7 @@ impl Pool {
         }
     }
 
-    /// Why it has no server, if it has none.
+    /// Reason why it has no server, if it has none.
     pub(crate) fn trouble(&self) -> Option<String> {
         if self.config.offline {
             return Some("offline, by your word: not looked up".into());

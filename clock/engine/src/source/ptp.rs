@@ -40,7 +40,7 @@ const LEAST_POLL: u32 = 2;
 type Unfit = (&'static str, String);
 
 impl Source {
-    /// Its time has come: the port is opened, or asks, or there is no master.
+    /// Does what is due at `at`: opens the port, asks, or finds that there is no master.
     pub(super) fn act_ptp(
         &mut self,
         at: Count,
@@ -249,14 +249,15 @@ impl Source {
         self.recognise_master(&master, clock);
         self.check_offset(&master, server_sent, &clock.leaps);
         let PtpExchange { sent, received, .. } = *exchange;
-        let exchange = Exchange { sent, server_received, server_sent, received, root_distance };
+        let precision = Span::ZERO;
+        let exchange =
+            Exchange { sent, server_received, server_sent, received, root_distance, precision };
         let nominal = self.peer.filter.nominal();
         let rtt = nominal.span(received.count - sent.count) - (server_sent - server_received);
-        if self.path.drop_impossible(&exchange, rtt, nominal) {
-            self.peer.filter.set_asymmetry(None);
-        }
+        self.drop_impossible(&exchange, rtt, nominal);
         self.schedule.silence = 0;
         let sample = Sample { exchange, reply: None, rtt: Some(rtt), smear: Span::ZERO };
+        self.delivered();
         match self.filtered(sample) {
             Ok(accepted) => {
                 self.peer.used(sample);
@@ -279,7 +280,9 @@ impl Source {
         let (Ok(server_received), Ok(server_sent)) = times else { return };
         let Ok(root_distance) = error_of(master, config, exchange.corrected) else { return };
         let PtpExchange { sent, received, .. } = *exchange;
-        let exchange = Exchange { sent, server_received, server_sent, received, root_distance };
+        let precision = Span::ZERO;
+        let exchange =
+            Exchange { sent, server_received, server_sent, received, root_distance, precision };
         self.peer.filter.estimator.further(&self.path.symmetric(&exchange));
     }
 
@@ -355,7 +358,7 @@ fn tell(source: SourceId, packet: &Packet) -> Action {
     Action::Ptp(PtpAction::Tell { source, to: packet.to(), packet: packet.to_vec() })
 }
 
-/// How far a master's time may be off, all in all, when so much was corrected on the way.
+/// Bound of a master's error, all in all, when so much was corrected on the way.
 ///
 /// A master that follows a primary reference says how accurate it is (7.6.2.6). All others state an
 /// accuracy that nobody vouches for, or none; the user has to, or they are not used.

@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 use truechimer_feedforward::Refusal::ServerStep;
 use truechimer_feedforward::{Accepted, Exchange, Refusal as Rejected};
 use truechimer_ntp::{Demand, Refusal, Timestamp};
-use truechimer_time::{Count, Span, Stamp};
+use truechimer_time::{Count, Period, Span, Stamp};
 use truechimer_timehands::Hand;
 
 use super::interleaved::{Complete, Open};
@@ -59,14 +59,14 @@ impl Source {
             server_sent: instant(reply.transmit),
             received,
             root_distance: reply.root_distance(),
+            precision: reply.precision.span(),
         };
         let smear = self.take_off_smear(&mut exchange, clock);
         let nominal = self.peer.filter.nominal();
         let rtt = nominal.span(received.count - sent.count) - reply.residence();
-        if self.path.drop_impossible(&exchange, rtt, nominal) {
-            self.peer.filter.set_asymmetry(None);
-        }
+        self.drop_impossible(&exchange, rtt, nominal);
         let sample = Sample { exchange, reply: Some(reply), rtt: Some(rtt), smear };
+        self.delivered();
         match self.filtered(sample) {
             Ok(accepted) => {
                 self.peer.used(sample);
@@ -156,11 +156,35 @@ impl Source {
         let sample = self.peer.filter.newest.as_ref()?;
         let root_distance = sample.exchange.root_distance + sample.smear;
         self.path.learn(&Exchange { root_distance, ..sample.exchange }, hand, nominal);
-        let learnt = self.path.better().filter(|_| self.config.learn_asymmetry)?;
-        self.path.redeclare(Some(learnt));
+        if !self.config.learn_asymmetry {
+            return None;
+        }
+        let better = self.path.better();
+        let known = self.path.recall(&Exchange { root_distance, ..sample.exchange }, hand);
+        let (learnt, least, when) = match (better, known) {
+            (Some(learnt), _) => (learnt, self.path.least(), "learnt"),
+            (None, Some(kept)) => (kept.asymmetry, Some(kept.least), "learnt before the start"),
+            (None, None) => return None,
+        };
+        self.path.rely_on(learnt, least);
         self.peer.filter.set_asymmetry(Some(learnt));
         let Asymmetry { by, error } = learnt;
-        Some(format!("asymmetry of the path to it, learnt and used from now on: {by:+} ± {error}"))
+        Some(format!("asymmetry of the path to it, {when} and used from now on: {by:+} ± {error}"))
+    }
+
+    /// An asymmetry by which one direction took longer than both is not used any more. One that was
+    /// learnt was of another route.
+    pub(super) fn drop_impossible(&mut self, exchange: &Exchange, rtt: Span, nominal: Period) {
+        if !self.path.drop_impossible(exchange, rtt, nominal) {
+            return;
+        }
+        self.peer.filter.set_asymmetry(None);
+        if self.config.learn_asymmetry {
+            self.forget_path();
+            self.news.get_or_insert_with(|| {
+                format!("the asymmetry that was learnt is more than the whole round trip, {rtt}: the path is another")
+            });
+        }
     }
 
     /// Takes a smear off. By dead reckoning it is found, and by the clock without it that it has

@@ -16,7 +16,7 @@ pub(super) struct Resolver {
     pub(super) looked_up: bool,
     /// Waits after look-ups that fail.
     pub(super) wait: Backoff,
-    /// Why the last look-up failed.
+    /// Reason why the last look-up failed.
     failure: Option<String>,
     /// A request could not be protected since a server served us, or a look-up succeeded.
     lacks_keys: bool,
@@ -44,7 +44,7 @@ impl Resolver {
         self.index + 1
     }
 
-    /// Whether there is an address after the one in use.
+    /// True if there is an address after the one in use.
     pub(super) fn has_next(&self) -> bool {
         self.next() < self.addresses.len()
     }
@@ -74,7 +74,7 @@ impl Resolver {
         self.wait.reset();
     }
 
-    /// Why the last look-up failed, if it did.
+    /// Reason why the last look-up failed, if it did.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }

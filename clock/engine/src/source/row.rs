@@ -67,7 +67,7 @@ impl Source {
         }
     }
 
-    /// Why nothing usable has come from it, as far as that is known.
+    /// Reason why nothing usable has come from it, as far as that is known.
     pub(crate) fn unreachable(&self) -> Option<Cause> {
         if self.config.offline {
             Some(Cause::Offline)
@@ -152,7 +152,7 @@ impl Source {
         Some(trouble.unwrap_or_else(over))
     }
 
-    /// Why the declared asymmetry is not relied upon, once.
+    /// Reason why the declared asymmetry is not relied upon, once.
     pub(crate) fn news_of_asymmetry(&mut self) -> Option<String> {
         self.path.news(&self.peer.filter)
     }

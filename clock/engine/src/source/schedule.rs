@@ -78,11 +78,11 @@ pub(super) struct Schedule {
     /// Requests in a row without a usable reply, to this address and in all.
     pub(super) misses: u32,
     pub(super) silence: u32,
-    /// How many more requests may fail before the others no longer wait for its first reply.
+    /// Number of requests that may still fail before the others no longer wait for its first reply.
     chances: u32,
     /// The server answered since the newest request left, if only to refuse, be it to one before.
     pub(super) answered: bool,
-    /// Whether the network said that it could not be delivered.
+    /// True if the network said that the newest request could not be delivered.
     undelivered: bool,
 }
 
@@ -197,12 +197,12 @@ impl Schedule {
         if let Plan::Retry(at) = self.plan { Some(at) } else { None }
     }
 
-    /// Whether the server refuses service.
+    /// True if the server refuses service.
     pub(super) fn is_refused(&self) -> bool {
         matches!(self.plan, Plan::Refused(_) | Plan::Retry(_))
     }
 
-    /// Whether the others wait for its first reply.
+    /// True if the others wait for its first reply.
     pub(super) fn is_awaited(&self) -> bool {
         self.chances > 0 && self.retry().is_none() && !self.offline
     }

@@ -1,4 +1,4 @@
-//! How often a server is asked, where that adapts.
+//! Intervals at which a server is asked, where they adapt.
 
 use proptest::prelude::*;
 use truechimer_engine::{Config, Event, Family, SourceConfig};

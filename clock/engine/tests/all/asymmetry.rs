@@ -4,8 +4,8 @@ use crate::bed::{self, Bed, SECOND};
 use crate::world::again::begun_with;
 use crate::world::{HONEST, Server, World, config, start};
 use proptest::prelude::*;
-use truechimer_engine::{Config, Event, Learnt, SourceId, Standard};
-use truechimer_time::Span;
+use truechimer_engine::{Asymmetry, Config, Event, Learnt, Saved, SourceId, Standard, Start};
+use truechimer_time::{CountSpan, Span};
 
 /// A near server is `s1`, this one `s2`; requests take 3 ms less than replies.
 const FAR: Server = Server { delay: 6_000_000, back: 9_000_000, ..HONEST };
@@ -62,6 +62,106 @@ fn the_bound_stays_narrow_when_the_near_server_fails() {
     assert!(bounds[0] < US(600) && bounds[1] > US(8000), "{bounds:?}");
 }
 
+/// Engine of a machine that starts again this long after it had learnt the path to the far server, and had lost
+/// the near one; it was found so by a daemon that had saved what `spoil` makes of its state.
+fn begun_again(after: i64, far: Server, spoil: impl Fn(&mut Saved)) -> World {
+    let hosts = ["s1", "s2"];
+    let mut world = begun_with(learning(&hosts, "s2"), start(), &[("s1", HONEST), ("s2", FAR)]);
+    world.run(3600);
+    *world.server("s1") = GONE;
+    world.run(1800);
+    let mut saved = world.engine.saved(world.now).unwrap();
+    assert_eq!(saved.paths.len(), 1, "{saved:?}");
+    spoil(&mut saved);
+    // As it is in the file.
+    let text = serde_json::to_string(&saved).unwrap();
+    let saved = Some(serde_json::from_str(&text).unwrap());
+    let at = world.now + CountSpan(after * SECOND);
+    let config = learning(&hosts, "s2");
+    begun_with(config, Start { at, saved, ..start() }, &[("s1", GONE), ("s2", far)])
+}
+
+fn used(world: &World) -> Option<Asymmetry> {
+    world.engine.report(world.now).sources[1].asymmetry
+}
+
+/// The first packet waits for as long as the route has become shorter.
+#[test]
+fn one_slow_packet_makes_no_old_route_of_a_new_one() {
+    let slow = Server { delay: 8_000_000, back: 7_000_000, ..FAR };
+    let mut world = begun_again(600, slow, |_| ());
+    let heard = |world: &World| world.engine.report(world.now).sources[1].accepted;
+    while !world.hand().status.bound_holds() {
+        world.run(1);
+    }
+    let before = heard(&world);
+    while heard(&world) == before {
+        world.run(1);
+    }
+    *world.server("s2") = Server { back: 7_000_000, ..FAR };
+    world.run(3600);
+    world.assert_true();
+    assert_eq!(used(&world), None, "{:?}", world.notes);
+}
+
+#[test]
+fn a_server_that_has_not_answered_for_days_is_not_taken_for_known() {
+    let hosts = ["s1", "s2"];
+    let servers = [("s1", HONEST), ("s2", FAR)];
+    let mut world = begun_with(learning(&hosts, "s2"), start(), &servers);
+    world.run(3600);
+    *world.server("s2") = GONE;
+    let unix = |world: &World| world.engine.saved(world.now).unwrap().paths[0].unix;
+    let last = unix(&world);
+    world.run(2 * 24 * 3600);
+    assert!((unix(&world) - last).abs() < 60, "{last}, {}", unix(&world));
+}
+
+#[test]
+fn what_was_learnt_is_used_again_after_a_restart() {
+    let mut world = begun_again(600, FAR, |_| ());
+    world.run(600);
+    world.assert_true();
+    let again = used(&world).unwrap();
+    assert!((again.by - US(-3000)).abs() <= again.error && again.error < US(1000), "{again:?}");
+    assert!(world.notes.iter().any(|note| note.contains("learnt before the start")));
+    world.run(6 * 3600);
+    world.assert_true();
+    assert!(world.hand().bound_at(world.now) < US(600), "{}", world.hand().bound_at(world.now));
+    // And it is kept for the start after that one.
+    assert_eq!(world.engine.saved(world.now).unwrap().paths[0].asymmetry, again);
+}
+
+#[test]
+fn what_was_learnt_of_another_route_is_not_used_after_a_restart() {
+    let longer = Server { delay: 9_500_000, ..FAR };
+    let shorter = Server { back: 7_000_000, ..FAR };
+    let day = 24 * 3600;
+    let nothing: fn(&mut Saved) = |_| ();
+    let elsewhere: fn(&mut Saved) = |saved| saved.paths[0].address.set_port(1);
+    let later: fn(&mut Saved) = |saved| saved.paths[0].unix += 9 * 24 * 3600;
+    let extreme: fn(&mut Saved) = |saved| {
+        let path = &mut saved.paths[0];
+        path.asymmetry = Asymmetry { by: Span(i128::MIN), error: Span(i128::MAX) };
+        (path.least, path.unix) = (Span(i128::MIN), i64::MIN);
+    };
+    let cases = [
+        (600, FAR, extreme),
+        (600, longer, nothing),
+        (600, shorter, nothing),
+        (2 * day, FAR, nothing),
+        (600, FAR, elsewhere),
+        (600, FAR, later),
+    ];
+    for (n, (after, far, spoil)) in cases.into_iter().enumerate() {
+        let mut world = begun_again(after, far, spoil);
+        world.run(1800);
+        world.assert_true();
+        assert_eq!(used(&world), None, "case {n}: {:?}", world.notes);
+        assert_eq!(world.engine.saved(world.now).map(|saved| saved.paths.len()), Some(0));
+    }
+}
+
 /// Delays that grow in either direction take nothing from what is known of the fastest.
 #[test]
 fn a_path_that_grows_afterwards_is_within_the_bound() {
@@ -110,6 +210,26 @@ fn a_route_that_changed_while_it_was_learnt_is_not_believed() {
             }
         }
     }
+}
+
+/// The near one is gone, and the far one so near all at once that what was learnt cannot be.
+#[test]
+fn what_was_learnt_is_forgotten_where_a_round_trip_refutes_it() {
+    let hosts = ["s1", "s2"];
+    let far = Server { delay: 1_000_000, back: 7_000_000, ..FAR };
+    let mut world = begun_with(learning(&hosts, "s2"), start(), &[("s1", HONEST), ("s2", far)]);
+    world.run(3600);
+    assert!(used(&world).is_some());
+    *world.server("s1") = GONE;
+    world.run(600);
+    *world.server("s2") = Server { back: 1_000_000, ..far };
+    for _ in 0..12 {
+        world.run(600);
+        world.assert_true();
+        assert_eq!(used(&world), None);
+    }
+    let told = world.notes.iter().filter(|note| note.contains("the path is another")).count();
+    assert_eq!(told, 1, "{:?}", world.notes);
 }
 
 /// The machine may be another one after a break of the counter: nothing is known of its paths.

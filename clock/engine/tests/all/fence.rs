@@ -291,7 +291,7 @@ fn no_leap_second_is_believed_without_proof() {
     assert!(world.hand().leaps.next.is_some(), "{:?}", world.hand().leaps);
 }
 
-/// How a server that proves nothing behaves for a while, and whether each that does answers.
+/// Behaviour for a while of a server that proves nothing, and whether each that does answers.
 type Phase = (i64, i64, u8, [bool; 3]);
 
 proptest! {

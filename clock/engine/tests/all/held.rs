@@ -121,7 +121,7 @@ fn five_minutes() -> World {
     world
 }
 
-/// How many seconds from now on this server is held off.
+/// Seconds from now on for which this server is held off.
 fn held_for(world: &mut World) -> i64 {
     let seconds =
         |now: &World| i64::try_from(now.engine.report(now.now).at.0 / 1_000_000_000).unwrap();

@@ -140,7 +140,11 @@ fn the_doubt_has_a_form_for_programs() {
     world.server("s3").up = false;
     world.run(280);
     // What its estimator holds against it says more than that the others disagree.
-    assert_eq!(doubt(&world, 1).unwrap().kind, ReasonKind::StepSuspected);
+    // (It was told when it would be accepted, by which nothing follows it.)
+    let moved = doubt(&world, 1).unwrap();
+    assert_eq!((moved.kind, moved.left), (ReasonKind::StepSuspected, None));
+    let note = told(&world, "s2:123: step suspected");
+    assert!(!note.is_empty() && note.iter().all(|n| n.contains("outvoted")), "{note:?}");
     assert_eq!(world.engine.report(world.now).sources[1].status, SourceStatus::Falseticker);
     let silent = doubt(&world, 2).unwrap();
     assert_eq!((silent.kind, silent.by, silent.left), (ReasonKind::Stale, None, None));

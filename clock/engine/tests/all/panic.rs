@@ -1,4 +1,4 @@
-//! How far servers may move the time by themselves, and how few of them.
+//! Limits to how far servers may move the time by themselves, and how few of them.
 
 use crate::world::again::{MS, again, begun, begun_with, left, off, selections};
 use crate::world::{self, HONEST, ORIGIN, Server, World, address, config, start};

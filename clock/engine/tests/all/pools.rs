@@ -126,6 +126,87 @@ fn one_that_falls_silent_keeps_its_vote_until_another_has_answered() {
     world.assert_true();
 }
 
+/// Runs second by second until a note says that.
+fn until(world: &mut World, what: &str) {
+    for _ in 0..2000 {
+        if world.notes.iter().any(|note| note.contains(what)) {
+            return;
+        }
+        world.run(1);
+    }
+    panic!("no note of {what}: {:#?}", world.notes);
+}
+
+/// A pool of three that is asked slowly and without a burst, beside these sources, with one of its servers silent and
+/// another, which is silent too, on trial.
+fn on_trial(beside: &[SourceConfig]) -> World {
+    let mut world = World::new(&[], start());
+    world.interrupted = true;
+    world.names.insert("pool".into(), ["s1", "s2", "s3", "s4"].map(address).to_vec());
+    for host in ["s1", "s2", "s3", "s4"] {
+        world.servers.insert(address(host), HONEST);
+    }
+    for source in beside.iter().filter(|source| source.host != "nowhere") {
+        world.names.insert(source.host.clone(), vec![address(&source.host)]);
+        world.servers.insert(address(&source.host), HONEST);
+    }
+    let pool = SourceConfig { pool: Some(3), poll: 64, burst: false, ..SourceConfig::new("pool") };
+    let sources = [&[pool], beside].concat();
+    world.event(Event::Configure(Config { sources, ..Config::default() }));
+    world.run(600);
+    for host in ["s2", "s4"] {
+        world.server(host).up = false;
+    }
+    until(&mut world, "192.0.2.4:123 is asked too, as 192.0.2.2:123 is of no use");
+    world
+}
+
+/// The one whose place it was to take has answered, and its own address is free for the next time.
+#[test]
+fn one_on_trial_is_not_needed_if_the_other_comes_back() {
+    let mut world = on_trial(&[]);
+    world.server("s2").up = true;
+    until(&mut world, "192.0.2.4:123 is not needed any more");
+    world.run(100);
+    assert_eq!(addresses(&world), ["s1", "s2", "s3"].map(address));
+    assert!(rows(&world).iter().all(|row| row.vote && row.status.agrees()));
+    // It is not left alone, as one is that was of no use.
+    world.server("s2").up = false;
+    world.server("s4").up = true;
+    until(&mut world, "192.0.2.4:123 takes the place of 192.0.2.2:123");
+    assert_eq!(addresses(&world), ["s1", "s3", "s4"].map(address));
+    world.assert_true();
+}
+
+/// A source that is led to the newcomer's address is that server already: the silent one keeps its vote.
+#[test]
+fn one_on_trial_is_left_if_another_source_is_led_to_its_server() {
+    let moving = SourceConfig { poll: 4, ..SourceConfig::new("s9") };
+    let mut world = on_trial(&[moving]);
+    world.server("s9").up = false;
+    world.names.insert("s9".into(), vec![address("s4")]);
+    until(&mut world, "192.0.2.4:123 is left: another source is that server");
+    world.server("s4").up = true;
+    for _ in 0..100 {
+        world.run(1);
+        let of_pool = rows(&world).into_iter().filter(|row| row.pool.is_some() && row.vote);
+        assert_eq!(of_pool.count(), 3, "{:#?}", world.notes);
+    }
+    let named = rows(&world).into_iter().find(|row| row.name == "s9:123").unwrap();
+    assert_eq!(named.address, Some(address("s4")));
+    assert!(named.vote && named.status.agrees(), "{named:?}");
+    world.assert_true();
+}
+
+/// One whose address was not looked up yet is at nobody's server, not at that of a source without an address.
+#[test]
+fn one_on_trial_is_not_taken_for_a_source_without_an_address() {
+    let mut world = on_trial(&[SourceConfig::new("nowhere")]);
+    world.server("s4").up = true;
+    until(&mut world, "192.0.2.4:123 takes the place of 192.0.2.2:123");
+    world.assert_true();
+}
+
 /// One that lies is no better than one that is silent, and one that answers again stays.
 #[test]
 fn one_on_trial_is_left_if_it_lies_or_is_silent() {
@@ -134,15 +215,6 @@ fn one_on_trial_is_left_if_it_lies_or_is_silent() {
     world.server("s4").offset = Span::from_millis(80);
     world.server("s5").up = false;
     world.server("s2").up = false;
-    let until = |world: &mut World, what: &str| {
-        for _ in 0..2000 {
-            if world.notes.iter().any(|note| note.contains(what)) {
-                return;
-            }
-            world.run(1);
-        }
-        panic!("no note of {what}: {:#?}", world.notes);
-    };
     until(&mut world, "192.0.2.4:123 is left: it contradicts the clock");
     assert!(!world.notes.iter().any(|note| note.contains("takes the place")));
     until(&mut world, "192.0.2.5:123 is asked too, as 192.0.2.2:123 is of no use");

@@ -30,7 +30,7 @@ struct Master {
     announce: Announce,
     flags: Flags,
     alive: bool,
-    /// Its time − true time, ns.
+    /// Master's time − true time, ns.
     offset: i64,
     /// Longest queues to the slave and back, and longest stay in a transparent clock, ns.
     queues: [u64; 2],

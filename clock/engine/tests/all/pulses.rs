@@ -19,7 +19,7 @@ struct Bench {
     world: World,
     id: SourceId,
     sequence: u64,
-    /// Its edges − the true seconds, ns.
+    /// Edges − the true seconds, ns.
     off: i64,
     /// Delay of their stamps, and error of those, ns.
     late: i64,
@@ -442,6 +442,15 @@ fn what_cannot_be_opened_is_tried_again_ever_more_seldom() {
     bench.world.event(Event::RefClockFailed { source, error });
     bench.world.run(3);
     assert!(!bench.world.watched.is_empty(), "after an edge it is tried soon again");
+    // The name is told once, also where the error begins with it.
+    let name = bench.report().name;
+    for (error, told) in [
+        ("cannot be opened", format!("{name}: cannot be opened")),
+        (&*format!("{name} cannot be read"), format!("{name} cannot be read")),
+    ] {
+        bench.world.event(Event::RefClockFailed { source, error: error.to_owned() });
+        assert_eq!(bench.world.notes.last(), Some(&told));
+    }
 }
 
 #[test]

@@ -101,6 +101,33 @@ fn looked_up(world: &World) -> usize {
     world.log.iter().filter(|(_, e)| matches!(e, Event::Resolved { .. })).count()
 }
 
+/// The network's word comes after the time for the reply: it was told as new at every request.
+#[test]
+fn one_that_cannot_be_reached_is_told_of_once_and_when_it_is_over() {
+    let mut world = World::new(&["s1"], start());
+    world.run(300);
+    let source = world.sent[0].1;
+    let lost = |world: &mut World| {
+        world.server("s1").up = false;
+        for _ in 0..20 {
+            world.run(150);
+            for error in ["No route to host", "No route to host, says 10.99.0.1"] {
+                world.event(Event::Undelivered { source, error: error.into() });
+            }
+        }
+    };
+    let told =
+        |world: &World, text: &str| world.notes.iter().filter(|note| note.contains(text)).count();
+    lost(&mut world);
+    assert_eq!(told(&world, "s1:123: request not delivered"), 2, "{:?}", world.notes);
+    world.server("s1").up = true;
+    world.run(3000);
+    assert_eq!(told(&world, "s1:123: requests are delivered again"), 1, "{:?}", world.notes);
+    lost(&mut world);
+    assert_eq!(told(&world, "s1:123: request not delivered"), 4, "{:?}", world.notes);
+    assert_eq!(told(&world, "delivered again"), 1);
+}
+
 #[test]
 fn an_address_that_refuses_is_looked_up_again() {
     let mut world = World::new(&["s1"], start());
@@ -292,7 +319,7 @@ fn a_server_that_is_only_watched_has_no_say() {
     assert!(world.notes.iter().all(|note| !note.contains("count as one")), "{:?}", world.notes);
 }
 
-/// Whether it is believed can change while the daemon runs.
+/// Trust in a server can change while the daemon runs.
 #[test]
 fn the_leader_can_be_left_to_be_watched() {
     let mut world = World::new(&["s1", "s2", "s3"], start());

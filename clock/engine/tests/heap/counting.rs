@@ -9,7 +9,7 @@ pub struct Counting;
 /// Memory that a thread has asked for so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Heap {
-    /// How often it asked for memory.
+    /// Number of times that it asked for memory.
     pub allocations: u64,
     /// Memory held now, bytes; negative if it gave back what another thread had asked for.
     pub live: i64,

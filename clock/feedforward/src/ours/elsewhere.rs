@@ -39,10 +39,10 @@ impl Ours {
         let Arrival { m, rate, before, own, .. } = a;
         let rtt = m.round_trip(rate.rate).max(0.0);
         let middle = m.middle(rate.rate);
-        let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.stamp_errors() };
+        let theta = Known { mean: both.clamp(middle), deviation: rtt / 4.0 + m.of_stamps() };
         let nearer = own.width() < SHARE * before.width();
         let theta = nearer.then_some(theta);
-        state.model.begin_path(m.sample(), theta);
+        state.model.begin_path(m.sample(), theta, m.noise());
         state.excess = rtt / 2.0;
         state.waits = Waits::new();
         state.past.forget();

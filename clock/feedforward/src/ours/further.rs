@@ -13,11 +13,8 @@ use crate::Exchange;
 use crate::corridor::{BoundedRate, Corridor};
 use crate::number::between;
 
-/// Number kept at most: of more, every other one goes.
-const MOST: usize = 16;
-/// Least time between two, s. With 128 a second, stamps that were off by 5 µs moved the estimate by 1.4 µs, for a reason
-/// that is not known.
-const APART: f64 = 1.0 / 32.0;
+/// Number kept at most, which is a second of the fastest masters: of more, every other one goes.
+const MOST: usize = 128;
 
 /// Time after which a reply is of no use, s: the rate may have changed since.
 const LONGEST: f64 = 16.0;
@@ -88,10 +85,7 @@ impl Ours {
         let Some(mut state) = self.state.take() else { return };
         let m = self.measure(state.anchor, x);
         let now = *state.model.now();
-        let last = state.further.came.last().map_or(state.at, |last| last.at);
-        // Stamps of two that are as far apart may be a little nearer.
-        let is_apart = self.seconds(last, x.received.count) > 0.99 * APART;
-        if is_apart && !self.elsewhere && !m.impossible(now.rate) {
+        if !self.elsewhere && !m.impossible(now.rate) {
             let rate = self.bounded_rate(&now, 0.0);
             let low = m.corridor(rate).low;
             state.further.push(Came { at: x.received.count, above: m.reply(), low });

@@ -1,4 +1,4 @@
-//! How far the estimate is likely to be off.
+//! Likely error of the estimate.
 //!
 //! The prior's scales are here, and what is seen of the path that they go by. It was calibrated on
 //! the drawn paths (`docs/results/bound.md` has the table): their routes are up to 5 % asymmetric, and what

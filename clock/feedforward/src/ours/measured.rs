@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use truechimer_model::{Constants, Known, Model, Sample};
+use truechimer_model::{Constants, Known, Model, Noise, Sample};
 use truechimer_time::Count;
 
 use super::State;
@@ -25,6 +25,7 @@ pub(crate) struct Measured {
     pub(super) forward_error: f64,
     pub(super) backward_error: f64,
     pub(super) root_distance: f64,
+    pub(super) precision: f64,
     /// Reach of causality beyond backward and forward, if the path's asymmetry was taken off them.
     pub(super) beyond: (f64, f64),
     /// There was no request.
@@ -72,9 +73,19 @@ impl Measured {
     /// A model that knows so much and has yet to see this exchange.
     pub(super) fn model(&self, theta: Known, rate: Known, constants: Constants) -> Box<Model> {
         let rtt = self.round_trip(rate.mean).max(0.0);
-        let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.stamp_errors() };
-        let noise = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
-        Box::new(Model::new(theta, rate, floor, noise, constants))
+        let floor = Known { mean: rtt / 2.0, deviation: rtt / 4.0 + self.of_stamps() };
+        Box::new(Model::new(theta, rate, floor, self.noise(), constants))
+    }
+
+    /// Noise of the stamps.
+    pub(super) fn noise(&self) -> Noise {
+        let own = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
+        Noise { own, claimed: self.precision / 2.0 }
+    }
+
+    /// Error that the stamps may make of a round trip, s: that of ours, or of the server's if they are the coarser ones.
+    pub(super) fn of_stamps(&self) -> f64 {
+        self.stamp_errors().max(self.precision)
     }
 
     /// Corridor of θ at its arrival by this exchange alone.

@@ -126,6 +126,7 @@ impl Ours {
             forward_error: error(x.sent.error),
             backward_error: error(x.received.error),
             root_distance: seconds(x.root_distance).max(0.0),
+            precision: seconds(x.precision).max(0.0),
             beyond: self.beyond(),
             pulse: self.settings.pulse,
         }

@@ -1,4 +1,4 @@
-//! How far the rate may be from what is believed of it.
+//! Distance that the rate may have from what is believed of it.
 
 use truechimer_model::States;
 use truechimer_time::Count;

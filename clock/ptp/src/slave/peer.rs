@@ -150,7 +150,7 @@ impl Question {
         Ok(())
     }
 
-    /// Its `Pdelay_Resp_Follow_Up` came.
+    /// Takes its `Pdelay_Resp_Follow_Up`.
     pub(super) fn followed(&mut self, header: &Header, left: Timestamp) -> Result<(), Refusal> {
         if self.left.is_some() {
             return Err(Refusal::Duplicate);

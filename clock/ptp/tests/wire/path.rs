@@ -130,7 +130,7 @@ impl Master {
     }
 }
 
-/// How bad the path is; delays in ns.
+/// Faults of the path; delays in ns.
 #[derive(Clone, Copy, Default)]
 pub struct Bad {
     pub loss: u64,
@@ -394,8 +394,8 @@ impl Bed {
         self.send(master.from, response, false, there + back);
     }
 
-    /// Whether every exchange holds what causality says: the question left before it had arrived,
-    /// and the time was told before it had come.
+    /// Checks that every exchange holds what causality says: the question left before it had
+    /// arrived, and the time was told before it had come.
     pub fn hold(&self) {
         for exchange in &self.exchanges {
             let at = |count: Count| i128::from(count.0);

@@ -23,7 +23,7 @@ class Status(enum.IntEnum):
 
     @property
     def bound_holds(self) -> bool:
-        """Whether the bound is promised to hold."""
+        """True if the bound is promised to hold."""
         return self in (Status.SYNCHRONISED, Status.HOLDOVER)
 
 

@@ -47,7 +47,7 @@ class Reading:
         """True time was not before this: ns of Unix time, rounded down."""
     @property
     def best_ns(self) -> int:
-        """The best estimate: ns of Unix time, rounded down."""
+        """The best estimate: ns of Unix time, rounded down; while nothing is promised, what the clock shows."""
     @property
     def latest_ns(self) -> int:
         """True time was not after this: ns of Unix time, rounded up."""
@@ -74,10 +74,10 @@ class Reading:
         """TAI − UTC at the best estimate, s, if tai_known."""
     @property
     def tai_known(self) -> bool:
-        """Whether tai_offset is TAI − UTC; otherwise it counts leap seconds since the daemon began."""
+        """True if tai_offset is TAI − UTC; otherwise it counts leap seconds since the daemon began."""
     @property
     def leap_second(self) -> bool:
-        """Whether the best estimate lies within an inserted second, 23:59:60."""
+        """True if the best estimate lies within an inserted second, 23:59:60."""
 
 @final
 class Moment:
@@ -101,7 +101,7 @@ class Length:
 
     @property
     def ns(self) -> int:
-        """How long, ns, to the nearest; negative if the second moment came first."""
+        """Length, ns, to the nearest; negative if the second moment came first."""
     @property
     def bound_ns(self) -> int:
         """The true length is within this of ns; ≥ 0, rounded up."""
@@ -118,7 +118,7 @@ class Tick:
         """time_ns in UTC, rounded down to microseconds."""
     @property
     def missed(self) -> int:
-        """How many times before this one had come already when it was asked for, and were left out."""
+        """Number of times before this one that had come already when it was asked for, and were left out."""
     @property
     def reading(self) -> Reading:
         """The reading that ended the wait."""
@@ -161,7 +161,7 @@ class Clock:
     def time_of(self, moment: Moment) -> Reading:
         """The time of a moment, by what is known now."""
     def elapsed(self, start: Moment, end: Moment) -> Length:
-        """How long it was from one moment to another, by the clock that no correction disturbs."""
+        """Length of the time from one moment to another, by the clock that no correction disturbs."""
     def uptime(self) -> Length:
         """Time since the machine was started, suspended or not, which no correction of the time moves."""
     def wait_after(self, time: Union[datetime, int], timeout: Optional[float] = None) -> Reading:

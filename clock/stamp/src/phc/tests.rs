@@ -12,7 +12,7 @@ struct World(Arc<Mutex<State>>);
 struct State {
     /// The count.
     now: i64,
-    /// How far `CLOCK_REALTIME` runs fast, and where it was at count 0.
+    /// Rate by which `CLOCK_REALTIME` runs fast, ppm, and its time at count 0, ns.
     host_ppm: i64,
     host_at_0: i64,
     /// Rate by which the card runs fast, and its time at count 0.
@@ -20,7 +20,7 @@ struct State {
     device_at_0: i64,
     /// At this count `CLOCK_REALTIME` is stepped by so much.
     step: Option<(i64, i64)>,
-    /// How long each call takes to begin, and to come back.
+    /// Delays at the beginning and the end of each call, in turn, counts.
     delays: Vec<i64>,
     used: usize,
     /// Which calls there are.

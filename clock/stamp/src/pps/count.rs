@@ -42,7 +42,7 @@ const LOOKS: usize = 64;
 pub struct EdgeLog {
     counter: Counter,
     log: PairLog,
-    /// How long [`SHOWN`] is.
+    /// Length of [`SHOWN`] in counts.
     shown: CountSpan,
     /// When nothing new was there, in order.
     looks: Vec<Count>,
@@ -110,7 +110,7 @@ impl EdgeLog {
         self.looks.push(count);
     }
 
-    /// Whether what happened before `look` was shown to a look at `later`.
+    /// True if what happened before `look` was shown to a look at `later`.
     fn is_settled(&self, look: Count, later: Count) -> bool {
         later.at_or_after(look + self.shown)
     }

@@ -72,7 +72,7 @@ struct Fetched {
     timeout: Time,
 }
 
-/// How a wait ended.
+/// Ends of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Waited {
     /// With an edge.
@@ -121,7 +121,7 @@ impl Device {
         Ok(device)
     }
 
-    /// Whether the kernel can wait for an edge.
+    /// True if the kernel can wait for an edge.
     pub(super) fn can_wait(&self) -> bool {
         self.capabilities & CAN_WAIT != 0
     }

@@ -14,7 +14,7 @@ const WORDS: usize = SIZE / 4;
 pub(super) struct Segment {
     id: i32,
     words: *const [AtomicI32; WORDS],
-    /// Whether it may be written.
+    /// True if it may be written.
     writable: bool,
 }
 

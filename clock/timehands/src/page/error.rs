@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::layout::{SIZE, VERSION};
 use super::places::SYSTEM;
 
-/// Why a page cannot be used.
+/// Reasons why a page cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PageError {
@@ -57,7 +57,7 @@ pub enum PageError {
     ForeignLock {
         /// Where the lock has to be.
         path: PathBuf,
-        /// Why it will not do, as in "it …".
+        /// Fault of it, as in "it …".
         why: String,
     },
     /// Owner that a reader or writer must not trust.
@@ -78,7 +78,7 @@ pub enum PageError {
     Unfinished {
         /// Where.
         path: PathBuf,
-        /// How long it is, in bytes.
+        /// Length of the file, bytes.
         length: u64,
     },
     /// The file is none of Truechimer's.
@@ -121,7 +121,7 @@ impl fmt::Display for PageError {
             PageError::System { action, path, error } => {
                 write!(f, "cannot {action} {}: {error}", path.display())?;
                 match (error.kind(), path.parent()) {
-                    (io::ErrorKind::NotFound, Some(folder)) => {
+                    (io::ErrorKind::NotFound, Some(folder)) if !folder.is_dir() => {
                         write!(f, "; is there a directory {}? Make it first", folder.display())
                     }
                     (io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded, _) => {
@@ -226,6 +226,11 @@ mod tests {
             assert!(system.contains("--page") && system.contains("XDG_RUNTIME_DIR"), "{system}");
             let other = told("/elsewhere/clock");
             assert!(other.contains("--page") && !other.contains("XDG_RUNTIME_DIR"), "{other}");
+        }
+        for (path, asks) in [("/proc/clock", false), ("/nonexistent/clock", true)] {
+            let missing = io::Error::from_raw_os_error(libc::ENOENT);
+            let told = PageError::refused("make", path.into(), missing).to_string();
+            assert_eq!(told.contains("Make it first"), asks, "{told}");
         }
         for number in [libc::ENOSPC, libc::EDQUOT] {
             let full = io::Error::from_raw_os_error(number);

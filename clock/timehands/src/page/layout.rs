@@ -97,14 +97,14 @@ impl Page {
         }
     }
 
-    /// Whether all the sizes in the header are to the liking of `like(found, right)`.
+    /// True if all the sizes in the header are to the liking of `like(found, right)`.
     fn fits(&self, like: impl Fn(u64, u64) -> bool) -> bool {
         self.sizes().iter().all(|(word, right)| like(word.load(Relaxed).into(), *right as u64))
             && like(self.hands_offset.load(Relaxed), HANDS_OFFSET as u64)
     }
 
-    /// Whether the header holds nothing but what [`Page::initialise`] may have put there before
-    /// it was cut short.
+    /// True if the header holds nothing but what [`Page::initialise`] may have put there before it
+    /// was cut short.
     pub fn is_blank(&self) -> bool {
         [0, VERSION].contains(&self.version.load(Relaxed))
             && self.fits(|found, right| found == 0 || found == right)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::error::PageError;
 use super::map;
 
-/// How often it is looked for anew because somebody made or removed it meanwhile.
+/// Number of tries to make or open it while somebody else makes and removes it.
 const TRIES: u32 = 8;
 
 /// Where the lock of the page at `page` is: beside it, the name ending in `.lock`.

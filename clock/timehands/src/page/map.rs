@@ -117,7 +117,7 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Whether this program runs with more rights than whoever started it (setuid, setgid, file
+/// True if this program runs with more rights than whoever started it (setuid, setgid, file
 /// capabilities).
 pub(crate) fn is_privileged() -> bool {
     // SAFETY: it takes a number and looks at what the kernel left in this process's memory.

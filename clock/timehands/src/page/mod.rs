@@ -41,7 +41,7 @@ impl Kept {
 /// A hand as it lies in a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Newest {
-    /// Its generation.
+    /// Generation of the hand.
     pub generation: u64,
     /// The hand.
     pub hand: crate::Hand,

@@ -122,7 +122,7 @@ impl PageReader {
         Kept::of(self.ring())
     }
 
-    /// Whether a daemon has the page open for writing. It may be stopped all the same: see
+    /// True if a daemon has the page open for writing. It may be stopped all the same: see
     /// [`PageReader::heartbeat`].
     #[must_use]
     pub fn tended(&self) -> bool {

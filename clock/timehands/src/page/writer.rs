@@ -51,7 +51,7 @@ pub enum Mended {
     Name,
 }
 
-/// Most pages without a name that are written on: somebody who removes the page again and again does
+/// Largest number of pages without a name that are written on: somebody who removes the page again and again does
 /// not make for more work than this.
 const MOST_NAMELESS: usize = 4;
 
@@ -186,6 +186,15 @@ impl PageWriter {
         let (nameless, process) = (Vec::new(), std::process::id());
         sheet.show();
         Ok(PageWriter { sheet, nameless, generation, last, counter, marker, path, lock, process })
+    }
+
+    /// Looks, without touching it, whether something is in the place of the page that [`create`](Self::create)
+    /// would refuse.
+    ///
+    /// # Errors
+    /// If so, or if the system refuses to say.
+    pub fn examine(path: impl AsRef<Path>) -> Result<(), PageError> {
+        open(path.as_ref()).map(drop)
     }
 
     /// Looks after the file: to be called before the page is written, at least once a second. If

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a browser may take, on a busy machine.
+/// Longest time that a browser may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A folder that goes away with the test.
@@ -83,4 +83,68 @@ pub fn attribute<'d>(document: &'d str, name: &str) -> Option<&'d str> {
     let tag = document.split_once("<html")?.1.split_once('>')?.0;
     let value = tag.split_once(&format!("{name}=\""))?.1;
     value.split_once('"').map(|(value, _)| value)
+}
+
+/// Page of a report in six windows, 480, 900 and 1400 pixels wide, light and dark: a telephone's width, half a screen, a screen.
+/// Tells what is wrong in any of them: a failed script, a chart that is neither drawn nor one of so many that say they are
+/// empty, what is wider than the window, a text that is cut.
+const WINDOWS: &str = r"<!doctype html><body><script>
+var frames = [];
+[480, 900, 1400].forEach(function (width) { ['light', 'dark'].forEach(function (theme) {
+  var frame = document.createElement('iframe');
+  frame.width = width; frame.height = 1400; frame.src = 'PAGE#' + theme; frame.title = theme;
+  document.body.appendChild(frame); frames.push(frame);
+}); });
+function cut(page, view) {
+  return Array.from(page.querySelectorAll('body *')).filter(function (e) {
+    var style = view.getComputedStyle(e), hides = /hidden|clip/.test(style.overflowX) && style.visibility !== 'hidden';
+    return hides && e.textContent.trim() && e.scrollWidth > e.clientWidth + 1;
+  }).map(function (e) { return e.className + ' cuts ' + e.textContent.trim().slice(0, 40); });
+}
+function wrong(frame) {
+  var page = frame.contentDocument, root = page.documentElement, told = root.dataset, found = cut(page, frame.contentWindow);
+  function is(name, got, wanted) { if (String(got) !== String(wanted)) found.push(name + ' ' + got + ', not ' + wanted); }
+  var charts = page.querySelectorAll('figure.chart').length;
+  is('theme', told.theme, frame.title);
+  is('error', told.error || 'none', 'none');
+  is('errors', told.errors, 0);
+  is('charts', told.charts, charts);
+  is('empty', page.querySelectorAll('.empty').length, EMPTY);
+  is('drawn', page.querySelectorAll('canvas').length, charts - EMPTY);
+  is('wider', root.scrollWidth - root.clientWidth, 0);
+  return found.map(function (what) { return frame.width + ' ' + frame.title + ': ' + what; });
+}
+window.addEventListener('load', function () { setTimeout(function () {
+  var all = [].concat.apply([], frames.map(wrong)).join('; ');
+  document.documentElement.setAttribute('data-looked', frames.length);
+  document.documentElement.setAttribute('data-wrong', all.replace(/[\x22<>]/g, ' '));
+}, 2000); });
+</script></body>";
+
+/// Faults of the page of this name in any window, in words, where so many of its charts have nothing to show. None: an empty text.
+pub fn faults(browser: &Path, folder: &Folder, page: &str, empty: usize) -> String {
+    let windows = WINDOWS.replace("PAGE", page).replace("EMPTY", &empty.to_string());
+    std::fs::write(folder.0.join("windows.html"), windows).expect("a file in the folder");
+    let reads_frames = ["--dump-dom", "--allow-file-access-from-files"];
+    let document = open(browser, folder, "windows.html", 1500, &reads_frames);
+    assert_eq!(attribute(&document, "data-looked"), Some("6"), "{page}: {document}");
+    attribute(&document, "data-wrong").expect("the verdict").to_owned()
+}
+
+/// Opens that page so, and says what is wrong with it.
+#[track_caller]
+pub fn looks_right(browser: &Path, folder: &Folder, page: &str, empty: usize) {
+    assert_eq!(faults(browser, folder, page, empty), "", "{page}");
+}
+
+/// Looks for what somebody who was not there has to be told: these facts, the command, and three figures at least.
+#[track_caller]
+pub fn headed(page: &str, facts: &[&str]) {
+    for fact in facts.iter().chain(&["made by"]) {
+        assert!(page.contains(&format!("<dt>{fact}</dt>")), "no {fact}");
+    }
+    let tiles =
+        page.split("<dl class=highlights>").nth(1).and_then(|rest| rest.split("</dl>").next());
+    let title = page.split("<h1>").nth(1).and_then(|rest| rest.split("</h1>").next());
+    assert!(tiles.is_some_and(|tiles| tiles.matches("<dt>").count() >= 3), "{title:?}: {tiles:?}");
 }

@@ -90,7 +90,7 @@ fn thresholds(runs: &[Shown<'_>]) -> Vec<f64> {
     first.unwrap_or_default().iter().map(|c| c.threshold_us * 1e-6).collect()
 }
 
-/// How often the truth was inside: with honest servers, anything but always is bad.
+/// Share of seconds with the truth inside: with honest servers, anything but always is bad.
 pub fn inside(inside: &Inside, honest: bool) -> Cell {
     let tone = match (inside.seconds, inside.outside) {
         (0, _) => return Cell::missing(),

@@ -1,4 +1,4 @@
-//! How errors are distributed.
+//! Distribution of errors.
 
 use truechimer_report::{Chart, Histogram, Unit, View};
 

@@ -28,7 +28,7 @@ pub(super) fn advise(inventory: &Inventory, advice: &mut Vec<Advice>) {
     disturbed(inventory, advice);
 }
 
-/// Whether processor and kernel call the TSC constant and non-stop; `None` if neither is known.
+/// True if processor and kernel call the TSC constant and non-stop; `None` if neither is known.
 pub(super) fn steady(inventory: &Inventory) -> Option<bool> {
     let flags = inventory.cpus.flag("constant_tsc").zip(inventory.cpus.flag("nonstop_tsc"));
     let flags = flags.map(|(constant, nonstop)| constant && nonstop);
@@ -51,7 +51,7 @@ pub(super) fn given_up(inventory: &Inventory) -> Option<&Unstable> {
 /// one that would repeat the last.
 const APART_NS: f64 = 20.0;
 
-/// Whether the CPUs' counters differ for certain.
+/// True if the CPUs' counters differ for certain.
 fn differ(inventory: &Inventory) -> bool {
     inventory.agreement.as_ref().is_some_and(|agreement| agreement.least_ns > APART_NS)
 }
@@ -220,7 +220,7 @@ fn not_on_tsc(inventory: &Inventory, current: &str, advice: &mut Vec<Advice>) {
     );
 }
 
-/// How far the trust goes.
+/// Sentence on how far the trust goes, or nothing.
 fn trusted(inventory: &Inventory) -> &'static str {
     if inventory.is_guest() {
         " In a virtual machine all this is the hypervisor's promise, which holds until it is moved \
@@ -233,7 +233,7 @@ fn trusted(inventory: &Inventory) -> &'static str {
     }
 }
 
-/// How it came about that the kernel uses something else than a TSC that it offers.
+/// Sentence on how the kernel came to use something else than a TSC that it offers.
 fn changed_from_tsc(inventory: &Inventory) -> String {
     let switches = inventory.log.as_ref().map(|log| log.switches.as_slice()).unwrap_or_default();
     match switches {

@@ -59,7 +59,7 @@ impl Deviation {
         if self == Deviation::Hadamard { 3 } else { 2 }
     }
 
-    /// Whether the phase is averaged over τ first.
+    /// True if the phase is averaged over τ first.
     #[must_use]
     pub fn is_modified(self) -> bool {
         matches!(self, Deviation::Modified | Deviation::Time)

@@ -72,7 +72,7 @@ impl Case {
         self.terms.min((self.d as f64 + 1.0) * self.m)
     }
 
-    /// Whether the estimate is long enough for its asymptotic form.
+    /// True if the estimate is long enough for its asymptotic form.
     fn long(&self) -> bool {
         self.ratio >= self.d as f64 + 1.0
     }

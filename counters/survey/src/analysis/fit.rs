@@ -1,4 +1,4 @@
-//! How much of each type of noise there is.
+//! Amount of each type of noise.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct Observed {
 pub struct Level {
     /// The type.
     pub noise: Noise,
-    /// Its share of the Allan deviation at τ = 1 s (extrapolated, if τ began later).
+    /// Allan deviation of this noise alone at τ = 1 s (extrapolated, if τ began later).
     pub deviation_1s: f64,
     /// h_α of S_y(f) = h_α·f^α, in Hz^(−1−α).
     pub h: f64,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How many median deviations away an outlier is: SP 1065, section 10.11, has 5.
+/// Distance of an outlier, in median deviations: SP 1065, section 10.11, has 5.
 pub const USUAL_FACTOR: f64 = 5.0;
 
 /// Outliers of the phase.
@@ -52,7 +52,7 @@ impl Outliers {
         found
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.spikes.is_empty() && self.steps.is_empty()

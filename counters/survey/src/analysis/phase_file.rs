@@ -134,7 +134,7 @@ pub struct Row {
 pub struct PhaseFile {
     /// Header of the file.
     pub header: Header,
-    /// Its samples: all with a time, or all without.
+    /// Samples: all with a time, or all without.
     pub rows: Vec<Row>,
 }
 

@@ -10,7 +10,7 @@ use super::outliers::{Outliers, USUAL_FACTOR};
 use super::taus::Taus;
 use super::trend::{Removal, Trend};
 
-/// How to analyse.
+/// Options of an analysis.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
     /// Which averaging times.
@@ -19,7 +19,7 @@ pub struct Options {
     pub removal: Removal,
     /// The probability that the limits enclose the true deviation, between 0 and 1.
     pub confidence: f64,
-    /// Whether single bad readings ([`Outliers::spikes`]) are made gaps first.
+    /// True if single bad readings ([`Outliers::spikes`]) are made gaps first.
     pub drop_spikes: bool,
 }
 
@@ -34,7 +34,7 @@ impl Default for Options {
     }
 }
 
-/// How stable it is at one averaging time.
+/// Stability at one averaging time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Point {
     /// The averaging factor: τ in intervals.
@@ -47,11 +47,11 @@ pub struct Point {
     pub adev_limits: Limits,
     /// Equivalent degrees of freedom of the Allan variance.
     pub edf: f64,
-    /// How many differences it is the mean of.
+    /// Number of differences that it is the mean of.
     pub terms: usize,
     /// The modified Allan deviation, where there are samples enough.
     pub mdev: Option<f64>,
-    /// Its limits.
+    /// Limits of the true modified Allan deviation.
     pub mdev_limits: Option<Limits>,
     /// The time deviation, s.
     pub tdev_s: Option<f64>,
@@ -60,7 +60,7 @@ pub struct Point {
     /// The dominant type of noise, if any could be told. The limits rest on it; white noise of the
     /// frequency is assumed where it is missing.
     pub noise: Option<Noise>,
-    /// Whether the type was identified at this τ. If not, that of a shorter τ is taken to go on.
+    /// True if the type was identified at this τ. If not, that of a shorter τ is taken to go on.
     pub identified: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Analysis {
     pub removed: Removal,
     /// Samples that do not belong.
     pub outliers: Outliers,
-    /// Whether its spikes were made gaps.
+    /// True if its spikes were made gaps.
     pub spikes_dropped: bool,
     /// The confidence of the limits.
     pub confidence: f64,
@@ -89,9 +89,9 @@ pub struct Analysis {
     pub points: Vec<Point>,
     /// The smallest Allan deviation of those.
     pub minimum: Option<Minimum>,
-    /// Whether that is at the longest τ: the true minimum may be further on.
+    /// True if that is at the longest τ: the true minimum may be further on.
     pub still_falling: bool,
-    /// How much of each type of noise there is.
+    /// Amount of each type of noise.
     pub fit: Option<NoiseFit>,
     /// The minimum by the fit, if it is among the τ looked at.
     pub fitted_minimum: Option<Minimum>,

@@ -7,7 +7,7 @@ use super::By;
 /// Results of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Bench {
-    /// How many readings of each.
+    /// Number of readings of each.
     pub reads: u64,
     /// The clocksource in the beginning, and in the end; none where the kernel does not tell.
     pub clocksource: Option<String>,
@@ -19,7 +19,7 @@ pub struct Bench {
     pub direct: Vec<Cost>,
     /// Counters that cannot be read, and why.
     pub unreadable: Vec<Unreadable>,
-    /// How the coarse clocks go on.
+    /// Steps of the coarse clocks.
     pub coarse: Vec<CoarseStep>,
     /// Notes about it all.
     pub notes: Vec<String>,
@@ -28,25 +28,25 @@ pub struct Bench {
 /// Cost of reading through the kernel while it uses one clocksource.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OfSource {
-    /// Its name.
+    /// Name of the clocksource.
     pub clocksource: Option<String>,
-    /// Whether the vDSO can read it, judged by what it takes compared with a system call; where it
+    /// True if the vDSO can read it, judged by what it takes compared with a system call; where it
     /// cannot, each of its readings is a system call.
     pub in_vdso: Option<bool>,
     /// The ways; none where the kernel did not accept the clocksource.
     pub costs: Vec<Cost>,
-    /// Why there are none.
+    /// Reason why there are none.
     pub refused: Option<String>,
 }
 
 /// Cost of one way.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Cost {
-    /// How it is reached.
+    /// Way by which it is reached.
     pub by: By,
     /// Name of what is read.
     pub what: String,
-    /// Whether no counter is read for it.
+    /// True if no counter is read for it.
     pub coarse: bool,
     /// The time that passed, s.
     pub real_s: f64,
@@ -64,20 +64,20 @@ pub struct Cost {
 /// Something that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Unreadable {
-    /// Its name.
+    /// Name of the counter.
     pub what: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// How a coarse clock goes on.
+/// Step of a coarse clock.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CoarseStep {
     /// Which one.
     pub clock: String,
-    /// Its step as `clock_getres` has it, ns.
+    /// Step as `clock_getres` has it, ns.
     pub said_ns: u64,
-    /// Its step as seen, the smallest of some, ns; none if it did not step. (On a busy machine this
+    /// Step as seen, the smallest of some, ns; none if it did not step. (On a busy machine this
     /// process may have missed some of them.)
     pub seen_ns: Option<u64>,
 }

@@ -71,7 +71,7 @@ impl Clock {
     }
 }
 
-/// How what is read is reached.
+/// Way by which what is read is reached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum By {
@@ -143,7 +143,7 @@ impl Way {
         })
     }
 
-    /// How it is reached.
+    /// Way by which it is reached.
     #[must_use]
     pub fn by(self) -> By {
         match self {
@@ -164,7 +164,7 @@ impl Way {
         }
     }
 
-    /// Whether no counter is read for it, only what the kernel noted at its last tick.
+    /// True if no counter is read for it, only what the kernel noted at its last tick.
     #[must_use]
     pub fn is_coarse(self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Why a clocksource cannot be looked at or changed.
+//! Reasons why a clocksource cannot be looked at or changed.
 
 use std::fmt;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use truechimer_config::nearest;
 
-/// Why a clocksource cannot be looked at or changed. The text names the remedy.
+/// Reason why a clocksource cannot be looked at or changed. The text names the remedy.
 #[derive(Debug)]
 pub enum ClocksourceError {
     /// A file of `/sys` cannot be read.

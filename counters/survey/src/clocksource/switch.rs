@@ -26,11 +26,11 @@ pub struct Switch {
     told: Option<String>,
     /// Keeps other processes of this program from changing it at the same time.
     _lock: Lock,
-    /// Whether there is anything to put back.
+    /// True if there is anything to put back.
     armed: bool,
 }
 
-/// How the clocksource was left.
+/// State in which the clocksource was left.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Restored {
     /// Put back as it was.

@@ -73,7 +73,7 @@ impl Boot {
         boot
     }
 
-    /// Whether `tsc=WORD` is given.
+    /// True if `tsc=WORD` is given.
     #[must_use]
     pub fn tsc_is(&self, word: &str) -> bool {
         self.tsc.iter().any(|given| given == word)

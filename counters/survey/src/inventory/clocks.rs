@@ -36,7 +36,7 @@ pub enum State {
 }
 
 impl State {
-    /// Whether the kernel keeps time by it or could.
+    /// True if the kernel keeps time by it or could.
     #[must_use]
     pub fn usable(self) -> bool {
         matches!(self, State::Current | State::Available)
@@ -96,7 +96,7 @@ pub struct Clocksource {
     pub state: State,
     /// The kernel's preference for clocksources of this name, as a rule.
     pub rating: Option<u32>,
-    /// Its width in bits, as the kernel reads it.
+    /// Width in bits, as the kernel reads it.
     pub bits: Option<u32>,
     /// The nominal frequency: by definition, by the processor's or the hypervisor's word.
     pub nominal: Option<Frequency>,
@@ -104,7 +104,7 @@ pub struct Clocksource {
     pub kernel: Option<Frequency>,
     /// After how many seconds it rolls over.
     pub rolls_over_s: Option<f64>,
-    /// Whether `clock_gettime` can read it without a system call.
+    /// Ability of `clock_gettime` to read it without a system call.
     pub by_vdso: ByVdso,
     /// Verdict of the kernel.
     pub verdict: Verdict,
@@ -132,7 +132,7 @@ fn clean(name: &str) -> String {
     name.chars().filter(|c| !c.is_control() && !c.is_whitespace()).take(64).collect()
 }
 
-/// How long a counter of so many bits runs before it begins again, in seconds.
+/// Time that a counter of so many bits runs before it begins again, in seconds.
 #[must_use]
 pub fn roll_over(bits: u32, hz: f64) -> f64 {
     2f64.powi(i32::try_from(bits.min(64)).unwrap_or(64)) / hz

@@ -38,7 +38,7 @@ pub struct Processor {
 /// Leaves of a hypervisor, 40000000h and on.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct HypervisorLeaves {
-    /// Its signature, and those of the interfaces that it also offers.
+    /// Signature of the hypervisor, and those of the interfaces that it also offers.
     pub signatures: Vec<String>,
     /// The TSC's frequency by the timing leaf (40000010h; on Xen the time leaf), to 1 kHz.
     pub tsc_hz: Option<f64>,

@@ -12,9 +12,9 @@ use truechimer_time::{Count, CountSpan, CounterKind};
 use super::clocks::{Frequency, roll_over};
 use super::{Inventory, Path, Unknown, same_hardware, trial};
 
-/// How many sandwiches the narrowest is taken of at either end of a measurement.
+/// Number of sandwiches that the narrowest is taken of at either end of a measurement.
 const SANDWICHES: u32 = 64;
-/// How long a narrow counter may go unread while a frequency is measured.
+/// Longest time that a narrow counter may go unread while a frequency is measured.
 const SLICE: Duration = Duration::from_millis(250);
 /// A clock that runs so much faster or slower than CLOCK_MONOTONIC_RAW was stepped.
 const STEPPED: f64 = 2e-3;
@@ -22,13 +22,13 @@ const STEPPED: f64 = 2e-3;
 /// A counter that a program can read, or why it cannot.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CounterReport {
-    /// Its name, as `--counter` takes it.
+    /// Name, as `--counter` takes it.
     pub name: String,
     /// Description of it.
     pub what: String,
-    /// Why this process cannot use it.
+    /// Reason why this process cannot use it.
     pub unusable: Option<String>,
-    /// How many bits count before it rolls over; 64 where nobody need care.
+    /// Number of bits that count before it rolls over; 64 where nobody need care.
     pub bits: Option<u32>,
     /// Nature of a reading: an instruction, a call of the vDSO, a system call, an access to a
     /// device.
@@ -84,7 +84,7 @@ pub struct Measured {
     pub error_hz: f64,
     /// Over how many seconds.
     pub over_s: f64,
-    /// Whether the clock is another piece of hardware than the counter. If it is not, the figure is
+    /// True if the clock is another piece of hardware than the counter. If it is not, the figure is
     /// what the kernel reckons with, and says nothing about whether that is right.
     pub independent: bool,
 }
@@ -98,12 +98,12 @@ pub struct Step {
     pub ns: f64,
 }
 
-/// Whether the CPUs' counters agree: each was compared with that of the first.
+/// Agreement of the CPUs' counters: each was compared with that of the first.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Agreement {
     /// Which counter.
     pub counter: String,
-    /// How many CPUs were compared.
+    /// Number of CPUs that were compared.
     pub cpus: u32,
     /// By how much two of them differ at least, ns; 0 where all may be equal.
     pub least_ns: f64,
@@ -112,7 +112,7 @@ pub struct Agreement {
     pub most_ns: f64,
 }
 
-/// Whether machines of this architecture can have this counter.
+/// True if machines of this architecture can have this counter.
 fn fits(choice: Choice, architecture: &str) -> bool {
     match choice {
         Choice::ArmGeneric => architecture == "aarch64",
@@ -345,7 +345,7 @@ impl Stretch {
     }
 }
 
-/// Whether the two clocks ran so differently, by the same counter, that one of them was stepped.
+/// True if the two clocks ran so differently, by the same counter, that one of them was stepped.
 fn stepped(raw: (Point, Point), real: (Point, Point)) -> bool {
     let hz = |(a, b)| frequency(a, b, true).map(|measured| measured.hz);
     match (hz(raw), hz(real)) {

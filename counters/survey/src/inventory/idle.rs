@@ -1,4 +1,4 @@
-//! How the CPUs idle: in their deeper states old counters stop.
+//! Idle states of the CPUs: in the deeper ones old counters stop.
 
 use serde::Serialize;
 
@@ -19,24 +19,24 @@ pub struct Idle {
 /// One idle state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct State {
-    /// Its name (`POLL`, `C1`, `C6`, …).
+    /// Name (`POLL`, `C1`, `C6`, …).
     pub name: String,
-    /// How long it takes to wake from it, µs.
+    /// Time that it takes to wake from it, µs.
     pub latency_us: Option<u64>,
     /// On how many CPUs it is switched off, of how many that have it.
     pub off: u32,
-    /// How many CPUs have it.
+    /// Number of CPUs that have it.
     pub of: u32,
 }
 
 impl State {
-    /// Whether a CPU may enter it.
+    /// True if a CPU may enter it.
     #[must_use]
     pub fn on(&self) -> bool {
         self.off < self.of
     }
 
-    /// Whether counters without power of their own may stop in it: anything deeper than C1.
+    /// True if counters without power of their own may stop in it: anything deeper than C1.
     #[must_use]
     pub fn deep(&self) -> bool {
         let name = self.name.to_ascii_uppercase();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Whether `clock_gettime` can read a clocksource without a system call.
+/// Ability of `clock_gettime` to read a clocksource without a system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ByVdso {
@@ -19,7 +19,7 @@ pub enum ByVdso {
 /// Facts known of a clocksource by its name.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
-    /// Its name.
+    /// Name of the clocksource.
     pub name: &'static str,
     /// Description of it.
     pub what: &'static str,
@@ -30,7 +30,7 @@ pub struct Known {
     pub bits: u32,
     /// The nominal frequency in Hz, where all have the same.
     pub hz: Option<f64>,
-    /// Whether programs can read it without a system call.
+    /// Ability of programs to read it without a system call.
     pub vdso: ByVdso,
 }
 
@@ -78,13 +78,13 @@ pub fn of(name: &str) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.name == name)
 }
 
-/// Whether a clocksource is the TSC itself or the TSC scaled.
+/// True if a clocksource is the TSC itself or the TSC scaled.
 #[must_use]
 pub fn is_on_tsc(name: &str) -> bool {
     matches!(name, "tsc" | "tsc-early" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen")
 }
 
-/// Whether a program's counter of this name and the clocksource are the same piece of hardware.
+/// True if a program's counter of this name and the clocksource are the same piece of hardware.
 #[must_use]
 pub fn same_hardware(counter: &str, clocksource: &str) -> bool {
     match counter.split("-fenced").next().unwrap_or(counter) {

@@ -20,7 +20,7 @@ const WIDTH: usize = 400;
 /// Log of the kernel on clocks since it was booted.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Log {
-    /// Whether the log still begins with the boot; what was before its beginning is not known.
+    /// True if the log still begins with the boot; what was before its beginning is not known.
     pub complete: bool,
     /// Clocksources as they were registered, by name.
     pub registered: BTreeMap<String, Registered>,
@@ -32,7 +32,8 @@ pub struct Log {
     pub tsc_khz: Option<f64>,
     /// TSC's frequency after it was measured for a second against HPET or ACPI PM timer, kHz.
     pub tsc_refined_khz: Option<f64>,
-    /// How often the watchdog had to read again, or passed a check over as the machine was busy.
+    /// Number of times that the watchdog had to read again, or passed a check over as the machine
+    /// was busy.
     pub watchdog_disturbed: u32,
     /// Faults that the kernel finds with the firmware in this respect.
     pub firmware_bugs: Vec<String>,
@@ -49,12 +50,12 @@ pub struct Line {
     pub text: String,
 }
 
-/// How the kernel registered a clocksource.
+/// Registration of a clocksource by the kernel.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Registered {
     /// The counter's width.
     pub bits: u32,
-    /// Its frequency in Hz, worked out from the two limits that the kernel prints (the most
+    /// Frequency in Hz, worked out from the two limits that the kernel prints (the most
     /// counts, and how long it may be idle: half of their time with 11 % to spare for slewing),
     /// to about 10⁻⁷.
     pub hz: f64,
@@ -76,7 +77,7 @@ pub struct Unstable {
     pub at_us: u64,
     /// Which.
     pub name: String,
-    /// Why, in the kernel's words.
+    /// Reason, in the kernel's words.
     pub why: String,
 }
 
@@ -122,7 +123,7 @@ impl Log {
         log
     }
 
-    /// Whether, and why, this clocksource was given up.
+    /// Entry of this clocksource among those that were given up, if it is there.
     #[must_use]
     pub fn given_up(&self, name: &str) -> Option<&Unstable> {
         self.unstable.iter().find(|unstable| unstable.name == name)
@@ -222,7 +223,7 @@ fn parse_record(record: &str) -> Option<(Option<u64>, u64, &str)> {
     Some((Some(number), head.next()?.parse().ok()?, text))
 }
 
-/// Whether a line is about clocks. The command line, which may name them, is not.
+/// True if a line is about clocks. The command line, which may name them, is not.
 fn concerns(text: &str) -> bool {
     const ABOUT: [&str; 10] = [
         "clocksource",
@@ -240,7 +241,7 @@ fn concerns(text: &str) -> bool {
     !lower.contains("command line") && ABOUT.iter().any(|word| contains_word(&lower, word))
 }
 
-/// Whether it is there and does not begin in the middle of a word.
+/// True if the word is there and does not begin in the middle of another.
 fn contains_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text.get(..at).and_then(|before| before.chars().next_back());

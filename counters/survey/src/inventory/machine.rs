@@ -14,7 +14,7 @@ pub struct Cpus {
     pub model: Option<String>,
     /// Those online.
     pub online: Vec<u32>,
-    /// How many sockets the online ones sit in.
+    /// Number of sockets that the online ones sit in.
     pub sockets: Option<u32>,
     /// Flags that bear on counters and that every CPU has; `None` where `/proc/cpuinfo` has none.
     pub flags: Option<Vec<String>>,
@@ -80,7 +80,7 @@ impl Cpus {
         cpus
     }
 
-    /// Whether every CPU has this flag; `None` where none are listed.
+    /// True if every CPU has this flag; `None` where none are listed.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
         self.flags.as_ref().map(|flags| flags.iter().any(|flag| flag == name))

@@ -21,7 +21,7 @@ pub struct Sources {
     pub kmsg: PathBuf,
     /// The processor's own word.
     pub cpuid: Cpuid,
-    /// Whether this is the machine that the program runs on, so that counters can be measured.
+    /// True if this is the machine that the program runs on, so that counters can be measured.
     pub live: bool,
 }
 

@@ -21,7 +21,7 @@ pub struct Tables {
 pub struct TableTimer {
     /// Where its registers are.
     pub place: String,
-    /// How many bits it counts in.
+    /// Number of bits that it counts in.
     pub bits: u32,
 }
 

@@ -39,10 +39,10 @@ pub struct ClockCall {
     pub path: Path,
 }
 
-/// How the system clock is kept.
+/// State of the system clock.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Realtime {
-    /// Whether somebody keeps it synchronised, by the kernel's flag.
+    /// True if somebody keeps it synchronised, by the kernel's flag.
     pub synchronised: bool,
     /// The bound of its error that is claimed, µs.
     pub max_error_us: i64,
@@ -99,7 +99,7 @@ fn path(libc_ns: f64, call_ns: f64) -> Path {
     }
 }
 
-/// How the system clock is kept, by the kernel's word.
+/// State of the system clock, by the kernel's word.
 pub(super) fn realtime() -> Result<Realtime, String> {
     let answer =
         truechimer_counter::discipline().map_err(|why| format!("adjtimex: {}", plain(&why)))?;

@@ -38,7 +38,7 @@ pub(super) struct Timings {
     backwards: u64,
 }
 
-/// How long readings of one way took under one load; all spans in ns, the timing itself included.
+/// Times of readings of one way under one load; all spans in ns, the timing itself included.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Distribution {
     /// Which way.
@@ -69,9 +69,9 @@ pub struct Distribution {
     pub max_ns: f64,
     /// The mean, outliers and all.
     pub mean_ns: f64,
-    /// How many took more than 10 medians.
+    /// Number of readings that took more than 10 medians.
     pub outliers: u64,
-    /// How often which time was taken, 40 bins to a power of ten.
+    /// Histogram of the times, 40 bins to a power of ten.
     pub bins: Vec<Bin>,
 }
 
@@ -106,7 +106,7 @@ impl Timings {
         }
     }
 
-    /// How many there were, those that went back among them.
+    /// Number of readings, those that went back among them.
     #[inline]
     pub(super) fn recorded(&self) -> u64 {
         self.counts.len().saturating_add(self.backwards)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::stress::Phases;
 
-/// How much to measure.
+/// Amount to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
     /// Number of readings of each way, under each load.
@@ -18,19 +18,19 @@ pub enum Amount {
 pub struct Plan {
     /// The loads.
     pub phases: Phases,
-    /// How much.
+    /// Amount to measure.
     pub amount: Amount,
     /// The processor to read on; none: where the thread happens to be.
     pub cpu: Option<usize>,
 }
 
-/// How finely the course over time is kept, at best.
+/// Shortest slot of the course over time.
 const FINEST: Duration = Duration::from_millis(20);
 /// Into how many parts a run of known length is divided for that.
 const PARTS: u32 = 300;
 
 impl Plan {
-    /// How long a slot of the course over time is to be in the beginning.
+    /// Length of a slot of the course over time, in the beginning.
     pub(super) fn slot(&self) -> Duration {
         match self.amount {
             Amount::Time(all) => (all / PARTS).max(FINEST),

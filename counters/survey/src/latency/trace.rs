@@ -1,4 +1,4 @@
-//! How the timings went on over time.
+//! Course of the timings over time.
 
 use std::time::Duration;
 

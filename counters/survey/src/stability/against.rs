@@ -27,7 +27,7 @@ pub enum Against {
 }
 
 impl Against {
-    /// Whether it can be read whenever one likes (the others have a pace of their own, or ask for
+    /// True if it can be read whenever one likes (the others have a pace of their own, or ask for
     /// manners).
     #[must_use]
     pub fn is_local(&self) -> bool {

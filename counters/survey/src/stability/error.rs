@@ -8,7 +8,7 @@ use truechimer_counter::CounterError;
 
 use crate::analysis::PhaseFileError;
 
-/// Why stability could not be measured.
+/// Reason why stability could not be measured.
 #[derive(Debug)]
 pub enum StabilityError {
     /// The counter cannot be used.

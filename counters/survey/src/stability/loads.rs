@@ -10,7 +10,7 @@ use crate::stress::{Load, Phases, Stress};
 pub struct LoadFrequency {
     /// The load.
     pub load: Load,
-    /// How many intervals between samples were under it alone.
+    /// Number of intervals between samples that were under it alone.
     pub intervals: usize,
     /// Their mean, ppm: positive, the counter ran faster than on average.
     pub mean_ppm: f64,
@@ -29,7 +29,7 @@ pub struct LoadFrequency {
 pub struct Stressed {
     /// Which loads alternated.
     pub stress: Stress,
-    /// How long each phase was, s.
+    /// Length of each phase, s.
     pub phase_s: f64,
     /// Frequency under each.
     pub loads: Vec<LoadFrequency>,

@@ -19,10 +19,10 @@ pub(super) struct Identity {
     pub clocksource: String,
     /// All zeros where the kernel does not say.
     pub boot: BootId,
-    /// How long the machine has been suspended since then, ns.
+    /// Time for which the machine has been suspended since then, ns.
     pub suspended_ns: i64,
     pub interval_s: f64,
-    /// How long a count is taken to last.
+    /// Length that a count is taken to have.
     pub period: Period,
     /// Period of the reference if it is a counter.
     pub reference_period: Option<Period>,
@@ -75,8 +75,8 @@ impl Identity {
         })
     }
 
-    /// Why what is measured `now` does not continue this, if so. Of `now`, where it began does not
-    /// count.
+    /// Reason why what is measured `now` does not continue this, if so. Of `now`, where it began
+    /// does not count.
     fn differs(&self, now: &Identity) -> Option<String> {
         if self.boot != now.boot {
             return Some(
@@ -125,7 +125,7 @@ pub(super) const AWAKE_NS: i64 = 1_000_000;
 pub(super) struct Log {
     path: PathBuf,
     file: File,
-    /// Whether nothing was added yet since it was resumed.
+    /// True if nothing was added yet since it was resumed.
     resumed: bool,
     /// Keeps other processes from writing it.
     _lock: Lock,
@@ -198,7 +198,8 @@ fn lock(entry: &Entry, path: &Path) -> Result<Lock, StabilityError> {
     lock.ok_or_else(|| StabilityError::Resume(path.into(), busy.into()))
 }
 
-/// How much of the file is whole lines: after a crash it may end in half a line, which is none.
+/// Length of the whole lines of the file, in bytes: after a crash it may end in half a line, which
+/// is none.
 fn whole_lines(file: &mut File) -> io::Result<u64> {
     let length = file.seek(SeekFrom::End(0))?;
     let tail = length.min(2000);

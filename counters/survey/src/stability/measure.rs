@@ -24,7 +24,7 @@ const MOST_OFF: f64 = 2e-3;
 const JUMP_S: f64 = 0.4;
 /// A pulse that is so far from its second, s, is none.
 const ASTRAY_S: f64 = 0.05;
-/// How long a reference may be silent at first until that is an error.
+/// Longest time that a reference may be silent at first until that is an error.
 const SILENT: Duration = Duration::from_secs(10);
 
 /// Measures as long as it is to, or until `stop` is set, and analyses what there is. `progress` is
@@ -87,7 +87,7 @@ struct Run<'a> {
     loader: Option<Loader>,
     /// The samples of the log that is continued come first.
     rows: Vec<Row>,
-    /// How many those are.
+    /// Number of those.
     old: usize,
     continued: bool,
     half_widths: Vec<CountSpan>,
@@ -97,11 +97,11 @@ struct Run<'a> {
     suspended_ns: i64,
     lapses: u32,
     begun: Instant,
-    /// Whether loads alternate.
+    /// True if loads alternate.
     loaded: bool,
     /// When the newest sample was taken, and how many seconds of the reference after the first.
     newest: Option<(Instant, f64)>,
-    /// Whether the newest one was not to be believed.
+    /// True if the newest one was not to be believed.
     jumped: bool,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
         Duration::try_from_secs_f64(seconds + then.elapsed().as_secs_f64()).ok()
     }
 
-    /// How long it is until the load changes, or a millisecond.
+    /// Time until the load changes, from a millisecond to `NAP`.
     fn until_change(&self) -> Duration {
         let each = self.setup.phases.each.as_secs_f64();
         let time = self.load_time().filter(|_| self.loader.is_some() && each > 0.0);
@@ -350,7 +350,7 @@ impl<'a> Run<'a> {
         Ok(Some(seconds(since)))
     }
 
-    /// Whether a sample that cannot be is left out: a single reply of a server, or a single pulse,
+    /// True if a sample that cannot be is left out: a single reply of a server, or a single pulse,
     /// may be nonsense; two in a row are not.
     fn disbelieved(&mut self) -> bool {
         let first = !self.setup.against.is_local() && !self.jumped;

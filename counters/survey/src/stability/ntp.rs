@@ -11,7 +11,7 @@ use truechimer_time::{CountSpan, Period, Span, StampMethod};
 
 use super::reference::{Exchanges, Sample};
 
-/// How long a reply is waited for.
+/// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Datagrams that are looked at before the reply is given up: a flood must not hold us.
 const MOST_HEARD: u32 = 64;

@@ -43,7 +43,7 @@ pub struct Exchanges {
     pub round_trip_min_s: f64,
     /// Their median.
     pub round_trip_median_s: f64,
-    /// Whether the kernel stamped both packets, of how many of the good ones.
+    /// Number of good replies of which the kernel stamped both packets.
     pub kernel_stamped: u64,
 }
 
@@ -126,7 +126,7 @@ impl Reference {
         }
     }
 
-    /// Whether samples come at the reference's own pace.
+    /// True if samples come at the reference's own pace.
     pub(super) fn is_paced(&self) -> bool {
         matches!(self, Reference::Pps(_))
     }
@@ -290,8 +290,8 @@ impl Pulses {
     }
 }
 
-/// Whether counts of this process compare with those of an earlier one: those of a narrow counter
-/// do not, as every process widens it by itself.
+/// Checks that counts of this process compare with those of an earlier one: those of a narrow
+/// counter do not, as every process widens it by itself.
 pub(super) fn resumable(counter: Counter) -> Result<(), String> {
     if counter.bits() >= 64 {
         return Ok(());
@@ -310,13 +310,13 @@ fn rounded(span: Span) -> i64 {
     ns.saturating_add(500_000_000).div_euclid(1_000_000_000)
 }
 
-/// How many readings of a hardware clock are asked for at once.
+/// Number of readings of a hardware clock that are asked for at once.
 const READINGS: u32 = 10;
 
 /// A PTP hardware clock.
 pub(super) struct Hardware {
     device: File,
-    /// Whether the hardware can read both clocks at once.
+    /// True if the hardware can read both clocks at once.
     precise: bool,
     counter: Counter,
     log: PairLog,

@@ -24,10 +24,10 @@ const PACKETS: u32 = 16;
 const SENDERS: usize = 256;
 /// Payload of a packet, bytes.
 const PAYLOAD: usize = 32;
-/// How long a thread may wait for a packet, or to be rid of one, before it looks.
+/// Longest time that a thread may wait for a packet, or to be rid of one, before it looks.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How long [`Loader::set`] waits until all threads have begun or ended. They are not waited for
-/// for ever, as on a busy machine they may have to wait for their turn.
+/// Longest time that [`Loader::set`] waits until all threads have begun or ended. They are not
+/// waited for for ever, as on a busy machine they may have to wait for their turn.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Work that the threads have done since they were started.
@@ -61,12 +61,12 @@ struct Shared {
     /// Load to make, as a number.
     load: AtomicU8,
     end: AtomicBool,
-    /// How many threads are at work on each load.
+    /// Number of threads at work on each load.
     busy: [AtomicUsize; Load::ALL.len()],
     turns: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
-    /// Why a thread has given up.
+    /// Reason why a thread has given up.
     failure: Mutex<Option<io::Error>>,
 }
 
@@ -164,7 +164,7 @@ impl Loader {
         self.failure()
     }
 
-    /// Why a thread has given up since the last call.
+    /// Fails if a thread has given up since the last call.
     fn failure(&self) -> io::Result<()> {
         match self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(why) => Err(why),
@@ -180,7 +180,7 @@ impl Loader {
         Done { turns: of(turns), sent: of(sent), received: of(received) }
     }
 
-    /// How many processors are loaded.
+    /// Number of processors that are loaded.
     #[must_use]
     pub fn processors(&self) -> usize {
         self.cpus.len()

@@ -54,7 +54,7 @@ fn deviations_have_the_slopes_of_their_noise() {
     }
 }
 
-/// How often the limits hold, over many made-up clocks whose true deviation is known.
+/// Checks how often the limits hold, over many made-up clocks whose true deviation is known.
 #[test]
 fn limits_enclose_the_truth_as_often_as_they_say() {
     // White noise of the phase, variance 1: σ² = 3/τ². Of the frequency: σ² = 1/τ.

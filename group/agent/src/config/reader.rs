@@ -76,12 +76,10 @@ fn document(reader: &mut Reader<'_>, table: &DeTable<'_>, settings: &mut Setting
                 },
                 None => reader.kind("realtime", value, "a priority, as in 10"),
             },
-            "metrics" => match value.get_ref().as_table() {
-                Some(table) => settings.metrics = metrics(reader, table),
-                None => {
-                    reader.problem(value.span().start, "`metrics` must be a table: write [metrics]")
-                }
-            },
+            "metrics" => {
+                settings.metrics =
+                    reader.table("metrics", value).and_then(|table| metrics(reader, table));
+            }
             "group" => groups(reader, value, settings),
             other => reader.unknown(other, key.span().start, TABLES[0]),
         }

@@ -58,7 +58,7 @@ pub(super) fn universe(numbers: impl Iterator<Item = i128>) -> Result<Vec<Member
     }
 }
 
-/// How many local members.
+/// Number of local members.
 pub(super) fn local(count: i128) -> Result<u32, String> {
     let most = MOST_MEMBERS as u32;
     u32::try_from(count)
@@ -67,7 +67,7 @@ pub(super) fn local(count: i128) -> Result<u32, String> {
         .ok_or_else(|| format!("must be 1 to {most} members"))
 }
 
-/// How replicas divide the work.
+/// Division of the work among replicas.
 ///
 /// # Errors
 /// If it is no mode.
@@ -80,7 +80,7 @@ pub fn mode(text: &str) -> Result<Mode, String> {
     }
 }
 
-/// How values are made of proposals.
+/// Rule by which values are made of proposals.
 ///
 /// # Errors
 /// If it is none of the orders.

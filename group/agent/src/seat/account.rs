@@ -46,6 +46,8 @@ impl Seat {
             view.saturating_sub(utc.bound.earliest).saturating_abs().max(behind)
         });
         let gated = self.gate.len();
+        let present = self.now.since().min();
+        let oldest = self.reads.values().map(|read| read.since).chain(present).min();
         Report {
             version: crate::VERSION.to_owned(),
             pid: std::process::id(),
@@ -109,13 +111,8 @@ impl Seat {
             },
             waiting: Waiting {
                 operations: status.pending.saturating_add(gated.0 + self.now.open()),
-                longest_ns: self
-                    .reads
-                    .values()
-                    .map(|read| read.since)
-                    .chain(self.now.since())
-                    .map(|since| crate::sys::raw_ns().saturating_sub(since))
-                    .max(),
+                longest_ns: oldest.map(|since| crate::sys::raw_ns().saturating_sub(since)),
+                longest_is_now: present.is_some() && present == oldest,
                 commits: status.commits,
                 messages: status.queued.saturating_add(self.outbox.len()).saturating_add(gated.1),
                 causal: status.held,

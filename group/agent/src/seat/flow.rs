@@ -1,4 +1,4 @@
-//! Whether the transport still delivers.
+//! Looks whether the transport still delivers.
 
 /// Time after which a message under way, with nothing delivered, does not come, ns.
 const STALLED_NS: i64 = 2_000_000_000;

@@ -57,23 +57,26 @@ impl Asked {
 pub(super) struct Gate {
     waiting: VecDeque<Asked>,
     bytes: usize,
-    /// Whether it was said that something waits.
+    /// True once it was said that something waits.
     said: bool,
     /// Refusals that are to be told.
     refused: Vec<u64>,
 }
 
 impl Gate {
-    /// How many readings and messages wait.
+    /// Numbers of readings and of messages that wait.
     pub(super) fn len(&self) -> (usize, usize) {
         let messages = self.waiting.iter().filter(|asked| asked.is_message()).count();
         let reads = self.waiting.iter().filter(|asked| matches!(asked, Asked::Read { .. })).count();
         (reads, messages)
     }
 
-    /// No reads wait any more.
+    /// No reads wait any more but those of the time at present.
     pub(super) fn forget_reads(&mut self) {
-        self.waiting.retain(|asked| asked.is_message() || matches!(asked, Asked::Start { .. }));
+        self.waiting.retain(|asked| match asked {
+            Asked::Read { thread, .. } | Asked::Abandon { thread } => thread.is_now(),
+            Asked::Start { .. } | Asked::Multicast { .. } => true,
+        });
     }
 
     /// Reads by these threads wait no more.
@@ -94,7 +97,7 @@ impl Gate {
 }
 
 impl Seat {
-    /// Whether the group's clock, or this member's own that it agrees with, is tied to UTC; or need
+    /// True if the group's clock, or this member's own that it agrees with, is tied to UTC; or need
     /// not be.
     pub(super) fn is_timed(&self, now: &Reading) -> bool {
         if self.membership.without_utc
@@ -128,11 +131,11 @@ impl Seat {
         } else {
             match asked {
                 Asked::Read { thread, .. } if self.is_now(thread) => {
-                    self.reject_now(Rejection::TooManyThreads, clocks);
+                    self.reject_now(Rejection::Full, clocks);
                 }
                 Asked::Read { thread, .. } => {
                     if let Some(waiting) = self.reads.remove(&thread) {
-                        self.door.complete(waiting.ticket, Err(Rejection::TooManyThreads));
+                        self.door.complete(waiting.ticket, Err(Rejection::Full));
                     }
                 }
                 // Then it does not count as read: nobody has had its value.

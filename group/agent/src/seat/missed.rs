@@ -10,17 +10,16 @@ use truechimer_group_client::agent::News;
 use truechimer_group_client::link::Outside;
 
 use super::{Seat, Turn};
-use crate::clocks::Clocks;
 use crate::notices::Level;
 
 /// Program and its gaps as known; that the last one is unsettled, the door knows.
 #[derive(Default)]
 pub(super) struct Missed {
-    /// How many gaps the engine has told of.
+    /// Number of gaps that the engine has told of.
     gaps: u64,
-    /// Whether the program has been there while this member was live: else it has missed nothing.
+    /// True if the program has been there while this member was live: else it has missed nothing.
     seen: bool,
-    /// Whether messages are withheld from it.
+    /// True if messages are withheld from it.
     stream: bool,
     /// True if something else than the time at present has been read since.
     shares: bool,
@@ -42,7 +41,7 @@ impl Missed {
         self.shares = true;
     }
 
-    /// Whether messages are withheld from the program.
+    /// True if messages are withheld from the program.
     pub(super) fn withholds(&self) -> bool {
         self.stream
     }
@@ -84,7 +83,8 @@ impl Seat {
             )
         });
         let gap = self.door.miss();
-        self.reject_all(turn.clocks);
+        self.reject_all();
+        self.begin_rounds_anew(turn.clocks);
         // With a checkpoint the stream goes on from there, and the threads are where that has them.
         if !checkpoints {
             self.missed.stream = true;
@@ -100,21 +100,20 @@ impl Seat {
 
     /// A checkpoint is on its way to the program: until it has that, its reads are of no use. The
     /// gap's number.
-    pub(super) fn replace(&mut self, clocks: &Clocks) -> u64 {
-        self.reject_all(clocks);
+    pub(super) fn replace(&mut self) -> u64 {
+        self.reject_all();
         self.door.missed().unwrap_or_else(|| self.door.miss())
     }
 
     /// Rejects all reads but those of the time at present, of which nothing is missed.
-    fn reject_all(&mut self, clocks: &Clocks) {
+    fn reject_all(&mut self) {
         self.gate.forget_reads();
-        self.begin_rounds_anew(clocks);
         for (_, waiting) in self.reads.drain() {
             self.door.complete(waiting.ticket, Err(Rejection::Missed));
         }
     }
 
-    /// Whether the program knows of the last gap, if it knows of `gap`. Then that is settled.
+    /// Settles the last gap if it is `gap`, which the program knows of. False if it is another.
     pub(super) fn settle_gap(&mut self, gap: u64) -> bool {
         if self.door.missed().is_some_and(|last| last != gap) {
             return false;

@@ -39,7 +39,7 @@ impl Now {
         self.open.iter().chain(self.rounds.iter().flat_map(|(_, some)| some)).map(|one| one.since)
     }
 
-    /// How many wait for no round yet.
+    /// Number of readers that wait for no round yet.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
@@ -123,7 +123,7 @@ impl Seat {
                     self.waits.add(crate::metrics::seconds(waited));
                 }
             }
-            Err(why @ (Rejection::Observer | Rejection::TooManyThreads)) => {
+            Err(why @ (Rejection::Observer | Rejection::TooManyThreads | Rejection::Full)) => {
                 let readers = self.now.rounds.swap_remove(at).1;
                 self.reject(readers, why);
             }

@@ -23,7 +23,7 @@ impl Seat {
                 if role == Role::Program {
                     self.speak(Level::Info, &format!("program {pid} of user {uid} has come"), turn);
                     if let Some(Install { data, position }) = self.install.take() {
-                        let gap = self.replace(turn.clocks);
+                        let gap = self.replace();
                         self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                     }
                 }
@@ -242,7 +242,7 @@ impl Seat {
             }
             Action::InstallCheckpoint { data, position } => match self.door.program() {
                 Some(link) => {
-                    let gap = self.replace(turn.clocks);
+                    let gap = self.replace();
                     self.door.send(link, &News::InstallCheckpoint { gap, data, position });
                 }
                 None => self.install = Some(Install { data, position }),

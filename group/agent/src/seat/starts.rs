@@ -10,13 +10,13 @@ use crate::clocks::Clocks;
 use crate::notices::Level;
 
 impl Seat {
-    /// Whether programs start together here. Not where they start from a checkpoint, or in the
+    /// True if programs start together here. Not where they start from a checkpoint, or in the
     /// passive mode, from what the log has since.
     fn starts_together(&self) -> bool {
         self.tells() && self.membership.group.mode != Mode::Passive
     }
 
-    /// Whether the group is told of programs here. Not where they give and take checkpoints: such
+    /// True if the group is told of programs here. Not where they give and take checkpoints: such
     /// a member is none without its program.
     fn tells(&self) -> bool {
         !self.membership.checkpoints && !self.is_observer()

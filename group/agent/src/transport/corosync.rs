@@ -13,7 +13,7 @@ use crate::sys;
 
 /// Prefix of a group's name in the ring.
 const PREFIX: &str = "truechimer/";
-/// How long an agent that has ended may still be in the group.
+/// Longest time that an agent that has ended may still be in the group.
 const HANGOVER: Duration = Duration::from_secs(2);
 
 /// This node's membership in a group of Corosync's. The member is the node's id.
@@ -32,7 +32,7 @@ pub struct Corosync {
 enum Known {
     /// Nothing.
     Nothing,
-    /// Whether there is something of the stream, and of the quorum.
+    /// True for something of the stream, and of the quorum.
     Polled(bool, bool),
     /// That there may be more of the stream.
     More,
@@ -80,8 +80,8 @@ impl Corosync {
         Ok(Corosync { cpg, quorum, view, events: VecDeque::new(), known: Known::Nothing })
     }
 
-    /// Whether there is something of the stream, and of the quorum: one system call where asking
-    /// the libraries would take one for each, on the way of every reading.
+    /// Looks for something of the stream, and of the quorum: one system call where asking the
+    /// libraries would take one for each, on the way of every reading.
     fn has(&self) -> Result<(bool, bool), TransportError> {
         let quorum = self.quorum.as_ref().map_or(-1, |quorum| quorum.descriptor().as_raw_fd());
         let mut fds = [self.cpg.descriptor().as_raw_fd(), quorum].map(sys::readable);
@@ -92,7 +92,7 @@ impl Corosync {
         }
     }
 
-    /// Whether there may be more.
+    /// Takes in what has come. True if there may be more.
     fn take(&mut self, into: &mut Vec<Incoming>) -> Result<bool, TransportError> {
         let known = std::mem::replace(&mut self.known, Known::Nothing);
         let (stream, majority) = match known {
@@ -185,7 +185,7 @@ fn configuration(
     }
 }
 
-/// Whether who leaves so leaves the others as they are.
+/// True if a member that leaves so leaves the others as they are.
 fn is_willing(reason: Reason) -> bool {
     matches!(reason, Reason::Left | Reason::ProcessDown)
 }

@@ -14,7 +14,7 @@ use truechimer_group::Member;
 
 use super::{Incoming, MOST_AT_ONCE, Sent, Transport, TransportError};
 
-/// Most bytes that may wait for a member that does not receive; then nobody on its side can send.
+/// Largest number of bytes that may wait for a member that does not receive; then nobody on its side can send.
 const ROOM: usize = 32 << 20;
 /// Bytes that an event takes beside its own, so that empty ones are not free.
 const OVERHEAD: usize = 128;

@@ -22,13 +22,13 @@ use crate::sys;
 
 /// Connections that have not said who they are.
 const GUESTS: usize = 16;
-/// How long they may take, ns.
+/// Longest time that they may take, ns.
 const GREETING: u64 = 5_000_000_000;
 /// Connections taken before the others have their turn.
 const TURN: usize = 16;
-/// How long nobody is let in after the system had no room for one more, ns.
+/// Time in which nobody is let in after the system had no room for one more, ns.
 const DEAF: u64 = 100_000_000;
-/// How often the heart beats, and dead processes' slots are looked for, ns.
+/// Interval between heartbeats, and between looks for dead processes' slots, ns.
 const BEAT: u64 = 1_000_000_000;
 
 /// One member's door to the programs on its node.
@@ -44,14 +44,14 @@ pub struct Door {
     /// Until when the listener is left alone: it would stay readable.
     deaf: u64,
     paused: bool,
-    /// How often a program has missed something here, and whether that is unsettled.
+    /// Number of times that a program has missed something here, and mark of an unsettled one.
     gap: u64,
     unsettled: bool,
-    /// How the program began.
+    /// Start of the program.
     began: Began,
     lead: Lead,
     counts: Counts,
-    /// How often descriptors were opened for attachments.
+    /// Number of times that descriptors were opened for attachments.
     opened: u64,
     /// Requests made between two calls of [`Door::work`].
     later: Vec<Request>,
@@ -116,8 +116,8 @@ impl Door {
         }
     }
 
-    /// How often descriptors have been opened: one of the same number as before may be another
-    /// file when this has changed.
+    /// Number of times that descriptors have been opened: one of the same number as before may be
+    /// another file when this has changed.
     #[must_use]
     pub fn opened(&self) -> u64 {
         self.opened
@@ -216,7 +216,7 @@ impl Door {
         }
     }
 
-    /// How long nobody is let in from now on, ns.
+    /// Time from now on in which nobody is let in, ns.
     fn deaf(&self) -> u64 {
         match self.deaf {
             0 => 0,
@@ -230,11 +230,11 @@ impl Door {
         match self.admit(&socket, hello) {
             Ok((peer, uid, new, file)) => {
                 // A program that was not there has missed nothing.
-                self.unsettled &= !new;
+                let unsettled = self.unsettled && !new;
+                let began = if new { Began::Unknown } else { self.began };
                 if let Some(shared) = &peer.shared {
-                    shared.memory.set_missed(self.gap, self.unsettled);
-                    self.began = if new { Began::Unknown } else { self.began };
-                    shared.memory.set_began(self.began);
+                    shared.memory.set_missed(self.gap, unsettled);
+                    shared.memory.set_began(began);
                     shared.memory.lead.set(&self.lead);
                     shared.memory.place.store(self.settings.place.into(), Relaxed);
                 }
@@ -255,10 +255,13 @@ impl Door {
                 if handed.is_err() {
                     return;
                 }
+                self.unsettled = unsettled;
+                self.began = began;
                 self.counts.attached += 1;
                 if peer.shared.is_some() {
                     self.family = peer.family;
                 }
+                self.clear_way(peer.family, out);
                 let (link, role, pid) = (peer.id, peer.role, peer.pid);
                 let together = hello.together;
                 out.push(Request::Attached { link, role, pid, uid, new, together });
@@ -269,6 +272,17 @@ impl Door {
                 let _ =
                     sys::send(socket.as_raw_fd(), &message::unwelcome_packet(why, process), &[]);
             }
+        }
+    }
+
+    /// Ends those of other families, which are passing: nobody was let in beside others.
+    fn clear_way(&mut self, family: u64, out: &mut Vec<Request>) {
+        let others = self.peers.iter().filter(|peer| peer.shared.is_some());
+        let others = others.filter(|peer| family != 0 && peer.family != family);
+        let others: Vec<LinkId> = others.map(|peer| peer.id).collect();
+        for id in others {
+            let why = "a program has come in its place".to_owned();
+            self.end(id, End { closed: Closed::GaveWay, why }, out);
         }
     }
 
@@ -287,11 +301,19 @@ impl Door {
         if !known && self.settings.users.as_ref().is_some_and(|users| !users.contains(&uid)) {
             return Err((WhyRefused::NotPermitted, 0));
         }
-        if self.peers.len() >= self.settings.links {
+        let reads = hello.role != Role::Watcher;
+        let passes = |role: Role| role == Role::Passing;
+        // Those that give way to it are there no more.
+        let goes = |peer: &Peer| {
+            reads && !passes(hello.role) && passes(peer.role) && peer.family != hello.family
+        };
+        if self.peers.iter().filter(|peer| !goes(peer)).count() >= self.settings.links {
             return Err((WhyRefused::TooMany, 0));
         }
-        let reads = hello.role != Role::Watcher;
-        let mut readers = self.peers.iter().filter(|peer| peer.shared.is_some());
+        let mut readers = self.peers.iter().filter(|peer| {
+            peer.shared.is_some()
+                && (passes(hello.role) || !passes(peer.role) || peer.family == hello.family)
+        });
         let new = reads && readers.clone().next().is_none();
         if reads {
             // One program per member: its own processes, and of these one for the messages.
@@ -320,7 +342,7 @@ impl Door {
         Ok((peer, uid, new, file))
     }
 
-    /// Whether a slot asks for something: as cheap as a few loads, for loops that spin.
+    /// True if a slot asks for something: as cheap as a few loads, for loops that spin.
     #[must_use]
     pub fn rung(&self) -> bool {
         !self.later.is_empty() || self.boards().any(|board| board.memory.board.rung())
@@ -355,7 +377,7 @@ impl Door {
         self.boards().for_each(|shared| shared.memory.board.wake());
     }
 
-    /// How long `poll` may wait at most; none: for ever.
+    /// Longest time that `poll` may wait; none: for ever.
     #[must_use]
     pub fn patience(&self) -> Option<Duration> {
         if !self.later.is_empty() {
@@ -446,7 +468,7 @@ impl Door {
         self.gap
     }
 
-    /// How the program here has begun. That it was [late](Began::Late) is said by that of its
+    /// Start of the program here. That it was [late](Began::Late) is said by that of its
     /// attachments that reads first, and not by the others from then on.
     pub fn began(&mut self, began: Began) {
         self.began = began;
@@ -496,7 +518,8 @@ impl Door {
         if let Some(shared) = &peer.shared {
             shared.memory.close(end.closed);
         }
-        self.counts.cut_off += u64::from(end.closed != Closed::Ended);
+        let parted = matches!(end.closed, Closed::Ended | Closed::GaveWay);
+        self.counts.cut_off += u64::from(!parted);
         let last = peer.shared.is_some() && self.boards().next().is_none();
         out.push(Request::Detached { link: id, role: peer.role, why: end.why, last });
     }

@@ -21,7 +21,7 @@ use crate::sys;
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 64;
 
-/// Why there is no door.
+/// Reason why there is no door.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum DoorError {
@@ -37,9 +37,9 @@ pub enum DoorError {
     Directory {
         /// Which.
         path: PathBuf,
-        /// Whose it is.
+        /// User that owns it.
         owner: u32,
-        /// Its permissions.
+        /// Permissions of it.
         mode: u32,
     },
     /// The system refused something.
@@ -48,7 +48,7 @@ pub enum DoorError {
         action: &'static str,
         /// On which file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         error: io::Error,
     },
 }

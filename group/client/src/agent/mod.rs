@@ -52,11 +52,11 @@ pub struct Settings {
     pub access_group: Option<u32>,
     /// Users that may attach besides this one and root; none: whoever the permissions let.
     pub users: Option<Vec<u32>>,
-    /// How many attachments there may be at once (default 256: a shell
-    /// script with many short commands has some dozens under way).
+    /// Largest number of attachments at once (default 256: a shell script with many short commands has some
+    /// dozens under way).
     pub links: usize,
-    /// How many bytes may wait for a program before it is cut off (default 16 MiB). A
-    /// single message may be longer, and does not count then: a checkpoint.
+    /// Largest number of bytes that may wait for a program before it is cut off (default 16 MiB). A single
+    /// message may be longer, and does not count then: a checkpoint.
     pub queue: usize,
     /// The largest checkpoint, bytes (default, and most: [`crate::LARGEST_CHECKPOINT`]).
     pub checkpoint: usize,
@@ -118,7 +118,7 @@ pub enum Request {
         pid: u32,
         /// The user, by the kernel's word.
         uid: u32,
-        /// Whether it is of a family that was not there before: a new program.
+        /// True if it is of a family that was not there before: a new program.
         new: bool,
         /// With whom that starts.
         together: Together,
@@ -129,9 +129,9 @@ pub enum Request {
         link: LinkId,
         /// Purpose for which it was there.
         role: Role,
-        /// Why, for the log.
+        /// Reason, for the log.
         why: String,
-        /// Whether it was the last of its family: the program is gone.
+        /// True if it was the last of its family: the program is gone.
         last: bool,
     },
     /// A thread reads the clock.
@@ -157,7 +157,7 @@ pub enum Request {
     Multicast {
         /// From whom.
         link: LinkId,
-        /// Its number for it.
+        /// Number that the program has for it.
         token: u64,
         /// Contents, at most [`truechimer_group::LARGEST_PAYLOAD`].
         payload: Vec<u8>,
@@ -168,7 +168,7 @@ pub enum Request {
         link: LinkId,
         /// To which group; a valid name.
         group: String,
-        /// Its number for it.
+        /// Number that the program has for it.
         token: u64,
         /// Reading of the sender's group clock.
         stamp: i64,
@@ -179,7 +179,7 @@ pub enum Request {
     Commit {
         /// Link that asks.
         link: LinkId,
-        /// Its number for it.
+        /// Number that the program has for it.
         token: u64,
         /// The place.
         point: Point,
@@ -192,7 +192,7 @@ pub enum Request {
         join: u64,
         /// The state.
         data: Vec<u8>,
-        /// How many rounds each of its threads has read.
+        /// Number of rounds that each of its threads has read.
         position: Vec<(Thread, Round)>,
     },
     /// The checkpoint was taken over.

@@ -19,7 +19,7 @@ use crate::sys;
 /// Packets that are taken of one attachment before the others have their turn.
 const TURN: usize = 64;
 
-/// Why an attachment comes to its end.
+/// Reason why an attachment comes to its end.
 pub(super) struct End {
     pub closed: Closed,
     pub why: String,
@@ -48,7 +48,7 @@ struct Record {
 pub(super) struct Shared {
     pub memory: Mapping,
     pub doorbell: OwnedFd,
-    /// Whether the doorbell has been rung and not been silenced since.
+    /// True if the doorbell has been rung and not been silenced since.
     pub rung: bool,
     records: Vec<Record>,
 }
@@ -59,11 +59,11 @@ pub(super) struct Peer {
     pub role: Role,
     pub family: u64,
     pub pid: u32,
-    /// Whether it is of the agent's own user or root.
+    /// True if it is of the agent's own user or root.
     pub rules: bool,
     /// Reads that came from it.
     pub reads: u64,
-    /// Whether its process identifiers mean the same to us as to it.
+    /// True if its process identifiers mean the same to us as to it.
     pub same_processes: bool,
     pub socket: OwnedFd,
     pub shared: Option<Shared>,
@@ -71,7 +71,7 @@ pub(super) struct Peer {
     /// Packets, and how much each counts of what may wait.
     out: VecDeque<(Vec<u8>, usize)>,
     waiting: usize,
-    /// Whether nothing can be said to it any more.
+    /// True if nothing can be said to it any more.
     mute: bool,
 }
 
@@ -117,7 +117,7 @@ impl Peer {
         }
     }
 
-    /// Whether something waits to be written.
+    /// True if something waits to be written.
     pub fn has_out(&self) -> bool {
         !self.out.is_empty()
     }
@@ -341,7 +341,7 @@ impl Peer {
     }
 }
 
-/// Whether two control words are of the same use of a slot.
+/// True if two control words are of the same use of a slot.
 fn same_use(one: Control, other: Control) -> bool {
     (one.serial(), one.owner()) == (other.serial(), other.owner())
 }

@@ -131,6 +131,9 @@ impl fmt::Display for ReadError {
                 "this member is an observer, whose programs cannot read the group's clock"
             }
             ReadError::Rejected(Rejection::Missed) => MISSED,
+            ReadError::Rejected(Rejection::Full) => {
+                "too many readings wait for the group's clock to be tied to UTC"
+            }
             ReadError::Late => "the group did not agree on a value in time",
             ReadError::Gone => {
                 "the group's agent on this node is gone, or has cut this program off"

@@ -28,7 +28,7 @@ impl fmt::Debug for ThreadClock {
 }
 
 impl ThreadClock {
-    /// Whose it is.
+    /// Thread that it is of.
     #[must_use]
     pub fn thread(&self) -> Thread {
         self.thread
@@ -49,7 +49,7 @@ impl ThreadClock {
         Ok(answer.value)
     }
 
-    /// How many rounds it has read: the number of the next.
+    /// Number of rounds that it has read: the number of the next.
     #[must_use]
     pub fn rounds(&self) -> Round {
         Round(self.rounds.load(Relaxed))

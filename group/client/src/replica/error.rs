@@ -9,7 +9,7 @@ use crate::link::{MISSED, Refused};
 use crate::memory::Closed;
 use crate::place::PlaceError;
 
-/// Why one cannot attach.
+/// Reason why one cannot attach.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -21,12 +21,12 @@ pub enum AttachError {
     Refused {
         /// Where.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         why: Refused,
     },
 }
 
-/// Why a message was not sent.
+/// Reason why a message was not sent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SendError {
@@ -34,23 +34,24 @@ pub enum SendError {
     Gone(Option<Closed>),
     /// The message is too long.
     TooLong {
-        /// How long it is, bytes.
+        /// Length of the message, bytes.
         length: usize,
-        /// How long it may be, bytes.
+        /// Greatest length allowed, bytes.
         limit: usize,
     },
     /// Not a name for a group.
     Group(String),
     /// Role wrong: a reader does not take part in the group's messages.
     Role,
-    /// The agent is there, takes nothing, and has shown no sign of life for that long ([`Options::silence`]). It may have
-    /// a part of the message: nothing else can be sent by this attachment.
+    /// The agent is there, takes nothing, and has shown no sign of life for that long ([`Options::silence`]). A short
+    /// message is not sent, and others may be later. Of a longer one the agent may have a part: nothing else can be sent
+    /// by this attachment then, which is to be made anew.
     ///
     /// [`Options::silence`]: crate::Options::silence
     Silent(Duration),
 }
 
-/// Why nothing more comes.
+/// Reason why nothing more comes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NextError {
@@ -65,7 +66,7 @@ pub enum NextError {
     Send(SendError),
 }
 
-/// Why a reply must not be sent.
+/// Reason why a reply must not be sent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CommitError {
@@ -84,7 +85,7 @@ pub enum CommitError {
     Unread,
 }
 
-/// Why a reply was not sent.
+/// Reason why a reply was not sent.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReplyError {

@@ -53,7 +53,7 @@ pub(super) enum Commit {
     Missed,
 }
 
-/// Why a wait ended without what was waited for.
+/// Reason why a wait ended without what was waited for.
 pub(super) enum Ended {
     /// The time was up.
     Late,
@@ -203,7 +203,7 @@ impl Inbox {
         self.read(state, link, patience)
     }
 
-    /// Whether no more is taken from the socket until the program takes what waits.
+    /// True if no more is taken from the socket until the program takes what waits.
     pub fn full(&self) -> bool {
         self.lock().waiting > MOST_WAITING
     }

@@ -33,12 +33,12 @@ pub use error::{AttachError, CommitError, NextError, ReplyError, SendError};
 use inbox::{Commit, Ended, Inbox, State};
 use rounds::Rounds;
 
-/// How often it is looked whether there is an agent (again).
+/// Interval between looks for an agent.
 const RETRY: Duration = Duration::from_millis(50);
 /// Longest wait at a time for an agent that takes nothing, ns.
 const PAUSE_NS: u64 = 100_000_000;
 
-/// How one takes part.
+/// Options of an attachment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {
     /// Purpose of the attachment.
@@ -51,14 +51,16 @@ pub struct Options {
     pub outside: Outside,
     /// Fate of reads when the agent goes.
     pub gone: Gone,
-    /// How long reads wait that do not say it themselves; none: for ever.
+    /// Longest wait of reads that do not say it themselves; none: for ever.
     pub patience: Option<Duration>,
-    /// How often an answer is looked for before the thread sleeps; none: [`SPIN`].
+    /// Number of looks for an answer before the thread sleeps; none: [`SPIN`].
     pub spin: Option<u32>,
-    /// How long attaching waits for an agent that is not there yet; none: not at all.
+    /// Longest wait of an attachment for an agent that is not there yet; none: not at all.
     pub wait_for_agent: Option<Duration>,
     /// Time that what is sent waits for an agent that shows no sign of life
-    /// ([`SendError::Silent`]), three seconds at least; none: as long as it stands still.
+    /// ([`SendError::Silent`]), three seconds at least; none: as long as it stands still. The silence is one for all that
+    /// wait: who comes while it lasts on does not wait for another three. Where the agent has a part
+    /// of a message by then, nothing more is sent by this attachment: attach anew.
     pub silence: Option<Duration>,
 }
 
@@ -112,7 +114,7 @@ pub enum Event {
     Refused {
         /// Our number for it.
         token: u64,
-        /// Why.
+        /// Reason.
         why: Refusal,
     },
     /// A checkpoint is wanted of the state at this place of the stream of events:
@@ -126,7 +128,7 @@ pub enum Event {
     Install {
         /// The state, as [`Replica::checkpoint`] got it at another replica.
         data: Vec<u8>,
-        /// How many rounds each thread had read.
+        /// Number of rounds that each thread had read.
         position: Vec<(Thread, Round)>,
     },
     /// Where the member stands has changed. What was missed since [`Phase::Outside`], if anything
@@ -193,8 +195,11 @@ struct Shared {
     options: Options,
     link: Mutex<Arc<Link>>,
     inbox: Inbox,
-    /// Held while the packets of one message are sent.
-    sending: Mutex<()>,
+    /// Held while the packets of one message are sent; the attachment that nothing more can be sent by
+    /// ([`SendError::Silent`]), with the silence.
+    sending: Mutex<Option<(Arc<Link>, Duration)>>,
+    /// Silence of the agent of that attachment, since somebody waited first.
+    silence: Mutex<Option<(Arc<Link>, Silence)>>,
     token: AtomicU64,
     /// The latest value of the group's clock that this program has, ns.
     latest: AtomicI64,
@@ -203,6 +208,8 @@ struct Shared {
     missed: AtomicU64,
     /// The gap that the last checkpoint to install came with.
     install: AtomicU64,
+    /// The last gap that [`Replica::restarting`] has answered; 0: none.
+    restarting: AtomicU64,
 }
 
 impl Shared {
@@ -259,6 +266,7 @@ impl Shared {
                         *current = Arc::new(link);
                         self.missed.store(0, Relaxed);
                         self.install.store(0, Relaxed);
+                        self.restarting.store(0, Relaxed);
                         self.inbox.renew(&current);
                         return Some(Some(()));
                     }
@@ -275,10 +283,13 @@ impl Shared {
 
     fn tell(&self, message: &ToAgent) -> Result<(), SendError> {
         let packets = message.packets();
-        let _one = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
         let link = self.link();
-        for packet in &packets {
-            let mut silence = Silence::since(link.beat());
+        if let Some((_, silent)) = sending.as_ref().filter(|(spoilt, _)| Arc::ptr_eq(spoilt, &link))
+        {
+            return Err(SendError::Silent(*silent));
+        }
+        for (at, packet) in packets.iter().enumerate() {
             loop {
                 match sys::send(link.socket(), packet, &[]) {
                     Ok(()) => break,
@@ -286,9 +297,11 @@ impl Shared {
                     // The agent takes no more at present. What it sends is taken meanwhile, as
                     // it would cut off a program that does not read.
                     Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => {
-                        let most = self.options.silence;
-                        let silent = most.and_then(|most| silence.longer_than(most, link.beat()));
-                        if let Some(silent) = silent {
+                        if let Err(silent) = self.look(&link) {
+                            // Of which it has a part already.
+                            if at > 0 {
+                                *sending = Some((link, silent));
+                            }
                             return Err(SendError::Silent(silent));
                         }
                         let full = self.inbox.full();
@@ -307,6 +320,18 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Looks for a sign of life of the agent; the silence as an error if that is too long. It is one for all that wait,
+    /// one after the other too.
+    fn look(&self, link: &Arc<Link>) -> Result<(), Duration> {
+        let Some(most) = self.options.silence else { return Ok(()) };
+        let mut known = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = match &mut *known {
+            Some((of, silence)) if Arc::ptr_eq(of, link) => silence,
+            other => &mut other.insert((link.clone(), Silence::since(link.beat()))).1,
+        };
+        known.longer_than(most, link.beat()).map_or(Ok(()), Err)
     }
 
     fn clock(self: &Arc<Shared>, thread: Thread) -> ThreadClock {
@@ -371,12 +396,14 @@ impl Replica {
             options: options.clone(),
             link: Mutex::new(link),
             inbox,
-            sending: Mutex::new(()),
+            sending: Mutex::default(),
+            silence: Mutex::default(),
             token: AtomicU64::new(1),
             latest: AtomicI64::new(i64::MIN),
             rounds: Mutex::default(),
             missed: AtomicU64::new(0),
             install: AtomicU64::new(0),
+            restarting: AtomicU64::new(0),
         };
         Ok(Replica { shared: Arc::new(shared) })
     }
@@ -389,8 +416,9 @@ impl Replica {
         Attached { member, family, mode, order }
     }
 
-    /// How this program began, among those of the other members. One that began [late](Began::Late) lacks the state that the others have by what
-    /// they have read before: its reads are theirs from then on, if it does what they do.
+    /// Start of this program among those of the other members. One that began [late](Began::Late)
+    /// lacks the state that the others have by what they have read before: its reads are theirs
+    /// from then on, if it does what they do.
     #[must_use]
     pub fn began(&self) -> Began {
         self.shared.link().began()
@@ -401,6 +429,12 @@ impl Replica {
     #[must_use]
     pub fn lead(&self) -> Lead {
         self.shared.link().lead()
+    }
+
+    /// Reason why the agent has ended this attachment, if it has. One that was killed has not.
+    #[must_use]
+    pub fn closed(&self) -> Option<Closed> {
+        self.shared.link().closed()
     }
 
     /// The family of processes, for children that attach by themselves.
@@ -665,10 +699,26 @@ impl Replica {
     /// has missed is missed. It waits until the agent knows.
     ///
     /// # Errors
-    /// If the agent is gone.
+    /// If the agent is gone, or silent for longer than [`Options::silence`].
     pub fn restarted(&self) -> Result<(), SendError> {
         let gap = self.shared.link().gap();
         self.settle(&ToAgent::Restarted { gap }, gap)
+    }
+
+    /// Says the same after [`NextError::Missed`], once for each gap, and does not wait: more comes from
+    /// [`Replica::next`] once the agent knows. True if it was said now.
+    ///
+    /// # Errors
+    /// If the agent is gone, or silent for longer than [`Options::silence`].
+    pub fn restarting(&self) -> Result<bool, SendError> {
+        self.programs()?;
+        let gap = self.shared.link().gap();
+        if self.shared.restarting.load(Relaxed) == gap {
+            return Ok(false);
+        }
+        self.shared.tell(&ToAgent::Restarted { gap })?;
+        self.shared.restarting.store(gap, Relaxed);
+        Ok(true)
     }
 
     /// Says that the program has dealt with that gap. Reads go another way than this: none is made
@@ -677,11 +727,14 @@ impl Replica {
         self.programs()?;
         self.shared.tell(message)?;
         let link = self.shared.link();
-        if !link.await_settled(gap) {
-            return Err(SendError::Gone(link.closed()));
+        while link.is_unsettled(gap) {
+            if !link.await_settled(gap) {
+                return Err(SendError::Gone(link.closed()));
+            }
+            self.shared.look(&link).map_err(SendError::Silent)?;
         }
         // Where there was no gap to be settled, the answer to what is said next is the sign.
-        match self.status(Duration::MAX) {
+        match self.status_by(None) {
             Ok(_) => Ok(()),
             Err(NextError::Send(why)) => Err(why),
             Err(_) => Err(SendError::Gone(link.closed())),
@@ -691,18 +744,33 @@ impl Replica {
     /// The agent's status, JSON; none if it does not come within `patience`.
     ///
     /// # Errors
-    /// If the agent is gone.
+    /// If the agent is gone, or silent for longer than [`Options::silence`].
     pub fn status(&self, patience: Duration) -> Result<Option<String>, NextError> {
-        let until = after(patience);
-        let (inbox, link) = (&self.shared.inbox, self.shared.link());
-        inbox.lock().status_wanted += 1;
+        self.status_by(after(patience))
+    }
+
+    fn status_by(&self, until: Option<Instant>) -> Result<Option<String>, NextError> {
+        self.shared.inbox.lock().status_wanted += 1;
         let told = self.shared.tell(&ToAgent::Status).map_err(NextError::Send);
-        let status = told.map(|()| inbox.wait(&link, until, |state| state.statuses.pop_front()));
-        inbox.lock().status_wanted -= 1;
-        match status? {
-            Ok(text) => Ok(Some(text)),
-            Err(Ended::Late | Ended::Full) => Ok(None),
-            Err(Ended::Gone(why)) => Err(why),
+        let status = told.and_then(|()| self.await_status(until));
+        self.shared.inbox.lock().status_wanted -= 1;
+        status
+    }
+
+    fn await_status(&self, until: Option<Instant>) -> Result<Option<String>, NextError> {
+        let (inbox, link) = (&self.shared.inbox, self.shared.link());
+        loop {
+            let slice = Instant::now() + RETRY;
+            let look = until.map_or(slice, |until| until.min(slice));
+            match inbox.wait(&link, Some(look), |state| state.statuses.pop_front()) {
+                Ok(text) => return Ok(Some(text)),
+                Err(Ended::Full) => return Ok(None),
+                Err(Ended::Late) if until == Some(look) => return Ok(None),
+                Err(Ended::Late) => {}
+                Err(Ended::Gone(why)) => return Err(why),
+            }
+            let silent = self.shared.look(&link).map_err(SendError::Silent);
+            silent.map_err(NextError::Send)?;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How many rounds each of the program's threads has read: what a checkpoint says of them.
+//! Rounds that each of the program's threads has read: what a checkpoint says of them.
 //!
 //! The group itself remembers no more than [`MOST_THREADS`] threads; a program that has a thread
 //! for each request has more than that in time. So threads that no clock is held of any more are

@@ -57,12 +57,12 @@ pub fn value(n: i64) -> Agreed {
 
 pub const LEASE: i64 = 5;
 
-/// How the mock behaves; may be changed while it runs.
+/// Manners of the mock; may be changed while it runs.
 #[derive(Default)]
 pub struct Manners {
-    /// Whether it answers no reads.
+    /// True if it answers no reads.
     pub silent: AtomicBool,
-    /// Whether it loses what is to be committed.
+    /// True if it loses what is to be committed.
     pub loses: AtomicBool,
     /// True while it stands still, as one that is stopped.
     pub stands: AtomicBool,

@@ -32,7 +32,7 @@ const AGREED: c_int = 2;
 /// `CS_DISPATCH_ONE_NONBLOCKING`.
 const ONE_NONBLOCKING: c_int = 4;
 
-/// How long leaving may take before it is left to itself: a Corosync that was stopped by a signal
+/// Longest time for leaving before it is left to itself: a Corosync that was stopped by a signal
 /// answers nothing.
 const LEAVING: Duration = Duration::from_millis(500);
 

@@ -505,3 +505,170 @@ fn one_that_went_on_has_more_than_one_left_behind() {
     assert_eq!(net.engine(2).status().threads[&Thread(16)].decided, Round(1));
     assert_eq!((net.engine(2).gaps(), net.engine(3).gaps()), (1, 0));
 }
+
+/// Members get another list one after the other: never do those of both give values, and the new ones begin above all
+/// that the old ones have given.
+#[test]
+fn another_list_takes_over_node_by_node() {
+    for (old, new) in [(&[1, 2, 3][..], &[1, 2, 3, 4][..]), (&[1, 2, 3, 4], &[1, 2, 3])] {
+        let all = [1, 2, 3, 4];
+        let mut net = Net::formed(old);
+        let mut newest = net.all_read(old, 16).time;
+        net.group = Group::new("test", &members(new));
+        // The last one first: who is new, or is to go.
+        for id in all.into_iter().rev() {
+            if old.contains(&id) {
+                net.kill(id);
+                net.settle();
+            }
+            let up = |net: &Net, id: u32| net.nodes.get(&id).is_some_and(|it| it.engine.is_some());
+            if new.contains(&id) {
+                net.start(id);
+                let ring: Vec<u32> = all.into_iter().filter(|id| up(&net, *id)).collect();
+                net.join(&ring);
+                net.settle();
+            }
+            net.pass(2 * S);
+            let live: Vec<u32> = all
+                .into_iter()
+                .filter(|id| up(&net, *id) && net.phase(*id) == Phase::Live)
+                .collect();
+            let is_new = |other: u32| other >= id;
+            assert!(
+                live.iter().all(|one| is_new(*one)) || !live.iter().any(|one| is_new(*one)),
+                "{live:?} after {id}, to {new:?}"
+            );
+            if !live.is_empty() {
+                net.all_live(&live);
+                let value = net.all_read(&live, 16 + u64::from(id)).time;
+                assert!(value > newest, "{value:?} after {newest:?}: {live:?}");
+                newest = value;
+            }
+        }
+        net.all_live(new);
+    }
+}
+
+/// One whose settings nobody has heard yet counts until it speaks.
+#[test]
+fn who_is_left_with_members_of_other_settings_is_out_when_they_speak() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    net.kill(3);
+    net.settle();
+    net.group.steering_cap_ppb += 1;
+    net.start(3);
+    net.join(&[1, 2, 3]);
+    net.deliver();
+    net.kill(2);
+    net.deliver();
+    assert_eq!(net.phase(1), Phase::Live);
+    net.settle();
+    assert_ne!(net.phase(1), Phase::Live);
+    net.pass(2 * S);
+    assert!(net.phase(1) != Phase::Live && net.phase(3) != Phase::Live);
+    // It comes with the settings of the others.
+    net.start(2);
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[2, 3]);
+    assert_ne!(net.phase(1), Phase::Live);
+}
+
+/// One that is just being let in counts what was heard before it was: the state may still come when
+/// those that sent it have gone outside.
+#[test]
+fn one_that_is_let_in_too_late_is_out_like_those_that_let_it_in() {
+    let mut net = Net::formed(&[1, 2, 3, 4]);
+    net.group = Group::new("test", &members(&[1, 2, 3, 4, 5]));
+    // 3 has not spoken since it was started with another list, and counts.
+    net.kill(3);
+    net.start(3);
+    net.join(&[1, 2, 3, 4]);
+    net.deliver();
+    net.kill(2);
+    net.deliver();
+    let newer = std::mem::replace(&mut net.group, Group::new("test", &members(&[1, 2, 3, 4])));
+    net.start(2);
+    net.group = newer;
+    net.join(&[1, 2, 3, 4]);
+    net.deliver();
+    net.kill(4);
+    net.start(4);
+    net.start(5);
+    net.join(&[1, 2, 3, 4, 5]);
+    net.deliver();
+    net.flush(4);
+    net.flush(2);
+    net.deliver();
+    assert_eq!((net.phase(1), net.phase(2)), (Phase::Live, Phase::Joining));
+    // 3 speaks, and 1 sends its state before it hears that.
+    net.flush(3);
+    net.flush(1);
+    net.deliver();
+    assert_eq!(net.engine(2).status().gaps, 1);
+    assert!(net.phase(1) != Phase::Live && net.phase(2) != Phase::Live);
+    net.pass(2 * S);
+    net.all_live(&[3, 4, 5]);
+    assert!(net.phase(1) != Phase::Live && net.phase(2) != Phase::Live);
+}
+
+/// The next list before the last one has gone live: those of the first and of the third may each be
+/// more than half of theirs.
+#[test]
+fn two_lists_that_overlap_give_one_clock_in_a_ring() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let mut newest = net.all_read(&[1, 2, 3], 16).time;
+    let mut ring = vec![1, 2, 3];
+    let steps = [(4, 4), (3, 4), (5, 5), (4, 5), (3, 5), (2, 5), (1, 5)];
+    let mut lists = BTreeMap::from([(1, 3), (2, 3), (3, 3)]);
+    for (id, many) in steps {
+        let all: Vec<u32> = (1..=many).collect();
+        net.group = Group::new("test", &members(&all));
+        if lists.insert(id, many).is_some() {
+            net.kill(id);
+            net.settle();
+        } else {
+            ring.push(id);
+        }
+        net.start(id);
+        net.join(&ring);
+        net.settle();
+        net.pass(2 * S);
+        let live: Vec<u32> =
+            ring.iter().copied().filter(|id| net.phase(*id) == Phase::Live).collect();
+        let of: BTreeSet<u32> = live.iter().map(|id| lists[id]).collect();
+        assert_eq!(of.len(), 1, "{live:?} of {lists:?}");
+        net.all_live(&live);
+        let value = net.all_read(&live, 16 + u64::from(id)).time;
+        assert!(value > newest, "{value:?} after {newest:?}: {live:?}");
+        newest = value;
+    }
+    net.all_live(&[1, 2, 3, 4, 5]);
+}
+
+/// The layer below need not tell of a process that was started anew: who speaks by our settings has
+/// them, whatever was there before.
+#[test]
+fn one_that_comes_back_with_our_settings_counts_again() {
+    let mut net = Net::formed(&[1, 2, 3]);
+    let ours = net.group.clone();
+    net.kill(2);
+    net.settle();
+    net.group.steering_cap_ppb += 1;
+    net.start(2);
+    net.join(&[1, 2, 3]);
+    net.settle();
+    net.all_live(&[1, 3]);
+    assert_eq!(net.phase(2), Phase::Joining);
+    net.group = ours;
+    net.start(2);
+    let two = net.nodes.get_mut(&2).unwrap();
+    two.ring = vec![1, 2, 3];
+    two.inbox.push_back(Item::Configuration(vec![1, 2, 3], vec![]));
+    net.settle();
+    net.all_live(&[1, 2, 3]);
+    net.kill(3);
+    // Nothing is sent: they go on, and need not revive what they had.
+    net.deliver();
+    net.all_live(&[1, 2]);
+}

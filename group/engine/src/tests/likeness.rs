@@ -1,6 +1,8 @@
 //! Programs that read unlike: found, judged by a majority of the programs, fenced.
 
 use super::*;
+use crate::likeness::MOST_CONTESTS;
+use crate::message::Contest;
 
 const ALL: [u32; 3] = [1, 2, 3];
 const THREAD: Thread = Thread::FIRST;
@@ -461,4 +463,36 @@ fn threads_that_are_no_programs_are_not_compared() {
         net.pass(5 * MS);
     }
     assert_eq!((fenced(&net, &ALL), contests(&net, 1)), (vec![], 0));
+}
+
+/// So that nothing goes out that depends on what was not said.
+#[test]
+fn a_vote_for_which_there_is_no_room_is_said_again() {
+    let mut net = running(&ALL);
+    reads(&mut net, 1, Call::Time);
+    net.event(2, Event::Read { thread: THREAD, call: Call::ClockGettime });
+    let engine = net.nodes.get_mut(&2).unwrap().engine.as_mut().unwrap();
+    let (before, vote) = (engine.told_before(), engine.vote_owed().unwrap());
+    let contest = |number: u64| Contest {
+        thread: Thread(100 + number),
+        round: Round(0),
+        at: Point::default(),
+        decided: Call::Time,
+        since: GroupTime(0),
+        ballots: Vec::new(),
+    };
+    let all = (0..MOST_CONTESTS as u64).map(contest).collect();
+    engine.state.as_mut().unwrap().contests = all;
+    engine.voted(Member(2), &vote);
+    assert_eq!(engine.told_before(), before);
+    // Nor by one that is about the round as another stream has it.
+    let (thread, round, since) = (vote.thread, vote.round, GroupTime(0));
+    let (at, decided, ballots) = (Point::default(), Call::Time, Vec::new());
+    let other = Contest { thread, round, at, decided, since, ballots };
+    engine.state.as_mut().unwrap().contests = vec![other];
+    engine.voted(Member(2), &vote);
+    assert_eq!(engine.told_before(), before);
+    engine.state.as_mut().unwrap().contests = Vec::new();
+    engine.voted(Member(2), &vote);
+    assert!(engine.told_before() > before);
 }

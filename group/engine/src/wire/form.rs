@@ -1,10 +1,10 @@
-//! How each kind of value is written, read and checked.
+//! Writing, reading and checking of each kind of value.
 
 use core::fmt;
 
 use crate::compared::Places;
 
-/// Why bytes are not a message.
+/// Reason why bytes are not a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Broken {
     /// They do not begin as a message of this protocol does.

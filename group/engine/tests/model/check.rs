@@ -48,10 +48,10 @@ enum Place {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct History {
     order: Order,
-    /// Whether time may go back from one thread to another.
+    /// True if time may go back from one thread to another.
     across: bool,
     majority: usize,
-    /// How many of the nodes count, from the first.
+    /// Number of nodes that count, the first ones.
     counted: usize,
     /// By node, since it was let in: what its program got.
     got: Vec<Shared<BTreeMap<Place, Agreed>>>,
@@ -96,7 +96,7 @@ impl History {
         }
     }
 
-    /// How many operations have come to stand.
+    /// Number of operations that have come to stand.
     pub fn stood(&self) -> usize {
         self.stood
     }
@@ -135,7 +135,7 @@ impl History {
         self.leave(node);
     }
 
-    /// Whether a program that started there may not get this any more. What one had that was cut
+    /// True if a program that started there may not get this any more. What one had that was cut
     /// off, and that has not come to stand, is lost.
     fn is_stale(&self, node: usize, value: Agreed, sound: &[bool]) -> bool {
         let (stood, ref newer) = self.starts[node];
@@ -340,7 +340,7 @@ impl History {
         Ok(())
     }
 
-    /// Whether the value fits between those that were agreed on before and after it.
+    /// Checks that the value fits between those that were agreed on before and after it.
     fn in_order(
         &self,
         others: &BTreeMap<Place, Agreed>,

@@ -50,28 +50,28 @@ type Sent = (Rc<[u8]>, bool);
 /// One node's connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Link {
-    /// Whether a process is attached.
+    /// True if a process is attached.
     pub up: bool,
     /// Which ring the node is in.
     ring: u32,
-    /// Whether it is still in a ring that the others have left.
+    /// True if it is still in a ring that the others have left.
     pub late: bool,
-    /// Whether the process has ended, and the others have yet to learn of it.
+    /// True if the process has ended, and the others have yet to learn of it.
     pub dead: bool,
     pub outbox: VecDeque<Sent>,
     pub inbox: VecDeque<Item>,
-    /// Whether the ring's synchronisation is under way, and what its process cannot send meanwhile.
+    /// True while the ring's synchronisation is under way; what its process cannot send meanwhile.
     pub syncing: bool,
     pub waiting: VecDeque<Sent>,
     /// Whom the node last synchronised with, and who came with it from the ring before this one.
     before: BTreeSet<usize>,
     together: BTreeSet<usize>,
-    /// Whose processes it knows, and the number of its own.
+    /// Processes that it knows, by node, and the number of its own.
     known: BTreeMap<usize, u32>,
     life: u32,
 }
 
-/// How much of what departed members sent reaches those who stay, where both is possible.
+/// Fate of what departed members sent, where it can reach those who stay and can be lost.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fate {
     Kept,
@@ -82,7 +82,7 @@ pub enum Fate {
 pub struct Network {
     /// By node, from member 1.
     pub links: Vec<Shared<Link>>,
-    /// Whether synchronisations take time, and so can be broken off.
+    /// True if synchronisations take time, and so can be broken off.
     slow: bool,
     rings: u32,
 }
@@ -267,7 +267,7 @@ impl Network {
         self.form(&self.ring(node));
     }
 
-    /// Whether the ring of `node` came of several.
+    /// True if the ring of `node` came of several.
     pub fn merged(&self, node: usize) -> bool {
         self.links[node].together.len() < self.ring(node).len()
     }
@@ -310,7 +310,7 @@ impl Network {
         }
     }
 
-    /// Whether all nodes are in one ring.
+    /// True if all nodes are in one ring.
     pub fn whole(&self) -> bool {
         self.links.iter().all(|link| !link.late && link.ring == self.links[0].ring)
     }

@@ -37,7 +37,7 @@ struct Run {
     random: ChaCha8Rng,
     faults: usize,
     crashes: bool,
-    /// Whether the layer below says now and then that there is no majority.
+    /// True if the layer below says now and then that there is no majority.
     doubts: bool,
 }
 
@@ -320,7 +320,7 @@ fn runs(seeds: std::ops::Range<u64>, steps: usize, slow: bool) {
     runs_of(case, seeds, steps, slow);
 }
 
-/// Number of times that members have heard in these runs that a program is fenced.
+/// Runs these cases. Returns how often members have heard that a program is fenced.
 fn runs_of(
     case: impl Fn(u64) -> Case,
     seeds: std::ops::Range<u64>,

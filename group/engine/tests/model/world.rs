@@ -45,10 +45,10 @@ pub struct Budget {
     pub restarts: u8,
     pub parts: u8,
     pub heals: u8,
-    /// Whether a part may leave a node behind that does not notice.
+    /// True if a part may leave a node behind that does not notice.
     pub late: bool,
-    /// Whether the synchronisation after a change of the ring takes time, and how many rings may
-    /// break during it and form again of the same nodes.
+    /// True if the synchronisation after a change of the ring takes time, and number of rings that
+    /// may break during it and form again of the same nodes.
     pub slow: bool,
     pub agains: u8,
     /// Timers that may come early, while something else is still to be done.
@@ -85,21 +85,21 @@ pub struct Case {
     pub group: Group,
     pub stagger_ns: u64,
     pub report_ns: u64,
-    /// Whether the nodes know UTC.
+    /// True if the nodes know UTC.
     pub utc: bool,
     pub mutation: Option<Mutation>,
-    /// Whether programs give and take checkpoints.
+    /// True if programs give and take checkpoints.
     pub checkpoints: bool,
-    /// Whether programs start and end; else each is there as long as its agent.
+    /// True if programs start and end; else each is there as long as its agent.
     pub starts: bool,
     /// Node whose program reads by another call than the others'.
     pub odd: Option<usize>,
-    /// Whether the clocks move on at all from one read to the next. Where they do not, proposals
-    /// collide, and many ways come to the same state.
+    /// Factor of the clocks' steps from one read to the next, tens of ns. At 0 they stand:
+    /// proposals collide, and many ways come to the same state.
     pub tick: i64,
-    /// Whether messages may be under way for seconds.
+    /// True if messages may be under way for seconds.
     pub stalls: bool,
-    /// Whether time may go back from one thread to another, as it may in the published algorithm.
+    /// True if time may go back from one thread to another, as it may in the published algorithm.
     pub across: bool,
 }
 
@@ -128,12 +128,12 @@ impl Case {
         self.group.universe.len() / 2 + 1
     }
 
-    /// Whether the node counts, or only looks on.
+    /// True if the node counts; false if it only looks on.
     pub fn counts(&self, node: usize) -> bool {
         node < self.group.universe.len()
     }
 
-    /// Whether these have no majority among them.
+    /// True if these have no majority among them.
     fn few(&self, members: &[Member]) -> bool {
         let counted = members.iter().filter(|member| self.group.universe.contains(member));
         counted.count() < self.majority()
@@ -234,7 +234,7 @@ pub struct Node {
     pub seen: Vec<Member>,
     /// Parted from a majority; until the engine has said so itself.
     pub excluded: bool,
-    /// Whether what it takes now was sent by one that was cut off and had not found out.
+    /// True if what it takes now was sent by one that was cut off and had not found out.
     misled: bool,
     /// Has lost its memory and not been let in since.
     pub amnesiac: bool,
@@ -248,11 +248,11 @@ pub struct Node {
     /// checkpoints it started, got; and a digest of them.
     messages: Vec<u64>,
     log: u64,
-    /// Whether there is a program.
+    /// True if there is a program.
     pub program: bool,
     /// The program is fenced, and has yet to begin anew.
     fenced: bool,
-    /// Its program started from a checkpoint when it was last let in.
+    /// True if its program started from a checkpoint when the node was last let in.
     installed: bool,
     committing: BTreeMap<u64, Agreed>,
     /// The deliberate fault has happened, or is not to happen yet.
@@ -290,12 +290,12 @@ fn mark(bytes: &[u8]) -> String {
 }
 
 impl Node {
-    /// Its UTC is from now on that much behind what it was, ns.
+    /// Sets its UTC that much back from now on, ns.
     pub fn set_back(&mut self, ns: i64) {
         self.utc -= ns;
     }
 
-    /// Its program begins without a state.
+    /// Lets its program begin without a state.
     fn forget(&mut self) {
         self.log = 0;
         self.messages.clear();
@@ -413,12 +413,12 @@ impl World {
         Reading { physical: here.physical, utc }
     }
 
-    /// Whether the engine would send, and its agent lets it: not where something waits to be sent.
+    /// True if the engine would send, and its agent lets it: not where something waits to be sent.
     fn may_flush(&self, node: usize) -> bool {
         self.nodes[node].dirty && self.network.links[node].waiting.is_empty()
     }
 
-    /// Whether nothing goes on by itself, timers apart.
+    /// True if nothing goes on by itself, timers apart.
     pub fn quiet(&self) -> bool {
         self.network.quiet() && self.nodes.iter().all(|node| !node.dirty || node.engine.is_none())
     }
@@ -447,13 +447,13 @@ impl World {
         self.compare()
     }
 
-    /// Whether the node has no majority around it.
+    /// True if the node has no majority around it.
     fn is_alone(&self, node: usize) -> bool {
         let together = self.network.together(node);
         together.iter().filter(|&&other| self.case.counts(other)).count() < self.case.majority()
     }
 
-    /// Whether the node has no majority around it, or had none in a ring that it has yet to learn
+    /// True if the node has no majority around it, or had none in a ring that it has yet to learn
     /// of.
     fn parted(&self, node: usize) -> bool {
         let few = |item: &Item| match item {
@@ -668,12 +668,12 @@ impl World {
         Ok(())
     }
 
-    /// Whether the node was cut off and is not known to have found out.
+    /// True if the node was cut off and is not known to have found out.
     fn strays(&self, node: usize) -> bool {
         self.nodes[node].excluded || self.network.links[node].inbox.contains(&Item::Away)
     }
 
-    /// Whether anybody was.
+    /// True if any node was.
     pub fn doubtful(&self) -> bool {
         (0..self.nodes.len()).any(|node| self.strays(node))
     }

@@ -33,7 +33,7 @@ impl Unread {
         self.length
     }
 
-    /// Whether all was written.
+    /// True if all was written.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

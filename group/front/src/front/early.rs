@@ -21,7 +21,7 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Whether it is time to look again.
+    /// True if it is time to look again.
     fn is_due(&mut self, now: Instant) -> bool {
         let due = self.looked.is_none_or(|at| now.saturating_duration_since(at) >= KNOCK);
         if due {
@@ -69,7 +69,7 @@ impl Front {
         }
     }
 
-    /// Why they have waited in vain, and what can be done.
+    /// Reason why they have waited in vain, and what can be done.
     fn why_early(&self) -> String {
         if self.order.is_in() {
             return format!("not answering: {}", self.why_not());

@@ -67,7 +67,7 @@ impl Replies {
         self.waiting.push_back(Reply { point, client, bytes: bytes.into(), until, last });
     }
 
-    /// Whether they wait.
+    /// True if they wait.
     pub fn waits(&self) -> bool {
         self.waits
     }
@@ -92,7 +92,7 @@ impl Replies {
 
 impl Front {
     /// Sends the replies that may go.
-    pub(super) fn release(&mut self) {
+    pub(super) fn release(&mut self) -> Result<(), String> {
         if let Some((point, committing)) = &self.replies.asked
             && let Some(answer) = committing()
         {
@@ -142,7 +142,7 @@ impl Front {
             && self.replies.asked.is_none()
             && reply.point > committed
         {
-            self.replies.asked = Some((reply.point, self.ring.commit(reply.point)));
+            self.replies.asked = Some((reply.point, self.ring.commit(reply.point)?));
         }
         for client in self.clients.unserved() {
             // What it has sent is read when it is its turn.
@@ -150,6 +150,7 @@ impl Front {
         }
         self.shed();
         self.release_readers();
+        Ok(())
     }
 
     /// Closes the connection of a client that must not be answered.

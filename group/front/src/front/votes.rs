@@ -13,9 +13,9 @@ use super::{Ended, Front, Readers};
 
 /// Differences that are said; further ones are counted.
 const MOST_SAID: u64 = 20;
-/// How much of a silence of the whole group counts, ns.
+/// Longest part of a silence of the whole group that counts, ns.
 const GAP_NS: i64 = 1_000_000_000;
-/// How often the report is written, besides whenever clients are answered or no more.
+/// Interval at which the report is written, besides whenever clients are answered or no more.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Where this front stands with the others' programs.
@@ -25,16 +25,16 @@ pub(super) struct Votes {
     told: Option<(u64, Instant)>,
     /// Members that have left out replies for long.
     late: Vec<Difference>,
-    /// Whether clients were answered.
+    /// True if clients were answered.
     answering: bool,
     /// When a report was written last.
     reported: Option<Instant>,
-    /// How many forgotten words were said last.
+    /// Number of forgotten words that was said last.
     forgotten: u64,
 }
 
 impl Front {
-    /// Whether replies wait for a majority of the programs, and who differs is out.
+    /// True if replies wait for a majority of the programs, and who differs is out.
     pub(super) fn votes(&self) -> bool {
         self.replies.waits() && self.settings.clock
     }
@@ -152,7 +152,7 @@ impl Front {
         Ok(())
     }
 
-    /// Why nobody is answered, though this front is in.
+    /// Reason why nobody is answered, though this front is in.
     pub(super) fn why_not(&self) -> String {
         let (following, all) = (self.order.following().len(), self.settings.replicas);
         let mut why = format!("{following} of {all} replicas' programs follow");

@@ -13,9 +13,9 @@ use crate::wire::{LARGEST_PIECE, Message};
 
 use super::{Ended, Front};
 
-/// How long the front looks at nothing but the program.
+/// Longest time that the front looks at nothing but the program.
 const GLANCE: Duration = Duration::from_millis(1);
-/// How many pieces of a checkpoint may be under way.
+/// Largest number of pieces of a checkpoint that may be under way.
 const MOST_PARTS: usize = 16;
 
 /// Work being done.
@@ -53,7 +53,7 @@ pub struct Work {
     told: Vec<&'static str>,
     /// True if it was last asked something beside the order.
     read: bool,
-    /// How many openings, requests and ends have been dealt with.
+    /// Number of openings, requests and ends that have been dealt with.
     done: u64,
 }
 
@@ -90,12 +90,12 @@ impl Work {
         matches!(self.doing, Some(Doing::Restore(_)))
     }
 
-    /// How many openings, requests and ends have been dealt with.
+    /// Number of openings, requests and ends that have been dealt with.
     pub fn done(&self) -> u64 {
         self.done
     }
 
-    /// How much waits.
+    /// Number of operations that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -216,7 +216,7 @@ impl Front {
         Ok(())
     }
 
-    /// Whether it is done; if not, what is being done now.
+    /// Goes on with what is being done. True if that is done; if not, with what is being done now.
     fn go_on(&mut self, doing: Doing) -> Result<(Option<Doing>, bool), String> {
         match doing {
             Doing::Start => {
@@ -227,6 +227,7 @@ impl Front {
             }
             Doing::Program(busy) => {
                 if !self.program.is_done(busy) {
+                    self.look_whether_fit();
                     return Ok((Some(Doing::Program(busy)), false));
                 }
                 // What it wrote, it wrote before it was done.
@@ -237,6 +238,7 @@ impl Front {
             }
             Doing::Reads(busy) => {
                 if !self.program.is_done(busy) {
+                    self.look_whether_fit();
                     return Ok((Some(Doing::Reads(busy)), false));
                 }
                 self.drain(self.work.done)?;
@@ -278,6 +280,13 @@ impl Front {
                     Ok((None, true))
                 }
             },
+        }
+    }
+
+    /// Ends if the program cannot be followed.
+    fn look_whether_fit(&mut self) {
+        if let Some(why) = self.program.unfit() {
+            self.unfit(why.into());
         }
     }
 

@@ -49,7 +49,7 @@ impl Conn {
     }
 }
 
-/// How much a program has been given: equal if it was the same.
+/// Measure of what a program has been given: equal if it was the same.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Position {
     /// Number of openings, requests and ends.
@@ -65,13 +65,13 @@ pub struct Position {
 pub struct Peer {
     /// Which of its lives.
     pub incarnation: u64,
-    /// Its program has what the others have.
+    /// True if its program has what the others have.
     pub ready: bool,
-    /// How long it has said nothing, ns.
+    /// Time for which it has said nothing, ns of agreed time.
     pub quiet_ns: i64,
-    /// How many openings, requests and ends its program has dealt with, by its last word.
+    /// Number of openings, requests and ends that its program has dealt with, by its last word.
     pub done: u64,
-    /// How long that has been the same while another's program was ahead, ns of agreed time.
+    /// Time for which that has been the same while another's program was ahead, ns of agreed time.
     pub stuck_ns: i64,
 }
 
@@ -82,7 +82,7 @@ impl Peer {
     }
 }
 
-/// How far a program's side of a connection has come.
+/// State of a program's side of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum End {
     /// The program has not ended it.
@@ -98,11 +98,11 @@ pub enum End {
 pub struct Replied {
     /// On which.
     pub conn: Conn,
-    /// How much, bytes.
+    /// Length of all of it, bytes.
     pub length: u64,
     /// A hash of all of it.
     pub hash: u64,
-    /// Whether that is all.
+    /// State of the program's side: open if more may come.
     pub end: End,
 }
 
@@ -111,7 +111,7 @@ pub struct Replied {
 pub struct State {
     /// Place up to which the programs have been given things.
     pub position: Position,
-    /// How many requests there were.
+    /// Number of requests so far.
     pub requests: u64,
     /// The agreed time of the last message, ns.
     pub time: i64,
@@ -178,9 +178,9 @@ pub enum Step {
     Report(String),
     /// Another's program has dealt with so much, and written this.
     Compare {
-        /// Whose.
+        /// Member concerned.
         from: Member,
-        /// How many openings, requests and ends.
+        /// Number of openings, requests and ends.
         done: u64,
         /// Replies that are new.
         replied: Vec<Replied>,

@@ -1,4 +1,4 @@
-//! Whose programs follow: have dealt with what the others have, and reply as a majority does.
+//! Programs that follow: they have dealt with what the others have, and reply as a majority does.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use truechimer_group::Member;
 
 use super::{Conn, Found, FrontId, Lost, Order, Step};
 
-/// How a replica's program stands, and why.
+/// Standing of a replica's program, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// Following.
@@ -17,12 +17,12 @@ pub enum Standing {
     Behind(String),
     /// Other replies given than a majority's.
     Diverged(String),
-    /// Its front is not in.
+    /// Front not in.
     Gone(String),
 }
 
 impl Order {
-    /// How many replicas are a majority.
+    /// Number of replicas that are a majority.
     pub fn majority(&self) -> usize {
         self.size / 2 + 1
     }
@@ -32,7 +32,7 @@ impl Order {
         self.state.time
     }
 
-    /// How much there was to be dealt with.
+    /// Number of openings, requests and ends that there were to be dealt with.
     pub fn total(&self) -> u64 {
         self.state.position.count
     }
@@ -43,14 +43,14 @@ impl Order {
         Some(FrontId { member, incarnation: peer.incarnation })
     }
 
-    /// Whose programs follow, and how much they have dealt with.
+    /// Members whose programs follow, and how much these have dealt with.
     pub fn following(&self) -> BTreeMap<Member, u64> {
         let follows = |member: &Member| self.behind(*member).is_none();
         let peers = self.state.peers.iter().filter(|(member, peer)| peer.ready && follows(member));
         peers.map(|(member, peer)| (*member, peer.done)).collect()
     }
 
-    /// Whether this front is in, and its program and those of more than half of all replicas
+    /// True if this front is in, and its program and those of more than half of all replicas
     /// follow: only then may a reply go.
     pub fn may_answer(&self) -> bool {
         let following = self.following();
@@ -59,7 +59,7 @@ impl Order {
             && following.len() >= self.majority()
     }
 
-    /// Why that program does not follow, if it is stuck.
+    /// Reason why that program does not follow, if it is stuck.
     fn behind(&self, member: Member) -> Option<String> {
         let peer = self.state.peers.get(&member)?;
         let best = self.best();
@@ -72,7 +72,7 @@ impl Order {
         })
     }
 
-    /// How all stand that are in or were.
+    /// Standings of all that are in or were.
     pub fn standings(&self) -> BTreeMap<Member, Standing> {
         let lost = self.lost.iter().map(|(member, Lost { diverged, why, .. })| {
             let why = why.clone();
@@ -106,7 +106,7 @@ impl Order {
         ready.map(|peer| peer.done).max().unwrap_or(0)
     }
 
-    /// Its program has dealt with so much.
+    /// Takes note that its program has dealt with so much.
     pub(super) fn done(&mut self, member: Member, count: u64) {
         let most = self.state.position.count;
         if let Some(peer) = self.state.peers.get_mut(&member)

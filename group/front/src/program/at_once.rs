@@ -55,6 +55,7 @@ impl Program {
         // Of one that is refused now its end tells.
         let _ = self.connect();
         self.given.clear();
+        self.answered = false;
         for (conn, bytes) in requests {
             self.given.push(conn);
             if let Some(link) = self.links.get_mut(&conn) {

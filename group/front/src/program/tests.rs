@@ -2,6 +2,7 @@
 
 use super::*;
 use std::ffi::CString;
+use std::fs;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -31,14 +32,14 @@ pub(super) fn stage_with(
 #[test]
 fn a_listener_is_seen() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    assert!(listens(port));
+    let at = listener.local_addr().unwrap();
+    assert!(Table::read().listens(at));
     drop(listener);
     // Another test's child may hold a copy until it becomes another program, and another test
     // may be given the same port for a moment.
     let gone = (0..500).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
-        !listens(port)
+        !Table::read().listens(at)
     });
     assert!(gone);
 }
@@ -46,7 +47,7 @@ fn a_listener_is_seen() {
 /// This test counts as the preloaded library does, for a shell that sleeps.
 #[test]
 fn what_a_program_does_not_take_as_it_rests_is_left_for_later() {
-    let (file, theirs, listener, mut program) = stage("rests", false);
+    let (file, theirs, _listener, mut program) = stage("rests", false);
     let mut shell = std::process::Command::new("sh");
     let mut shell = shell.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
     theirs.attached(shell.id());
@@ -60,7 +61,7 @@ fn what_a_program_does_not_take_as_it_rests_is_left_for_later() {
     let conn = Conn { member: Member(1), number: 1 };
     let begun = Instant::now();
     let busy = program.open(conn).unwrap();
-    let port = listener.accept().unwrap().1.port();
+    let port = program.links[&conn].port;
     assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
     assert!(program.troubles().is_some_and(|why| why.contains("for later")));
     let begun = Instant::now();
@@ -83,6 +84,101 @@ fn what_a_program_does_not_take_as_it_rests_is_left_for_later() {
     assert!(!program.is_done(busy) && !program.is_done(busy));
     shell.kill().unwrap();
     shell.wait().unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+/// A program accepts, or reads, and nothing tells of that.
+#[test]
+fn what_is_taken_unseen_is_found() {
+    let (file, theirs, listener, mut program) = stage("unseen", false);
+    let mut shell = std::process::Command::new("sh");
+    let mut shell = shell.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap();
+    theirs.attached(shell.id());
+    let until_found = |program: &mut Program, busy| {
+        let begun = Instant::now();
+        while program.unfit().is_none() {
+            assert!(!program.is_done(busy), "it cannot be seen");
+            assert!(begun.elapsed() < Duration::from_secs(600));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(program.unfit().unwrap().contains("takes its input unseen"));
+        assert!(!program.is_done(busy));
+        program.forget();
+        assert_eq!(program.unfit(), None);
+        theirs.attached(shell.id());
+    };
+    let conn = Conn { member: Member(1), number: 1 };
+    let busy = program.open(conn).unwrap();
+    let _accepted = listener.accept().unwrap();
+    until_found(&mut program, busy);
+    // Who accepts says that it works, and nothing more of what it does.
+    for works in [false, true] {
+        let busy = program.open(conn).unwrap();
+        let (mut stream, peer) = listener.accept().unwrap();
+        theirs.took_accept(peer.port());
+        if works {
+            theirs.busy_up();
+        }
+        let begun = Instant::now();
+        while !program.is_done(busy) {
+            assert!(begun.elapsed() < Duration::from_secs(600));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!works || begun.elapsed() >= RESTLESS);
+        let busy = program.give([(conn, b"request".into())]);
+        // Not while it waits for more in one call.
+        theirs.set_takes_all(peer.port(), true);
+        stream.read_exact(&mut [0; 7]).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < 5 * RESTS {
+            program.is_done(busy);
+        }
+        assert_eq!(program.unfit(), None);
+        program.untaken.clear();
+        theirs.set_takes_all(peer.port(), false);
+        until_found(&mut program, busy);
+    }
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    fs::remove_file(file).unwrap();
+}
+
+/// A request that was handed on, by a program that sleeps and may do so for a moment only: it is done later if nothing has
+/// been written, as whoever has it may be held up before.
+#[test]
+fn who_has_not_answered_is_given_longer() {
+    let (file, theirs, listener, mut program) = stage("silent", false);
+    let sleeps = || {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "read line"]).stdin(Stdio::piped()).spawn().unwrap()
+    };
+    let mut shells = [sleeps(), sleeps()];
+    shells.iter().for_each(|shell| theirs.attached(shell.id()));
+    let conn = Conn { member: Member(1), number: 1 };
+    program.open(conn).unwrap();
+    let (mut stream, peer) = listener.accept().unwrap();
+    theirs.took_accept(peer.port());
+    for answers in [false, true] {
+        let begun = Instant::now();
+        let busy = program.give([(conn, b"request".into())]);
+        stream.read_exact(&mut [0; 7]).unwrap();
+        theirs.took(peer.port(), 7);
+        theirs.hand_on();
+        if answers {
+            stream.write_all(b"reply").unwrap();
+        }
+        while !program.is_done(busy) {
+            program.drain(|_, _, _| ());
+            assert!(begun.elapsed() < Duration::from_secs(600));
+            program.wait(program.page().settles(), Duration::from_millis(1));
+        }
+        assert!(answers || begun.elapsed() >= RESTS);
+        assert_eq!(program.answered, answers);
+    }
+    for shell in &mut shells {
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+    }
     fs::remove_file(file).unwrap();
 }
 
@@ -226,5 +322,19 @@ fn done_is_taken_and_waiting() {
     // To a connection that the program has closed nothing needs to come.
     let busy = program.give([(conn, b"late".into())]);
     assert!(program.is_done(busy));
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_program_that_is_started_anew_is_no_sleepless_one() {
+    let (file, _theirs, _listener, mut program) = stage("anew", false);
+    let begun = Instant::now();
+    for after in [RESTS, RESTS + RESTLESS] {
+        let turns = rest::Turns::new;
+        program.sleep.is_done(begun + after, after, false, true, turns);
+    }
+    assert!(program.troubles().is_some_and(|why| why.contains("never sleeps")));
+    program.forget();
+    assert_eq!(program.troubles(), None);
     fs::remove_file(file).unwrap();
 }

@@ -14,7 +14,7 @@ use truechimer_group_client::{
     Agreed, Call, GroupTime, Member, Phase, Point, Rejection, Round, Thread,
 };
 
-/// How far the group's clock is ahead of the host's, s.
+/// Lead of the group's clock over the host's, s.
 pub const AHEAD: i64 = 3600;
 
 /// Agreement of all members.
@@ -39,7 +39,7 @@ impl Agreement {
         value
     }
 
-    /// How many rounds have been agreed on.
+    /// Number of rounds that have been agreed on.
     pub fn rounds(&self) -> usize {
         self.decided.len()
     }
@@ -60,7 +60,7 @@ struct Shared {
     /// No read is answered while this is set.
     hold: AtomicBool,
     outside: AtomicBool,
-    /// Whether it has missed something since the test last looked.
+    /// True until the agent takes in that its program has missed something.
     miss: AtomicBool,
     missed: AtomicBool,
     waiting: AtomicU64,
@@ -107,7 +107,7 @@ impl Agent {
         self.shared.miss.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the program is taken to have missed something.
+    /// True if the program is taken to have missed something.
     pub fn has_missed(&self) -> bool {
         self.shared.missed.load(Ordering::SeqCst)
     }

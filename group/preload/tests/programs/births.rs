@@ -8,7 +8,7 @@ use truechimer_group_client::lineage::{self, Kind};
 use crate::agent::lock;
 use crate::stage::{Stage, said, until};
 
-/// How many rounds each thread has read.
+/// Number of rounds that each thread has read.
 fn threads(stage: &Stage) -> BTreeMap<Thread, u64> {
     lock(&stage.agreement).threads().into_iter().collect()
 }

@@ -256,6 +256,15 @@ fn before_the_first_message_there_is_no_time() {
     command.env("TRUECHIMER_GROUP_FRONT", nowhere).env("TRUECHIMER_GROUP_OUTSIDE", "exit");
     let output = run(&mut command);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(75), 0));
+    // And where the front that runs is of another release: waiting would be in vain.
+    let version = 9_u32.to_ne_bytes();
+    let file = std::fs::OpenOptions::new().write(true).open(&other.path).expect("its page");
+    std::os::unix::fs::FileExt::write_all_at(&file, &version, 8).expect("a version");
+    let output = run(&mut other.command("date"));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(75), 0), "{told}");
+    assert!(told.contains("its front speaks version 9 of the page"), "{told}");
+    assert!(told.contains("use one release of both"), "{told}");
 }
 
 #[test]

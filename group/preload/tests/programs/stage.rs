@@ -135,7 +135,7 @@ pub fn said(command: &mut Command) -> String {
     text.trim().to_owned()
 }
 
-/// Whether a time in s is the group's: an hour ahead, give or take what any machine may lose.
+/// True if a time in s is the group's: an hour ahead, give or take what any machine may lose.
 pub fn is_group(seconds: f64) -> bool {
     let host = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
     (seconds - host - AHEAD as f64).abs() < 900.0

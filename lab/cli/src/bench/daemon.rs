@@ -30,7 +30,7 @@ says is said with the conditions it holds for.
 
 Exit status: 0, or 2 on an error.")]
 pub struct BenchDaemon {
-    /// How long to measure
+    /// Time to measure
     #[arg(long, value_name = "S", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,
@@ -43,9 +43,9 @@ pub struct BenchDaemon {
     pub json: bool,
 }
 
-/// How long the start-up burst takes, after which the daemon is in its regular poll interval.
+/// Length of the start-up burst, after which the daemon is in its regular poll interval.
 const SETTLE: Duration = Duration::from_secs(20);
-/// How long the daemon may take to synchronise.
+/// Time that the daemon has to synchronise.
 const SYNC: Duration = Duration::from_secs(20);
 /// Between looks at whether to end early.
 const STEP: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ struct Usage {
     poll_s: u32,
     servers: u32,
     counter: &'static str,
-    /// How it was built: release or debug.
+    /// Kind of build: release or debug.
     build: &'static str,
     processors: usize,
     /// Runnable processes of the whole machine, average of the last minute, before and after.

@@ -58,7 +58,7 @@ pub struct BenchEstimator {
     /// Which scenario the stamps are of: one with a single server
     #[arg(long, value_name = "NAME", default_value = "lan")]
     pub scenario: String,
-    /// How often the exchanges are taken in
+    /// Number of times that the exchanges are taken in
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
@@ -260,7 +260,7 @@ fn take_in(estimator: &mut dyn Estimator, exchange: &Exchange) {
     black_box(estimator.estimate(exchange.received.count));
 }
 
-/// How long it takes, ns.
+/// Time that it takes, ns.
 fn timed(what: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     what();

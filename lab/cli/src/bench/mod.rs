@@ -21,19 +21,19 @@ pub struct Bench {
 
 #[derive(Subcommand, Debug)]
 enum What {
-    /// What reading the clock costs, beside other ways to tell the time
+    /// Cost of reading the clock, beside other ways to tell the time
     Read(read::ReadArgs),
-    /// How reading scales with threads and processes, beside other designs
+    /// Scaling of reading with threads and processes, beside other designs
     Timehands(timehands::BenchTimehands),
-    /// What the daemon uses: resident memory and share of a core
+    /// Resources that the daemon uses: resident memory and share of a core
     Daemon(daemon::BenchDaemon),
-    /// What an exchange with a server costs, by poll interval, and one server's memory
+    /// Cost of an exchange with a server, by poll interval, and one server's memory
     Estimator(estimator::BenchEstimator),
-    /// How many requests 'truechimer serve --clock page' answers, beside chronyd
+    /// Requests that 'truechimer serve --clock page' answers, beside chronyd
     Serve(serve::BenchServe),
-    /// What captures and stamps cost, lose and are worth, beside tcpdump and dumpcap
+    /// Cost, loss and worth of captures and stamps, beside tcpdump and dumpcap
     Capture(capture::BenchCapture),
-    /// What the group's clock costs and survives, on a real Corosync ring
+    /// Cost of the group's clock, and what it survives, on a real Corosync ring
     Group(group::BenchGroup),
 }
 

@@ -25,8 +25,8 @@ use truechimer_command::{Ended, Failure, Outcome};
 
 /// Calls of one kind in a row.
 const CALLS: u32 = 500;
-/// How often each kind has its turn: one after the other, so that whatever else the machine does
-/// hits all alike.
+/// Number of turns of each kind: one after the other, so that whatever else the machine does hits
+/// all alike.
 const ROUNDS: usize = 4000;
 /// Limit of the clock's cost beyond reading the counter, ns.
 const LIMIT: f64 = 5.0;
@@ -50,7 +50,7 @@ where reading the bare counter costs another time in the same round, which is th
 
 Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct ReadArgs {
-    /// How many threads read at once; several numbers are measured one after the other
+    /// Number of threads that read at once; several numbers are measured one after the other
     #[arg(long, value_name = "N,...", default_value = "1,2", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Vec<u16>,
@@ -190,7 +190,7 @@ fn device_page() -> Vec<u8> {
     page
 }
 
-/// Whether the clock is in the state that most readings find it in.
+/// True if the clock is in the state that most readings find it in.
 fn usable(clock: &Clock) -> bool {
     clock.page().tended() && clock.status().is_ok_and(Status::bound_holds)
 }

@@ -40,19 +40,19 @@ that holds the true median with 95 %.
 
 Exit status: 0, or 2 on an error.")]
 pub struct BenchServe {
-    /// How long each server is asked in each round and manner, in tenths of a second
+    /// Time for which each server is asked in each round and manner, in tenths of a second
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=600))]
     pub turn: u32,
-    /// How many rounds, one server after the other in each
+    /// Number of rounds, one server after the other in each
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// How many requests are on the way when there are many
+    /// Number of requests that are on the way when there are many
     #[arg(long, value_name = "N", default_value_t = 64)]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=10_000))]
     pub many: u32,
-    /// How many threads our server has
+    /// Number of threads of our server
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64))]
     pub threads: u8,
@@ -94,7 +94,7 @@ struct Figures {
     /// Servers and who asks each have a processor of their own.
     apart: bool,
     servers: Vec<Row>,
-    /// Why chronyd is not among them.
+    /// Reason why chronyd is not among them.
     chronyd: Option<String>,
     /// Answers a second: ours ÷ chronyd's, of the rounds.
     ratio: Option<Interval>,

@@ -24,7 +24,7 @@ use clap::Args;
 use contest::Contest;
 use figures::Figures;
 use stage::Stage;
-use truechimer_command::output::save;
+use truechimer_command::output::{save, save_report};
 use truechimer_command::show::json;
 use truechimer_command::signals;
 use truechimer_command::{Ended, Failure, Outcome};
@@ -59,16 +59,16 @@ Examples:
 
 Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct BenchTimehands {
-    /// How many threads, and processes, read at once, one number after the other [default: 1, 2, 4,
-    /// 8 … up to the number of processors]
+    /// Number of threads, and of processes, that read at once, one number after the other [default:
+    /// 1, 2, 4, 8 … up to the number of processors]
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Vec<u16>,
-    /// How often each clock has its turn
+    /// Number of turns of each clock
     #[arg(long, value_name = "N", default_value_t = 15)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub rounds: u16,
-    /// How long a turn is, ms
+    /// Length of a turn, ms
     #[arg(long, value_name = "MS", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub turn: u32,
@@ -81,7 +81,7 @@ pub struct BenchTimehands {
     /// Write a plot of the reads a second against the threads, as SVG
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
-    /// What this program starts itself for: a reader or a writer of the files in a directory.
+    /// Role in which this program starts itself: a reader or a writer of the files in a directory.
     #[arg(long, hide = true, num_args = 2, value_names = ["ROLE", "DIR"])]
     pub child: Option<Vec<PathBuf>>,
 }
@@ -97,7 +97,7 @@ pub fn run(args: &BenchTimehands, out: &mut dyn Write) -> Ended {
         save(path, &plot::svg(&figures))?;
     }
     if let Some(path) = &args.report {
-        save(path, &pages::page(&figures).render())?;
+        save_report(path, &pages::page(&figures))?;
     }
     if args.json {
         writeln!(out, "{}", json(&figures)?)?;

@@ -62,7 +62,8 @@ fn parse_memory(status: &str) -> Option<Memory> {
     })
 }
 
-/// How often the threads of a process have gone to sleep by themselves: as often as they woke up.
+/// Number of times that the threads of a process have gone to sleep by themselves: as often as they
+/// woke up.
 pub fn wake_ups(pid: u32) -> io::Result<u64> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -43,14 +43,14 @@ pub struct Compare {
     /// List the scenarios
     #[arg(long)]
     pub list: bool,
-    /// How often all of it is done
+    /// Number of times that all of it is done
     #[arg(long, value_name = "N", default_value_t = 6)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
-    /// How long each scenario lasts in each round
+    /// Length of each scenario in each round
     #[arg(long, value_name = "MINUTES", default_value_t = 3.0)]
     minutes: f64,
-    /// What is not judged at the beginning, s [default: half, 60 at most]
+    /// Beginning that is not judged, s [default: half, 60 at most]
     #[arg(long, value_name = "S")]
     warm_up: Option<f64>,
     /// Seconds between requests, for all: 1, 2, 4, 8 or 16. (ClockBound asks every 2 s, and 20
@@ -75,7 +75,7 @@ pub struct Compare {
     pub files: Files,
 }
 
-/// What else there is to do.
+/// Orders beside the comparison.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// Be the server and the path (what the program starts in its namespaces)
@@ -88,21 +88,21 @@ pub enum What {
 pub struct Options {
     /// Scenarios to run.
     pub scenarios: Vec<Scenario>,
-    /// How often all of it is done.
+    /// Number of times that all of it is done.
     pub rounds: usize,
-    /// How long each scenario lasts in a round, s.
+    /// Length of each scenario in a round, s.
     pub length: f64,
-    /// How long it is not judged, s.
+    /// Length of its beginning that is not judged, s.
     pub warm_up: f64,
     /// Between requests, s.
     pub poll: u32,
-    /// Whether each scenario has the machine to itself.
+    /// True if each scenario has the machine to itself.
     pub one_by_one: bool,
     /// Where random numbers begin.
     pub seed: u64,
     /// ClockBound's daemon, if there is one.
     pub clockbound: Option<PathBuf>,
-    /// Whether to say how far things are.
+    /// True to say how far things are.
     pub progress: bool,
 }
 

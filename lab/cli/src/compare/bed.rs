@@ -15,7 +15,7 @@ use crate::compare::line::Line;
 /// link-local addresses, which are nobody's beyond a link; here it is in a namespace of our own.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 123);
 
-/// How long server and path may take to start.
+/// Time that server and path have to start.
 const START: Duration = Duration::from_secs(20);
 
 /// The bed of one run; everything vanishes with it.

@@ -3,7 +3,7 @@
 use truechimer_outcome::stats::{Spread, median};
 use truechimer_report::{mean, rms};
 
-/// How long an error must stay below a limit to be called settled, s.
+/// Time for which an error must stay below a limit to be called settled, s.
 pub const STEADY: f64 = 20.0;
 
 /// A reading of one clock, judged by the truth.
@@ -20,7 +20,7 @@ pub struct Sample {
 /// The figures of one clock over some time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
-    /// How many readings there are.
+    /// Number of readings.
     pub readings: usize,
     /// The root of the mean square of the error, ns.
     pub rms: f64,
@@ -28,9 +28,9 @@ pub struct Figures {
     pub spread: Spread,
     /// The mean, ns: what a path that differs in its two directions does.
     pub mean: f64,
-    /// How many readings had a bound.
+    /// Number of readings that had a bound.
     pub bounded: usize,
-    /// How many of these were within it.
+    /// Number of these that were within it.
     pub inside: usize,
     /// The median of the bounds, ns.
     pub bound: f64,

@@ -16,13 +16,13 @@ use crate::compare::trial::{Followed, Runs, Trial};
 /// A clock that has the time for less than this share of a round is no measure for others in it: a
 /// filter that lets a few of the best packets through and has no time for the rest would be.
 pub const MOST_OF_THE_TIME: f64 = 0.97;
-/// How far a clock may go with a server that goes wrong, ns.
+/// Limit of how far a clock may go with a server that goes wrong, ns.
 const STUBBORN_NS: f64 = 100_000.0;
-/// How far from a straight line the system clock may be before somebody else must be steering it,
-/// ns: then chronyd, which takes its time from it, is not judged by.
+/// Limit of the system clock's distance from a straight line, ns. Beyond it somebody else must be
+/// steering it: then chronyd, which takes its time from it, is not judged by.
 pub const STRAIGHT_NS: f64 = 2_000.0;
-/// How well the truth must be known in a round that is judged: to a small part of what is compared,
-/// ns either way.
+/// Limit of how uncertain the truth may be in a round that is judged: a small part of what is
+/// compared, ns either way.
 pub const TRUTH_NS: f64 = 200.0;
 
 /// One other clock beside ours, over the rounds.
@@ -51,7 +51,7 @@ impl Rival<'_> {
     }
 }
 
-/// Whether a round can be judged by: the control is the truth itself, and a system clock that is
+/// True if a round can be judged by: the control is the truth itself, and a system clock that is
 /// left alone.
 #[must_use]
 pub fn is_fair(trial: &Trial) -> bool {

@@ -4,7 +4,7 @@ use truechimer_counter::{Choice, Counter, realtime_pair};
 use truechimer_outcome::outcome::Failure;
 use truechimer_time::{Count, CountSpan};
 
-/// How often the clocks are read at a moment, for a reading that nothing came between.
+/// Number of readings of the clocks at a moment, for one that nothing came between.
 const TRIES: u32 = 8;
 
 /// The counters by which all clocks are read.
@@ -14,7 +14,7 @@ pub struct Counters {
     pub native: Counter,
     /// `CLOCK_MONOTONIC_RAW`.
     raw: Counter,
-    /// How long a native count lasts, ns: only used over some milliseconds.
+    /// Length of a native count, ns: only used over some milliseconds.
     pub ns_per_count: f64,
 }
 

@@ -15,9 +15,9 @@ const BURST: Duration = Duration::from_millis(1);
 const PERIOD: f64 = 30.0;
 /// … within these seconds of it.
 const BUSY: std::ops::Range<f64> = 10.0..20.0;
-/// How far the server goes where it goes wrong.
+/// Error of the server where it goes wrong.
 const STEP: Duration = Duration::from_millis(150);
-/// How much longer the path is where it changes.
+/// Addition to the path's delay where it changes.
 const SHIFT: Duration = Duration::from_micros(400);
 
 /// The way of a packet.
@@ -47,13 +47,13 @@ pub struct Scenario {
     pub name: &'static str,
     /// Description in words.
     pub about: &'static str,
-    /// Whether there are bursts, there and back.
+    /// True if there are bursts, there and back.
     bursts: [bool; 2],
     /// The share of packets lost, each way.
     loss: f64,
     /// By how much the path gets longer from `event` on, there and back.
     shift: [Duration; 2],
-    /// How far the server's time goes wrong in `event`.
+    /// Error of the server's time in `event`.
     step: Duration,
     /// When it happens, in shares of the length.
     event: Option<(f64, f64)>,
@@ -123,13 +123,13 @@ impl Scenario {
         all().into_iter().find(|scenario| scenario.name == name)
     }
 
-    /// Whether the server is right all the time.
+    /// True if the server is right all the time.
     #[must_use]
     pub fn is_honest(&self) -> bool {
         self.step.is_zero()
     }
 
-    /// Whether the path is known to have changed in one direction only: the error of at least half
+    /// True if the path is known to have changed in one direction only: the error of at least half
     /// of that is beyond anyone.
     #[must_use]
     pub fn is_blind(&self) -> bool {
@@ -158,7 +158,7 @@ impl Scenario {
         self.event.is_some_and(|(from, to)| (from..to).contains(&share))
     }
 
-    /// How far the server is wrong at this share of the run, ns.
+    /// Error of the server's time at this share of the run, ns; positive: ahead.
     #[must_use]
     pub fn lie_ns(&self, share: f64) -> i64 {
         if self.happens(share) { self.step.as_nanos() as i64 } else { 0 }

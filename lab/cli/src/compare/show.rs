@@ -20,7 +20,7 @@ use crate::compare::trial::{Followed, Runs, Trial};
 /// Points of a line in a document.
 const POINTS: usize = 120;
 
-/// How the report begins.
+/// Beginning of the report.
 #[must_use]
 pub fn page() -> Page {
     program::page("Truechimer beside chronyd and ClockBound")
@@ -112,7 +112,7 @@ fn summary(options: &Options, all: &[Runs]) -> Outcome {
     }
 }
 
-/// How it was done, as far as this run is concerned; the document has the rest.
+/// Description of how it was done, as far as this run is concerned; the document has the rest.
 fn about(options: &Options, all: &[Runs]) -> Vec<String> {
     let trials = || all.iter().flat_map(|runs| &runs.rounds);
     let width = median(trials().map(|trial| trial.width_ns / 2.0));

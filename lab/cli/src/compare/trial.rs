@@ -32,7 +32,7 @@ const WORD: Duration = Duration::from_secs(60);
 pub struct Followed {
     /// Name of the clock.
     pub name: String,
-    /// Its readings.
+    /// Readings of the clock.
     pub samples: Vec<Sample>,
 }
 
@@ -50,9 +50,9 @@ pub struct Runs {
 pub struct Trial {
     /// Clocks that took part, always in the same order.
     pub clocks: Vec<Followed>,
-    /// How well the truth is known: the median width of the readings of the clocks, ns.
+    /// Median width of the readings of the clocks, ns: how well the truth is known.
     pub width_ns: f64,
-    /// How far the system clock was off a straight line at most, ns: somebody steers it if that is
+    /// Largest distance of the system clock from a straight line, ns: somebody steers it if that is
     /// more than the reading.
     pub bent_ns: f64,
 }
@@ -195,7 +195,7 @@ fn start(
     Ok(followers)
 }
 
-/// How far points are off the straight line through the first and the last, at most.
+/// Largest distance of points from the straight line through the first and the last.
 fn bent(points: &[(f64, f64)]) -> f64 {
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return 0.0 };
     let slope = (last.1 - first.1) / (last.0 - first.0).max(f64::MIN_POSITIVE);

@@ -23,19 +23,19 @@ use truechimer_time::{Instant, Period, Span};
 use crate::compare::line::Line;
 use crate::compare::scenario::{Dice, Scenario, Way};
 
-/// How long the last stretch before a packet is due is that is spent looking at the clock.
+/// Length of the last stretch before a packet is due, spent looking at the clock, ns.
 const KEEN_NS: i64 = 120_000;
-/// How long a wait may last.
+/// Longest wait.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Bound of the stamps' error.
 const STAMPING_ERROR: Span = Span::from_micros(1);
-/// How finely the served clock can be read.
+/// Precision with which the served clock can be read.
 const PRECISION: Span = Span::from_nanos(50);
 /// Clients' requests under way, at most.
 const MOST_WAITING: usize = 4096;
 /// Number of answers whose ways to the wire are remembered.
 const DEPARTURES: usize = 31;
-/// How long a request may take to be answered, ns.
+/// Time that a request has to be answered, ns.
 const LONGEST_NS: i64 = 5_000_000_000;
 /// Longer than any request.
 const BUFFER: usize = 1024;
@@ -43,22 +43,22 @@ const BUFFER: usize = 1024;
 const REQUEST_KEY: std::ops::Range<usize> = 40..48;
 const ANSWER_KEY: std::ops::Range<usize> = 24..32;
 
-/// What the world is like.
+/// Settings of the world.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Order {
     /// Where clients ask
     pub listen: SocketAddr,
     /// The truth: RAW_NS,UNIX_NS,PPB
     pub line: Line,
-    /// What happens
+    /// Name of the scenario
     pub scenario: String,
-    /// How long it lasts, s
+    /// Length of the run, s
     pub length: f64,
     /// Decides the packets' fates
     pub seed: u64,
 }
 
-/// How long answers take from the reading of the clock to the wire, of late, ns.
+/// Time that answers take from the reading of the clock to the wire, of late, ns.
 #[derive(Debug, Default)]
 struct Departures {
     /// When the answers under way were made, by their timestamps.

@@ -1,5 +1,6 @@
 //! The report of a replay: what each estimator's clock did, in one page.
 
+use truechimer_command::report;
 use truechimer_report::{Cell, Chart, Page, Section, Table, Unit};
 use truechimer_sim::replay::Spread;
 use truechimer_time::{Instant, Span};
@@ -85,8 +86,8 @@ impl Drawn {
     }
 }
 
-/// The page; `command` makes it again.
-pub fn page(file: &str, drawn: &[Drawn], command: &str) -> Page {
+/// The page.
+pub fn page(file: &str, drawn: &[Drawn]) -> Page {
     let first = drawn.iter().filter_map(|one| Some(one.points.first()?.at)).min();
     let first = first.unwrap_or_default();
     let mut section = Section::new("Clocks");
@@ -115,11 +116,21 @@ pub fn page(file: &str, drawn: &[Drawn], command: &str) -> Page {
     if !bounds.is_empty() {
         section = section.chart(bounds);
     }
-    Page::new("Replay")
-        .about(&format!("Estimators over the same exchanges, those of {file}."))
-        .version(&format!("truechimer-lab {}", env!("CARGO_PKG_VERSION")))
-        .command(command)
-        .section(section.table(table(drawn)))
+    let page = report::page(&format!("Replay of {file}"))
+        .about("Estimators over the same exchanges.")
+        .section(section.table(table(drawn)));
+    highlights(page, drawn)
+}
+
+/// Adds what one wants to know first, of the first estimator.
+fn highlights(page: Page, drawn: &[Drawn]) -> Page {
+    let Some(one) = drawn.first() else { return page };
+    let named = |what: &str| format!("{}: {what}", one.name);
+    let page = page.highlight(&named("replies used"), one.used.to_string());
+    let Some((from, spread)) = one.spreads.last() else { return page };
+    let us = |us: f64| Cell::number(us * 1e-6, Unit::Seconds);
+    page.highlight(&named(&format!("median, {}", from.title())), us(spread.median_us))
+        .highlight(&named("rms"), us(spread.rms_us))
 }
 
 fn table(drawn: &[Drawn]) -> Table {

@@ -9,7 +9,7 @@ pub enum Kind {
     Stamps,
 }
 
-/// How packed files begin, and what unpacks them.
+/// Beginnings of packed files, and what unpacks them.
 const PACKED: [(&[u8], &str, &str); 4] = [
     (b"\x1f\x8b", "gzip", "gzip -dc"),
     (b"\x28\xb5\x2f\xfd", "zstd", "zstd -dc"),

@@ -82,7 +82,7 @@ pub fn run(job: &Job<'_>, input: impl BufRead, kept: &mut Kept, out: &mut dyn Wr
     Ok(Outcome::of(short.is_none()))
 }
 
-/// Why this is no replay to rely on, if it is not.
+/// Reason why this is no replay to rely on, if it is not.
 fn short(sum: &Replayed) -> Option<String> {
     let most = sum.refused.iter().max_by_key(|(_, refusals)| refusals.rows);
     let most = most.map_or_else(String::new, |(reason, refusals)| {

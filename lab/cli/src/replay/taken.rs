@@ -18,9 +18,10 @@ struct Source {
     rows: Vec<Stamped>,
     /// By the published clock, at the last of them.
     period: Period,
-    /// The largest of all, and of the server's root distances.
+    /// The largest of all, of the server's root distances, and of the resolutions that it claims.
     stamp_error: Span,
     root_distance: Span,
+    precision: Span,
 }
 
 impl Taken {
@@ -34,12 +35,14 @@ impl Taken {
             period: heard.period,
             stamp_error: Span::ZERO,
             root_distance: Span::ZERO,
+            precision: Span::ZERO,
         });
         source.period = heard.period;
         let error = |stamp: &Stamp| heard.period.span(stamp.error);
         let errors = [error(&exchange.sent), error(&exchange.received)];
         source.stamp_error = errors.into_iter().fold(source.stamp_error, Span::max);
         source.root_distance = source.root_distance.max(exchange.root_distance);
+        source.precision = source.precision.max(exchange.precision);
         source.rows.push(Stamped {
             sent: exchange.sent.count,
             server_received,
@@ -71,6 +74,7 @@ impl Taken {
             nominal_error: None,
             stamp_error: Some(source.stamp_error),
             root_distance: Some(source.root_distance),
+            precision: Some(source.precision),
         };
         let mut text = format!("# {log}: {name}\n");
         write_header(&declared, false, &mut text)

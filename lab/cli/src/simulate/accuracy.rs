@@ -265,7 +265,7 @@ fn of_limit(s: &Statistics) -> f64 {
     s.thousand_seconds.error.rms_us / s.thousand_seconds.limit_us
 }
 
-/// How fast the clocks become right, over more seeds than the rest.
+/// Writes how fast the clocks become right, over more seeds than the rest.
 fn convergence(args: &super::Simulate, out: &mut dyn Write) -> Result<(), Failure> {
     let seeds: Vec<u64> = (1..=CONVERGENCE_SEEDS).collect();
     writeln!(

@@ -67,7 +67,7 @@ pub struct Options {
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["json", "attack", "attacks", "kind", "seed"])]
     pub rows: Vec<PathBuf>,
-    /// How many attacks are worked out side by side [default: as many as there are cores]
+    /// Number of attacks that are worked out side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }

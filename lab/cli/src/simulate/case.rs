@@ -8,8 +8,9 @@ use truechimer_report::Section;
 use truechimer_sim::case::{Experiment, Measure, experiments, page};
 
 use super::{affordable, estimators, jobs, screen, seeds};
-use truechimer_command::output::{ready, save};
+use truechimer_command::output::{ready, save_report};
 use truechimer_command::program;
+use truechimer_command::report::placed;
 use truechimer_command::table::{Side, Table};
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -79,8 +80,8 @@ pub fn run(args: &super::Simulate, out: &mut dyn Write) -> Ended {
             );
         }
     }
-    save(path, &page(sections, scale, &program::line(), env!("CARGO_PKG_VERSION")).render())?;
-    writeln!(out, "report written to {}", path.display())?;
+    let page = page(sections, &plan.clocks, scale, &program::line(), env!("CARGO_PKG_VERSION"));
+    save_report(path, &placed(page))?;
     Ok(Outcome::Good)
 }
 
@@ -97,7 +98,7 @@ fn about(seconds: f64) -> String {
 struct Plan {
     clocks: Vec<Kind>,
     seeds: Vec<u64>,
-    /// How many scenarios at once.
+    /// Number of scenarios at once.
     width: usize,
 }
 

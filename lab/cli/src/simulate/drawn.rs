@@ -34,9 +34,9 @@ const LISTED: usize = 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  truechimer-lab simulate drawn --days 120             the clock beside others, goals, worst days
-  truechimer-lab simulate drawn --technology lte       of one kind
-  truechimer-lab simulate drawn --day 37 --stamps FILE one of them: what was drawn, and its packets
+  truechimer-lab simulate drawn --days 120               the clock beside others, goals, worst days
+  truechimer-lab simulate drawn --technology lte         of one kind
+  truechimer-lab simulate drawn --day 37 --stamps FILE   one of them: what was drawn, its packets
 
 Exit status: 0, 1 if a goal was missed (of one day: if the truth was outside the bound), 2 on an
 error.")]
@@ -48,7 +48,7 @@ pub struct Options {
     /// Where everything random comes from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many path-days; the goals take 2000
+    /// Number of path-days; the goals take 2000
     #[arg(long, value_name = "N", default_value_t = 120)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub days: u64,
@@ -80,7 +80,7 @@ pub struct Options {
     /// Write every reading of the first clock on the one day to FILE: one line of CSV a second
     #[arg(long, value_name = "FILE", requires = "day")]
     pub csv: Option<PathBuf>,
-    /// How many days are worked out side by side [default: as many as there are cores]
+    /// Number of days that are worked out side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }
@@ -108,7 +108,7 @@ struct Line {
 struct Plan {
     /// Those that are judged, then the rest of those that they are compared with.
     clocks: Vec<Kind>,
-    /// How many of them are judged.
+    /// Number of them that are judged.
     judged: usize,
     days: Vec<Day>,
     /// Parts that the model of `ours` lacks, and the constants of the rest.

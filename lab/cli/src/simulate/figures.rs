@@ -56,7 +56,7 @@ pub struct Options {
     /// Print the comparison as Markdown
     #[arg(long, conflicts_with = "json", requires = "against")]
     pub markdown: bool,
-    /// How many runs go on side by side [default: as many as there are cores]
+    /// Number of runs that go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }
@@ -106,7 +106,7 @@ fn chosen(args: &Options) -> Result<Vec<Case>, Failure> {
     Ok(cases)
 }
 
-/// How many seeds a file was made with.
+/// Number of seeds that a file was made with.
 fn seeds_in(records: &[Record], file: &Path) -> Result<usize, Failure> {
     let fewest = records.iter().map(|record| record.seeds).min();
     fewest.filter(|seeds| *seeds > 0).ok_or_else(|| {
@@ -152,7 +152,7 @@ fn records(cases: &[Case], args: &Options, seeds: usize) -> Result<Vec<Record>, 
     Ok(cases.iter().zip(results).map(record).collect())
 }
 
-/// How long a run takes, roughly, in readings of the clock.
+/// Work of a run, roughly, in readings of the clock.
 fn cost(case: &Case) -> f64 {
     let scenario = &case.scenario;
     let seconds = scenario.hours * 3600.0;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 /// Results that may wait for an earlier one, for each worker: they can be large.
 const WAITING: usize = 4;
-/// How often it is said how far a study has come, at most.
+/// Largest number of reports of how far a study has come.
 const REPORTS: usize = 50;
 /// Number of runs below which a study is soon done.
 const FEW_RUNS: usize = 10;
@@ -75,7 +75,7 @@ pub fn each<T: Sync, R: Send, E>(
     })
 }
 
-/// How far a study has come, in the terminal: minutes pass.
+/// Progress of a study, in the terminal: minutes pass.
 #[derive(Debug)]
 pub struct Progress {
     what: &'static str,

@@ -53,21 +53,21 @@ of them with several servers. Where there is no likely interval the bound counts
 
 Exit status: 0, 2 on an error.")]
 pub struct Options {
-    /// How many path-days
+    /// Number of path-days
     #[arg(long, value_name = "N", default_value_t = 240)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub days: u64,
     /// Where the days come from
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// How many seeds of each wrong server and scenario
+    /// Number of seeds of each wrong server and scenario
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub seeds: u32,
     /// Only these tables, separated by commas
     #[arg(long, value_name = "TABLE", value_delimiter = ',', value_enum)]
     pub only: Vec<Part>,
-    /// How many are worked out side by side [default: as many as there are cores]
+    /// Number of them that are worked out side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }

@@ -33,7 +33,8 @@ use truechimer_trace::report;
 use crate::estimator;
 use clap::Args;
 use std::path::PathBuf;
-use truechimer_command::output::{ready, save};
+use truechimer_command::output::{ready, save, save_report};
+use truechimer_command::report::placed;
 use truechimer_command::show::json;
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{parse, program};
@@ -90,7 +91,7 @@ pub struct Simulate {
     /// Run with the seeds 1 to N, and take the seconds of all together
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub seeds: Option<u32>,
-    /// How many hours, instead of the scenario's own. Where its time to settle is more than half of
+    /// Hours to run, instead of the scenario's own. Where its time to settle is more than half of
     /// that, a seventh of it is
     #[arg(long, value_name = "H", value_parser = parse::hours)]
     pub hours: Option<f64>,
@@ -113,7 +114,7 @@ pub struct Simulate {
     /// Print the scenario as a file to change, and end
     #[arg(long, conflicts_with_all = ["json", "report", "stamps", "csv"])]
     pub print: bool,
-    /// How many runs go on side by side [default: as many as there are cores]
+    /// Number of runs that go on side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }
@@ -143,7 +144,7 @@ pub enum Study {
     Drawn(drawn::Options),
     /// Figures of every scenario, to be kept, or beside those that were kept
     Figures(figures::Options),
-    /// How often the truth is within likely intervals
+    /// Coverage of the truth by likely intervals
     Likely(likely::Options),
     /// Lone servers that are wrong, and how often honest ones are held off
     WrongServers(wrong::Options),
@@ -364,8 +365,8 @@ fn compare(args: &Simulate, scenarios: &[Scenario], out: &mut dyn Write) -> Ende
     }
     if let Some(path) = &args.report {
         let shown: Vec<_> = first_runs.iter().map(|(trace, s)| (trace, s.clone())).collect();
-        let page = report::page(&shown, &program::line());
-        save(path, &page.render())?;
+        let page = placed(report::page(&shown, &program::line()));
+        save_report(path, &page)?;
     }
     Ok(Outcome::of(good))
 }

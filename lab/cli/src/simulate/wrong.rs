@@ -58,7 +58,7 @@ pub struct Options {
     /// Only over these paths: lan, 4ms, 36ms
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = way)]
     pub path: Vec<Way>,
-    /// What the estimator is told, separated by commas
+    /// Settings that the estimator is told, separated by commas
     #[arg(long, value_name = "SPAN", value_delimiter = ',', default_value = "3600s")]
     #[arg(value_parser = wait)]
     pub accept_step_after: Vec<Span>,
@@ -84,7 +84,7 @@ pub struct Options {
     /// ... or print it as a scenario file, and end; over one path
     #[arg(long, requires = "case", conflicts_with = "stamps")]
     pub print: bool,
-    /// How many seeds are worked out side by side [default: as many as there are cores]
+    /// Number of seeds that are worked out side by side [default: as many as there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
 }

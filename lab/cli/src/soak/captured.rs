@@ -49,7 +49,7 @@ pub fn send(ledger: &Ledger, to: SocketAddr) {
     ledger.add("capture: packets sent", number);
 }
 
-/// How a capture was ended.
+/// Way in which a capture was ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// By SIGTERM: it says what it did.
@@ -65,9 +65,9 @@ pub struct Run {
     pub files: Vec<PathBuf>,
     /// All it has written on standard output and standard error.
     pub said: String,
-    /// How it ended.
+    /// Way in which it ended.
     pub end: End,
-    /// Whether its disk was full meanwhile.
+    /// True if its disk was full meanwhile.
     pub disk_was_full: bool,
     /// When it began and ended.
     pub between: (Instant, Instant),

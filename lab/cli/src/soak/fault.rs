@@ -91,7 +91,7 @@ pub struct Fault {
     pub name: &'static str,
     /// The part that it hits.
     pub part: Part,
-    /// How long it lasts.
+    /// Length of the fault.
     pub lasts: Duration,
     /// Which server (from 0) or node (from 1), and whatever else it has to draw.
     pub which: u64,

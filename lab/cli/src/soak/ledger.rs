@@ -51,11 +51,11 @@ pub struct Done {
     pub kind: &'static str,
     /// When it began, since the start, s.
     pub at: f64,
-    /// How long it lasted, s.
+    /// Length of the fault, s.
     pub lasted: f64,
     /// From its end until all was well again, s; none if that was not in time.
     pub recovered: Option<f64>,
-    /// Whether another fault was in force at the same time.
+    /// True if another fault was in force at the same time.
     pub with_another: bool,
 }
 
@@ -83,7 +83,7 @@ pub struct Ledger {
     pub began: Instant,
     /// Set when it is to end.
     pub stop: Arc<AtomicBool>,
-    /// Whether to say on standard error what is going on.
+    /// True to say on standard error what is going on.
     pub progress: bool,
     inner: Mutex<Inner>,
 }
@@ -114,7 +114,7 @@ impl Ledger {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the run is to end.
+    /// True if the run is to end.
     #[must_use]
     pub fn ends(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
@@ -199,7 +199,7 @@ impl Ledger {
         self.lock().out.get(&part).map(Instant::elapsed)
     }
 
-    /// Whether packets of the load could have got lost on their way between these moments.
+    /// True if packets of the load could have got lost on their way between these moments.
     #[must_use]
     pub fn load_was_out(&self, from: Instant, to: Instant) -> bool {
         // A link that comes up again takes a moment.
@@ -239,7 +239,7 @@ impl Ledger {
         self.lock().seen.insert(what, Instant::now());
     }
 
-    /// How long ago it came; none if it never did.
+    /// Time since it came; none if it never did.
     #[must_use]
     pub fn seen_for(&self, what: &'static str) -> Option<Duration> {
         self.lock().seen.get(what).map(Instant::elapsed)
@@ -252,7 +252,7 @@ impl Ledger {
         }
     }
 
-    /// Whether each of the members has read the group's clock within so long.
+    /// True if each of the members has read the group's clock within so long.
     #[must_use]
     pub fn members_read_within(&self, time: Duration) -> bool {
         self.lock().member.iter().all(|last| last.is_some_and(|last| last.elapsed() <= time))

@@ -39,11 +39,11 @@ use ledger::{Done, Ledger};
 use watch::Rounds;
 use world::{LOAD_PORT, Places, World};
 
-/// How long it may take until all is well again.
+/// Time within which all must be well again.
 const RECOVERY: Duration = Duration::from_secs(120);
-/// How long a capture goes on at most until its files are looked at.
+/// Age of a capture beyond which its files are looked at.
 const CAPTURE: Duration = Duration::from_secs(150);
-/// How often two faults are in force at the same time.
+/// Probability that a second fault is drawn for the same time.
 const TWO: f64 = 0.25;
 /// Sizes of the disks of the records and of the captures.
 const DISKS: [&str; 2] = ["size=256m", "size=64m"];
@@ -74,7 +74,7 @@ Ctrl-C ends it with the report of what was seen so far.
 
 Exit status: 0 everything held, 1 something did not, 2 error.")]
 pub struct Soak {
-    /// How long
+    /// Length of the soak
     #[arg(long, value_name = "MINUTES", default_value_t = 60.0)]
     minutes: f64,
     /// Where random numbers begin: the same seed, the same faults in the same order [default: drawn]

@@ -8,7 +8,7 @@ use truechimer_ntp::WAITING;
 use crate::soak::ledger::Ledger;
 use crate::soak::world::SERVERS;
 
-/// How often it is looked.
+/// Time between looks.
 const EVERY: Duration = Duration::from_secs(2);
 /// A life that is shorter than this says nothing about growth.
 const LEAST_LIFE: f64 = 90.0;

@@ -28,7 +28,7 @@ pub const LOAD_PORT: u16 = 7007;
 const LOAD: &str = "load";
 /// A second address of the client's.
 const OTHER_CLIENT: &str = "192.0.2.3/24";
-/// How long a process may take to end.
+/// Time that a process has to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A path as it usually is, and while it loses packets.
 const USUAL: &str = "delay=200us,jitter=100us";
@@ -98,7 +98,7 @@ pub struct World<'n> {
     pub capture: Option<Process>,
     captures: u32,
     capture_began: Instant,
-    /// Whether the disk of the captures has been full since this one began.
+    /// True if the disk of the captures has been full since this one began.
     pub captures_were_full: bool,
     /// The group.
     pub bed: Bed,

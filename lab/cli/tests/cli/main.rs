@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 mod bench;
+#[path = "../../../../common/report/tests/support/headless.rs"]
+mod headless;
 mod help;
 mod replay;
 mod simulate;

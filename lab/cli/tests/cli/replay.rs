@@ -1,5 +1,6 @@
 //! `truechimer-lab replay` of stamp files, and of what is neither these nor logs.
 
+use crate::headless::{Folder, browser, headed, looks_right};
 use crate::support::{Dir, Process, daemon, lab, lab_command, truechimer};
 
 use std::fs::File;
@@ -291,9 +292,11 @@ fn seconds_since_1900_are_named() {
 fn several_estimators_come_into_one_report() {
     let dir = Dir::new();
     let file = dir.write("lan.stamps", stamps());
-    let page = dir.join("replay.html");
+    let folder = Folder::new("replay");
+    let page = folder.0.join("page.html").display().to_string();
     let shown = lab(&["replay", "--estimator", "ours,published,pi", "--report", &page, &file]);
-    assert_eq!((shown.code, shown.err.as_str()), (0, ""), "{shown:?}");
+    let written = format!("truechimer-lab: report written to {page}\n");
+    assert_eq!((shown.code, shown.err), (0, written), "{}", shown.out);
     for name in ["ours", "published", "pi"] {
         assert!(shown.out.contains(&format!("'{name}' over 340 rows")), "{}", shown.out);
     }
@@ -302,6 +305,10 @@ fn several_estimators_come_into_one_report() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("the clock in the log"), "there is none");
+    headed(&page, &["host", "time"]);
+    if let Some(browser) = browser() {
+        looks_right(&browser, &folder, "page.html", 0);
+    }
     let both = ["replay", "--estimator", "ours,pi"];
     let lines = lab(&[&both[..], &["--json", "--summary", &file]].concat()).out;
     let names: Vec<Value> = lines
@@ -373,7 +380,7 @@ fn a_log_tells_how_far_another_estimator_is_from_it() {
     assert!(wrong.code == 2 && wrong.err.contains("`nobody` is not in"), "{wrong:?}");
     let page = dir.join("log.html");
     let both = lab(&["replay", "--estimator", "ours,published", "--report", &page, &log]);
-    assert_eq!((both.code, both.err.as_str()), (0, ""), "{both:?}");
+    assert_eq!(both.code, 0, "{both:?}");
     let page = std::fs::read_to_string(&page).unwrap();
     assert!(page.contains("the clock in the log") && !page.contains("the reference"));
 

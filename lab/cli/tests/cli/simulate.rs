@@ -1,5 +1,6 @@
 //! `truechimer-lab simulate` as its users have it.
 
+use crate::headless::{Folder, browser, headed, looks_right};
 use crate::support::{Dir, lab};
 
 use serde_json::Value;
@@ -144,20 +145,41 @@ fn stamps_go_to_replay_and_give_the_same_clock() {
     assert!((a / b).ln().abs() < 1.0, "{a} and {b}");
 }
 
+/// The page in that folder, which is right in a browser too.
+fn looked(folder: &Folder, empty: usize) -> String {
+    let page = std::fs::read_to_string(folder.0.join("page.html")).unwrap();
+    headed(&page, &["host", "time"]);
+    if let Some(browser) = browser() {
+        looks_right(&browser, folder, "page.html", empty);
+    }
+    page
+}
+
+#[test]
+fn a_report_of_several_scenarios_looks_right() {
+    let folder = Folder::new("several");
+    let page = folder.0.join("page.html").display().to_string();
+    let two =
+        ["simulate", "lan", "wan", "--hours", "0.5", "--estimator", "ours", "--report", &page];
+    assert_eq!(lab(&two).code, 0);
+    looked(&folder, 0);
+}
+
 #[test]
 fn a_report_is_one_page() {
-    let dir = Dir::new();
-    let page = dir.join("page.html");
+    let folder = Folder::new("simulate");
+    let page = folder.0.join("page.html").display().to_string();
     let both = ["simulate", "lan", "--hours", "1", "--estimator", "ours,pi", "--report", &page];
     assert_eq!(lab(&both).code, 0);
-    let html = std::fs::read_to_string(&page).unwrap();
+    let html = looked(&folder, 0);
     assert!(html.contains("truechimer-lab simulate lan --hours 1 --estimator ours,pi --report"));
     assert!(!html.contains("src=\"http") && !html.contains("href=\"http"), "it loads nothing");
     let case = ["simulate", "case", "--hours", "0.6", "--report", &page];
     let case = lab(&case);
     assert_eq!(case.code, 0, "{case:?}");
-    assert!(case.out.lines().all(|line| line.starts_with("report ") || line.chars().count() <= 80));
-    let html = std::fs::read_to_string(&page).unwrap();
+    assert!(case.out.lines().all(|line| line.chars().count() <= 80));
+    assert!(case.err.ends_with(&format!("report written to {page}\n")), "{}", case.err);
+    let html = looked(&folder, 0);
     for title in ["A quiet LAN", "Congestion and a busy host", "Near and far, fast and slow"] {
         assert!(html.contains(title), "{title}");
     }

@@ -66,7 +66,7 @@ struct Source {
     score: f64,
     /// For so many updates it has no part, though it may be selected.
     distant: u32,
-    /// Whether there is a sample since the last update of the reference.
+    /// True if there is a sample since the last update of the reference.
     updated: bool,
 }
 

@@ -20,7 +20,7 @@ const DELAY_DEVIATIONS: f64 = 10.0;
 const WORST_SKEW: f64 = 2000e-6;
 /// The least skew, as a fraction.
 const LEAST_SKEW: f64 = 1e-12;
-/// How much more a sample's deviation is than what its delay is longer by.
+/// Ratio of the median distance above the least to the samples' deviation.
 const DEVIATION_RATIO: f64 = 0.7;
 /// Student's t for a probability of 0.001 on both sides together, 1 to 10 degrees of freedom.
 const STUDENT: [f64; 10] = [636.6, 31.6, 12.92, 8.61, 6.869, 5.959, 5.408, 5.041, 4.781, 4.587];
@@ -105,7 +105,7 @@ impl Register {
         true
     }
 
-    /// Whether the delay is as short as others, or the offset tells more than the delay could.
+    /// True if the delay is as short as others, or the offset tells more than the delay could.
     fn is_good(&self, measured: &Measured, delay: f64) -> bool {
         let Some(line) = self.line.filter(|_| self.samples.len() >= TESTED) else { return true };
         let least = self.samples.iter().map(|s| s.delay).fold(f64::INFINITY, f64::min);
@@ -165,7 +165,7 @@ impl Register {
         self.samples.front().map(|sample| sample.at)
     }
 
-    /// Whether it has samples, and too few for a line.
+    /// True if it has samples, and too few for a line.
     pub(super) fn is_gathering(&self) -> bool {
         !self.samples.is_empty() && self.line.is_none()
     }

@@ -8,7 +8,7 @@ use crate::steered::Steered;
 
 /// Offsets beyond this are stepped, once they last, s (STEPT).
 const STEP: f64 = 0.128;
-/// How long they must last, and how long the frequency is measured, s (WATCH).
+/// Time that they must last, and for which the frequency is measured, s (WATCH).
 const STEPOUT: f64 = 900.0;
 /// Time constant of the PLL in polls. Appendix A says 65536, with which the loop would take months;
 /// programs that run it themselves have 16; kernels, to which daemons usually leave it, have 2²
@@ -100,7 +100,7 @@ impl Discipline {
         }
     }
 
-    /// Whether it has had a first update.
+    /// True if it has had a first update.
     pub(super) fn is_set(&self) -> bool {
         !matches!(self.state, State::NeverSet | State::FrequencySet)
     }

@@ -102,8 +102,8 @@ impl Baseline {
         self.floor - before
     }
 
-    /// Whether the smallest round trip of the whole shift window is above the floor by more than
-    /// `threshold` counts: then the level has shifted, a window ago, and is followed.
+    /// Looks for a shift up: the smallest round trip of the whole shift window is above the floor
+    /// by more than `threshold` counts. The level has then shifted, a window ago, and is followed.
     pub(super) fn detect(
         &mut self,
         history: &History,

@@ -4,8 +4,8 @@
 //! (IMC 2004), "code" is what the newest public implementation (RADclock 1.2, 2025) is measured to
 //! use. Where paper and code differ the value is the code's.
 
-/// How good the host's oscillator and its temperature are held to be. The user's guess: nothing is
-/// measured.
+/// Quality that the host's oscillator and its temperature are held to have. The user's guess:
+/// nothing is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum HostClass {
     /// An air-conditioned machine room.
@@ -20,7 +20,7 @@ pub enum HostClass {
 /// δ, TSLIMIT: typical worst latency of interrupt and stamping, s (IMC §3; code: 15 µs in every
 /// class).
 pub(super) const STAMP_LATENCY: f64 = 15e-6;
-/// How much history the running minima remember, s (IMC §5: a week; code: 7 days).
+/// Time that the running minima remember, s (IMC §5: a week; code: 7 days).
 pub(super) const HISTORY: f64 = 604_800.0;
 /// Scale of the shift window: it lasts 10 δ / 10⁻⁷ (code).
 pub(super) const SHIFT_RATE: f64 = 1e-7;

@@ -8,7 +8,7 @@ use truechimer_time::{Count, Instant};
 /// A stamp: the four readings of an exchange, and what became of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// Its number since the start.
+    /// Number of the record since the start.
     pub(super) index: u64,
     pub(super) ta: Count,
     pub(super) tb: Instant,

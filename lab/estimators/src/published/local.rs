@@ -15,7 +15,7 @@ pub(super) struct Local {
     pub(super) error: f64,
     /// The first stamp that its windows may hold.
     from: u64,
-    /// Whether the windows are filled; p_l is p̂ until then.
+    /// True if the windows are filled; p_l is p̂ until then.
     pub(super) filled: bool,
 }
 

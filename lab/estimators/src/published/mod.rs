@@ -64,7 +64,7 @@ pub struct Published {
 struct State {
     windows: Windows,
     history: History,
-    /// Whether warm-up lasts, and the stamp that it lasts to.
+    /// True while warm-up lasts; the stamp that it lasts to.
     warming_up: bool,
     warm_end: u64,
     far_server: bool,
@@ -413,6 +413,7 @@ mod tests {
             server_sent: time + Span::from_micros(120),
             received: stamp(sent + CountSpan(220_000)),
             root_distance: Span::ZERO,
+            precision: Span::ZERO,
         }
     }
 

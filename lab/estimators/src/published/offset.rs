@@ -19,7 +19,7 @@ pub(super) struct Offset {
     resized: Option<(u64, u64)>,
 }
 
-/// How good an accepted update was.
+/// Quality of an accepted update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quality {
     /// The stamp's arrival.

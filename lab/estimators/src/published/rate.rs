@@ -11,7 +11,7 @@ use truechimer_feedforward::number::seconds;
 #[derive(Clone, Copy, Debug)]
 struct Left {
     record: Record,
-    /// How much it was queued, s.
+    /// Time that it was queued, s.
     point_error: f64,
     /// The baseline in force then, counts.
     baseline: i64,

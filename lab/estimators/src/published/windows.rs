@@ -40,7 +40,7 @@ impl Windows {
         (self.local / LOCAL_ENDS).max(LOCAL_LEAST)
     }
 
-    /// How many stamps a local rate reaches back.
+    /// Number of stamps that a local rate reaches back.
     pub(super) fn local_reach(&self) -> u64 {
         self.local + self.local_end() / 2 + 1
     }

@@ -186,6 +186,7 @@ impl Laboratory {
                 server_sent: instant(left + (self.server)(left)),
                 received: stamp(received),
                 root_distance: Span::from_micros(1),
+                precision: Span::ZERO,
             });
             let Some(estimate) = clock.estimate(received) else { continue };
             let error = seconds(estimate.time - instant(t));

@@ -17,7 +17,7 @@ pub struct Judged {
     pub seed: u64,
     /// Kind of attack.
     pub kind: String,
-    /// Whether the conditions of the bound held: an honest majority of those that vote, reachable.
+    /// True if the conditions of the bound held: an honest majority of those that vote, reachable.
     pub must_hold: bool,
     /// Servers with proof, and plain ones.
     pub servers: [usize; 2],

@@ -59,7 +59,8 @@ pub enum Kind {
     Unproven,
     /// A minority of the proven servers lies, falls silent, and leads to honest ones' addresses.
     Redirect,
-    /// Fewer servers of a pool lie than are a majority of those that are followed; one that is honest falls silent.
+    /// Fewer servers of a pool lie than are a majority of those that are followed and answer at first; one that is honest
+    /// falls silent.
     PoolMinority,
     /// Half of a pool's servers lies.
     PoolHalf,
@@ -181,14 +182,14 @@ impl Kind {
                  addresses of honest ones, by name or by its exchange of keys"
             }
             Kind::PoolMinority => {
-                "of a pool of plain servers fewer lie than are a majority of those that are followed; \
-                 one that is honest falls silent and is replaced"
+                "of a pool of plain servers fewer lie than are a majority of those that are followed \
+                 and answer at first; one that is honest falls silent and is replaced"
             }
             Kind::PoolHalf => "half of a pool of plain servers lies",
         }
     }
 
-    /// Whether an honest majority of the servers that vote is left.
+    /// True if an honest majority of the servers that vote is left.
     #[must_use]
     pub const fn leaves_majority(self) -> bool {
         !matches!(self, Kind::BoughtHalf | Kind::BoughtMajority | Kind::Unproven | Kind::PoolHalf)

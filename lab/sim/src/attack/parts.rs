@@ -248,8 +248,10 @@ impl Part {
             Part::BoughtMajority => lie(d, part, s, (from_s, to_s), |n, _| n < voters / 2 + 1),
             Part::Redirect => redirect(d, s, voters, from_s),
             Part::PoolMinority => {
-                // The one that is silent keeps its vote until another has answered.
-                let bought = some(d, s, minority(s.pool.unwrap_or(0) as usize));
+                // The one that is silent keeps its vote until another has answered, if it ever had one.
+                let silent = usize::from(from_s <= 0.0);
+                let followed = s.pool.unwrap_or(0) as usize;
+                let bought = some(d, s, minority(followed.saturating_sub(silent)));
                 lie(d, part, s, (from_s, to_s), |n, _| bought.get(n) == Some(&true));
                 let honest = s.servers.iter_mut().zip(&bought).find(|(_, bought)| !**bought);
                 if let Some((server, _)) = honest {

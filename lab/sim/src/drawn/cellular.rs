@@ -176,7 +176,7 @@ struct Up {
     air: Air,
     request: f64,
     grant: f64,
-    /// Whether the connection is released between requests.
+    /// True if the connection is released between requests.
     idle: bool,
     awake: f64,
     set_up: f64,

@@ -36,11 +36,11 @@ pub struct Judged {
     pub outside_s: usize,
     /// By how much at most, µs.
     pub exceeded_us: f64,
-    /// How often the server, which is right, was held off.
+    /// Number of times that the server, which is right, was held off.
     pub held: usize,
     /// For how long in all, s.
     pub held_s: f64,
-    /// How often it was taken to have stepped, and followed.
+    /// Number of times that it was taken to have stepped, and followed.
     pub stepped: usize,
     /// Reports that the path had changed.
     pub reported: Reported,
@@ -148,7 +148,7 @@ pub(super) fn judge(
     (judged, trace)
 }
 
-/// Whether a change is more than nothing.
+/// True if a change is more than nothing.
 fn is_large(change: &Change) -> bool {
     change.by.iter().any(|by| by.abs() >= SMALLEST)
 }

@@ -80,11 +80,11 @@ pub struct Change {
     pub at: f64,
     /// By how much the least delay grows, there and back, s; negative: falls.
     pub by: [f64; 2],
-    /// Why.
+    /// Cause of the change.
     pub cause: Cause,
 }
 
-/// Why the least delay changes.
+/// Cause of a change of the least delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// Another route, or another cell: for good, or until the next.

@@ -25,7 +25,7 @@ const KIND: Range = Range {
 /// Parameters that are drawn.
 pub(super) const RANGES: [Range; 2] = [QUANTUM, KIND];
 
-/// How a server makes stamps of its time. They are right to within the quantum.
+/// Way in which a server makes stamps of its time. They are right to within the quantum.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Stamping {
     /// In 2⁻⁶⁴ s; not 0.

@@ -9,7 +9,7 @@ pub struct Range {
     pub name: &'static str,
     /// Unit; empty for plain numbers and shares.
     pub unit: &'static str,
-    /// How it is distributed.
+    /// Distribution of the parameter.
     pub values: Values,
     /// Reason or source of the range.
     pub reason: &'static str,
@@ -60,7 +60,7 @@ pub struct Drew {
     pub part: String,
     /// The parameter.
     pub range: Range,
-    /// Its value.
+    /// Value of the parameter.
     pub value: f64,
 }
 

@@ -33,7 +33,7 @@ const HEADLINE: [&str; 23] = [
 ];
 /// Scenarios whose start is looked at by itself.
 const STARTS: [&str; 4] = ["lan", "temperature", "lan-poll-64", "wan"];
-/// How long the start is looked at, h.
+/// Length of the start that is looked at, h.
 const START_HOURS: f64 = 0.5;
 /// Runs of a short case for each seed: chance rules it.
 const SHORT_RUNS: usize = 20;
@@ -43,7 +43,7 @@ const SHORT_RUNS: usize = 20;
 pub struct Case {
     /// The scenario.
     pub scenario: Scenario,
-    /// Whether it is one of the reference figures.
+    /// True if it is one of the reference figures.
     pub is_headline: bool,
     /// Runs for each seed that is asked for.
     pub runs_per_seed: usize,
@@ -56,7 +56,7 @@ impl Case {
         Case { scenario, is_headline: true, runs_per_seed: SHORT_RUNS, figures }
     }
 
-    /// Its seeds, when so many are asked for.
+    /// Seeds of the case, when so many are asked for.
     pub fn seeds(&self, asked: usize) -> impl Iterator<Item = u64> + use<> {
         1..=(asked * self.runs_per_seed) as u64
     }

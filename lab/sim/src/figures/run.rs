@@ -107,10 +107,10 @@ fn longest_outside(samples: &[Sample]) -> f64 {
     longest
 }
 
-/// How honest servers were held off.
+/// Hold-offs of honest servers.
 #[derive(Default)]
 struct Held {
-    /// How often.
+    /// Number of them.
     times: usize,
     /// For how long altogether, s.
     seconds: f64,
@@ -155,7 +155,7 @@ impl Held {
     }
 }
 
-/// How many reports of a changed path there were, and how many of them nothing explains.
+/// Number of reports of a changed path, and of those that nothing explains.
 fn path_changes(scenario: &Scenario, trace: &Trace) -> (usize, usize) {
     let begun = (trace.begun - scenario.origin()) as f64;
     let (mut all, mut unexplained) = (0, 0);
@@ -180,7 +180,7 @@ fn path_changes(scenario: &Scenario, trace: &Trace) -> (usize, usize) {
     (all, unexplained)
 }
 
-/// How often the time of an honest server was taken to have moved.
+/// Number of times that the time of an honest server was taken to have moved.
 fn false_steps(run: &Run) -> usize {
     let servers = || run.trace.sources.iter().zip(&run.honest);
     let is_false = |text: &str| {
@@ -190,7 +190,7 @@ fn false_steps(run: &Run) -> usize {
     run.trace.notes.iter().filter(|note| is_false(&note.text)).count()
 }
 
-/// Whether the engine's line is of the server of this name, and says that.
+/// True if the engine's line is of the server of this name, and says that.
 fn is_said(line: &str, server: &str, what: &str) -> bool {
     let of = line.strip_prefix(&SourceConfig::new(server).name());
     of.and_then(|rest| rest.strip_prefix(": ")).is_some_and(|rest| rest.contains(what))

@@ -47,7 +47,7 @@ impl Recording {
     }
 }
 
-/// Why recorded delays could not be read.
+/// Reason why recorded delays could not be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DelayError {
     /// The line, counted from 1; 0 if it is about the whole text.

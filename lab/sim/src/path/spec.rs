@@ -39,7 +39,7 @@ pub struct PathSpec {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Queue {
-    /// How long it takes.
+    /// Law of the delay in it.
     pub law: Law,
     /// When.
     #[serde(default)]
@@ -52,7 +52,7 @@ pub struct Queue {
 pub enum Law {
     /// Always the same.
     Constant {
-        /// How much, ms.
+        /// Delay, ms.
         ms: f64,
     },
     /// Exponential: a queue that is now and then in use.
@@ -98,7 +98,7 @@ pub enum When {
     Bursts {
         /// When the first one begins, s.
         first_s: f64,
-        /// How long each lasts, s.
+        /// Length of each, s.
         length_s: f64,
         /// From the beginning of one to that of the next, s.
         period_s: f64,
@@ -235,7 +235,7 @@ impl PathSpec {
 }
 
 impl Shift {
-    /// Whether it is in force at `t`.
+    /// True if it is in force at `t`.
     fn holds(&self, t: f64) -> bool {
         t >= self.at_s && self.until_s.is_none_or(|until| t < until)
     }

@@ -1,4 +1,4 @@
-//! How long a count lasts, as far as it has to be known before the first row is replayed.
+//! Length of a count, as far as it has to be known before the first row is replayed.
 
 use serde::Serialize;
 use truechimer_engine::{DEFAULT_POLL, POLL_RANGE};
@@ -18,7 +18,7 @@ const APART: usize = 4;
 const ROUND: f64 = 500e-6;
 /// No use is made of an inferred rate that is less certain than this.
 const VAGUE: f64 = 0.05;
-/// How many times the spread of the slopes counts as a bound.
+/// Multiple of the slopes' spread that counts as a bound.
 const SPREADS: f64 = 4.0;
 
 /// Where the nominal rate comes from.
@@ -38,7 +38,7 @@ pub enum From {
 pub struct Nominal {
     /// Counts per second, rounded.
     pub hz: u64,
-    /// How long a count lasts.
+    /// Length of a count.
     #[serde(skip)]
     pub period: Period,
     /// Bound of the relative error of `period`.
@@ -55,7 +55,7 @@ struct Slope {
     counts: CountSpan,
     /// s per count.
     value: f64,
-    /// Its relative uncertainty, from the two round trips.
+    /// Relative uncertainty of `value`, from the two round trips.
     doubt: f64,
 }
 

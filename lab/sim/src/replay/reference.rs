@@ -8,8 +8,8 @@ use super::spread::{self, Spread};
 use super::{Judged, ReplayError};
 use crate::stamps::{Reference, Row};
 
-/// How far the reference may be from a whole number of seconds off the server. A server that is
-/// wrong by more than this cannot be told from another timescale.
+/// Largest distance of the reference from a whole number of seconds off the server. A server that
+/// is wrong by more than this cannot be told from another timescale.
 const NEAR: Span = Span::from_millis(250);
 /// Half a second: beyond, the difference is nearer to another whole second.
 const ELSEWHERE: Span = Span::from_millis(500);

@@ -1,4 +1,4 @@
-//! How values are spread, in memory that has a limit.
+//! Spread of values, in memory that has a limit.
 
 use serde::Serialize;
 use truechimer_time::Span;
@@ -6,10 +6,10 @@ use truechimer_time::Span;
 /// Number of values that are kept. Beyond, every second is dropped, and so on.
 const KEPT: usize = 1 << 20;
 
-/// How spans are spread, in µs.
+/// Spread of spans, in µs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
-    /// How many there were.
+    /// Number of spans.
     pub count: u64,
     /// The percentiles were made of one of so many.
     pub every: u64,
@@ -68,7 +68,7 @@ impl Gathered {
         self.count += 1;
     }
 
-    /// How they are spread; `None` of none.
+    /// Spread of the values; `None` of none.
     #[must_use]
     pub fn spread(mut self) -> Option<Spread> {
         if self.kept.is_empty() {

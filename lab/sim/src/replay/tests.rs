@@ -9,7 +9,7 @@ const BEGUN: i64 = 1_750_000_000;
 /// A server over a path, asked every 16 s.
 struct Path {
     hz: u64,
-    /// How fast the counter is, ppb.
+    /// Skew of the counter, ppb; positive: fast.
     skew: i64,
     /// Reference − server, s.
     scale: f64,
@@ -97,7 +97,7 @@ fn a_replay_is_the_estimator_on_the_same_rows() {
         let mut direct = kind.estimator(&Beginning { settings, rate, time: None, poll: 16 });
         let error = Period::NANOSECOND.counts(Span::from_nanos(300));
         for (row, judged) in rows.iter().zip(&judged) {
-            let exchange = exchange(row, error, Span::from_micros(7));
+            let exchange = exchange(row, error, [Span::from_micros(7), Span::ZERO]);
             assert_eq!(judged.outcome, direct.exchange(&exchange).map_err(Refused::Estimator));
             let estimate = direct.estimate(row.received).unwrap();
             let told = judged.clock.unwrap();
@@ -317,7 +317,7 @@ fn rows_are_written_as_text() {
     )));
 }
 
-/// How a machine that boots again writes on: its counter begins at `from`.
+/// Rows of a machine that boots again at row `at` and writes on: its counter begins at `from`.
 fn restarted(mut rows: Vec<Stamped>, at: usize, from: u64) -> Vec<Stamped> {
     let by = rows[at].sent - Count(from);
     for row in &mut rows[at..] {

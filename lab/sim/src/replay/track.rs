@@ -1,4 +1,4 @@
-//! Whether counts and times of a file go on as they did: the line that they lie on, where it
+//! Check that counts and times of a file go on as they did: the line that they lie on, where it
 //! breaks off, and what lies beside it.
 
 use truechimer_time::{Instant, Period, Rate, Span};
@@ -6,7 +6,7 @@ use truechimer_time::{Instant, Period, Rate, Span};
 use super::forward;
 use crate::stamps::Stamped;
 
-/// How far counts may run away from times between two rows, and remain on the line.
+/// Furthest that counts may run away from times between two rows, and remain on the line.
 const JUMP: Span = Span::from_secs(1);
 /// Limit as a share of the time between them, on top of what the nominal rate may be wrong by.
 const SLACK: Rate = Rate::from_ppb(1_000_000);
@@ -22,7 +22,7 @@ pub(super) enum Place {
     On,
     /// They do not, but the rows that follow do: it stands alone.
     Off,
-    /// Its Ta or Tf is later than those of the rows that follow.
+    /// Ta or Tf is later than those of the rows that follow.
     Ahead,
     /// They do not, and those of the rows that follow go on as here: the counter began again, or
     /// jumped by so much (by its own time − by the server's).
@@ -49,7 +49,7 @@ impl Track {
         Track { period, slack, newest: None, elapsed: Span::ZERO, epoch: Span::ZERO }
     }
 
-    /// How long the line is by now, if it has begun.
+    /// Length of the line by now, if it has begun.
     pub(super) fn elapsed(&self) -> Option<Span> {
         self.newest.map(|_| self.elapsed)
     }
@@ -95,7 +95,7 @@ impl Track {
         Place::On
     }
 
-    /// Whether two rows lie on one line, whichever of them is first. Where there is a reference it
+    /// True if two rows lie on one line, whichever of them is first. Where there is a reference it
     /// vouches for the counter when the server does not.
     fn agree(&self, a: &Stamped, b: &Stamped) -> bool {
         let limit = JUMP + self.slack.over(self.period.span(b.sent - a.sent).abs());

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Why a scenario cannot be run.
+/// Reason why a scenario cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScenarioError {
     /// The line of the text, from 1, where it is known.

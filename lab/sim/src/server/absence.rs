@@ -28,7 +28,7 @@ impl ServerSpec {
     }
 }
 
-/// Whether one of these holds at `t`.
+/// True if one of these holds at `t`.
 pub(crate) fn is_absent(absences: &[(f64, f64)], t: f64) -> bool {
     absences.iter().any(|(from, to)| during(t, *from, *to))
 }

@@ -25,7 +25,7 @@ pub struct AddressSpec {
 }
 
 impl ServerSpec {
-    /// Its own machine, and those at the other addresses of its name.
+    /// Machine of its own, and those at the other addresses of its name.
     pub(crate) fn machines(&self) -> impl Iterator<Item = &ServerSpec> {
         core::iter::once(self).chain(self.addresses.iter().map(|a| a.machine.as_ref()))
     }

@@ -62,7 +62,7 @@ pub struct Forgery {
     /// Kiss code, if it is a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
-    /// Whether its maker sees the requests.
+    /// True if its maker sees the requests.
     #[serde(default = "yes")]
     pub on_path: bool,
 }
@@ -91,7 +91,7 @@ impl ServerSpec {
         found.map(|warning| warning.leap)
     }
 
-    /// Whether others give wrong times in its name, and can be believed.
+    /// True if others give wrong times in its name, and can be believed.
     pub(super) fn is_forged(&self) -> bool {
         !self.proof
             && self.forgeries.iter().any(|f| f.on_path && f.code.is_none() && f.by_ms != 0.0)

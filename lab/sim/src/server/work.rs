@@ -12,7 +12,7 @@ use truechimer_feedforward::number::span;
 
 /// Steps of a wandering server's clock are so far apart, s; between them it is a straight line.
 const WANDER_STEP: f64 = 16.0;
-/// How long before a leap second servers announce it, s: the day before, as RFC 5905 has it.
+/// Time before a leap second from which servers announce it, s: a day, as RFC 5905 has it.
 const ANNOUNCED: i64 = 86_400;
 /// Answer of a server, and what only the simulation knows about it.
 #[derive(Clone, Debug)]
@@ -25,7 +25,9 @@ pub(crate) struct Answered {
     pub(crate) sent_stamp: Instant,
     /// The root distance that it claims.
     pub(crate) distance: Span,
-    /// Whether it is a word about time at all: no kiss, and synchronised.
+    /// Resolution of its stamps that it claims.
+    pub(crate) precision: Span,
+    /// True if it is a word about time at all: no kiss, and synchronised.
     pub(crate) claims: bool,
     /// Sender of it.
     pub(crate) by: Sender,
@@ -40,7 +42,7 @@ pub(crate) struct Server {
     random: Random,
     wander: Walk,
     leap: Option<LeapSecond>,
-    /// Whether its time was within its root distance in all replies so far.
+    /// True if its time was within its root distance in all replies so far.
     pub(crate) honest: bool,
     /// Chances of whoever is on the path.
     pub(super) attacker: Random,
@@ -176,10 +178,11 @@ impl Server {
         let cut = |at: Instant| Instant(at.0 >> 32 << 32);
         let (received_stamp, sent_stamp) = (cut(receive), cut(transmit));
         let distance = self.spec.root_distance(dispersion);
+        let precision = Log2(self.spec.precision).span();
         let right = |stamp: Instant, t: f64| (stamp - (origin + span(t))).abs() <= distance;
         self.honest &= !claims || right(received_stamp, t) && right(sent_stamp, left);
         let by = Sender::Server;
-        Some(Answered { left, packet, received_stamp, sent_stamp, distance, claims, by })
+        Some(Answered { left, packet, received_stamp, sent_stamp, distance, precision, claims, by })
     }
 }
 

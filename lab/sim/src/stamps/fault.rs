@@ -7,10 +7,10 @@ use truechimer_time::{Count, Instant};
 
 use super::{COLUMNS, LATEST, unix_seconds};
 
-/// How much of what was found is shown, in characters.
+/// Number of characters that are shown of what was found.
 const SHOWN: usize = 40;
 
-/// Why a stamp file cannot be read.
+/// Reason why a stamp file cannot be read.
 #[derive(Debug)]
 pub enum StampError {
     /// The system will not let us.
@@ -19,7 +19,7 @@ pub enum StampError {
     Fault(Fault),
     /// There is no row in it.
     Empty {
-        /// How many lines there are.
+        /// Number of lines in it.
         lines: u64,
     },
 }
@@ -27,7 +27,7 @@ pub enum StampError {
 /// Fault of a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// Its number, from 1.
+    /// Number of the line, from 1.
     pub line: u64,
     /// In which column, as an index into [`COLUMNS`]; `None` if it is the line as a whole.
     pub column: Option<usize>,
@@ -103,7 +103,7 @@ fn all(field: &[u8], allowed: impl Fn(u8) -> bool) -> bool {
     !field.is_empty() && field.iter().all(|&byte| allowed(byte))
 }
 
-/// Whether it is a number with an exponent.
+/// True if it is a number with an exponent.
 fn scientific(field: &[u8]) -> bool {
     let Some(e) = field.iter().position(|byte| matches!(byte, b'e' | b'E')) else { return false };
     let (before, after) = (field.get(..e).unwrap_or(b""), field.get(e + 1..).unwrap_or(b""));
@@ -126,7 +126,7 @@ fn mend(field: &[u8]) -> &'static str {
     }
 }
 
-/// Whether it is what programs write for no number at all.
+/// True if it is what programs write for no number at all.
 fn missing(field: &[u8]) -> bool {
     let bare = field.strip_prefix(b"-").or(field.strip_prefix(b"+")).unwrap_or(field);
     ["nan", "inf", "infinity", "null", "none", "na", "n/a"]

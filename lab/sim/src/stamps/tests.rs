@@ -163,6 +163,7 @@ fn a_header_is_read_back() {
         nominal_error: Some(Rate::from_ppb(500_000)),
         stamp_error: Some(Span::from_nanos(150)),
         root_distance: Some(Span::from_micros(30)),
+        precision: Some(Span::from_nanos(60)),
     };
     let mut text = String::new();
     write_header(&declared, true, &mut text).unwrap();
@@ -178,6 +179,7 @@ fn a_header_is_read_back() {
     let near = |a: Option<Span>, b: Option<Span>| (a.unwrap() - b.unwrap()).abs().as_picos() == 0;
     assert!(near(back.stamp_error, declared.stamp_error));
     assert!(near(back.root_distance, declared.root_distance));
+    assert!(near(back.precision, declared.precision));
 }
 
 fn instant() -> impl Strategy<Value = Instant> {

@@ -30,10 +30,10 @@ const BOOT: BootId = BootId(*b"simulated boot\0\0");
 const CHECK: Span = Span::from_millis(900);
 /// The longest wait, s.
 const LONGEST_WAIT: f64 = 1.0;
-/// How well it is worked out when something is due, s.
+/// Precision with which it is worked out when something is due, s.
 const EARLY: f64 = 1e-6;
-/// How far counter and raw clock may have come apart, at what rate, and how much sleep there may
-/// have been, while no daemon ran (as in the daemon).
+/// Limits for the time without a daemon (as in the daemon): how far counter and raw clock may have
+/// come apart, at what rate, and how much sleep there may have been.
 const CONTINUITY: Allowed = Allowed {
     suspended: Span::from_millis(1),
     back: Span::ZERO,
@@ -56,9 +56,9 @@ pub(super) struct Daemon {
     checked: Option<Count>,
     /// Which pulses are open.
     watched: Vec<bool>,
-    /// How often its next waking was fixed: earlier ones no longer count.
+    /// Number of times that its next waking was fixed: earlier ones no longer count.
     alarm: u64,
-    /// How many replies of each source the estimator has accepted.
+    /// Number of replies of each source that the estimator has accepted.
     pub(super) accepted: Vec<u64>,
 }
 
@@ -68,9 +68,9 @@ struct Link {
     request: u64,
     departure: Departure,
     inbox: VecDeque<(Datagram, Arrival)>,
-    /// How many replies have come.
+    /// Number of replies so far.
     heard: u32,
-    /// Whether one of them answered the request.
+    /// True if one of them answered the request.
     answered: bool,
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Datagram {
     delays: (f64, f64),
 }
 
-/// How the engine heard of a reply.
+/// Reception of a reply by the engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Heard {
     pub(super) received: Stamp,
@@ -439,7 +439,7 @@ impl World<'_> {
     fn act(&mut self, t: f64, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Resolve { source, .. } => self.resolve(t, source),
+                Action::Resolve { source, host, .. } => self.resolve(t, source, &host),
                 Action::Send { source, to, packet, .. } => self.send(t, source, &to, &packet),
                 Action::Watch { source, .. } => self.watch(source, true),
                 Action::Ptp(PtpAction::Ask { source, packet, .. }) => self.ask(t, source, packet),
@@ -496,9 +496,16 @@ impl World<'_> {
         Ok(machines.unwrap_or_default().into_iter().map(|m| address(source, m)).collect())
     }
 
-    fn resolve(&mut self, t: f64, source: SourceId) {
+    fn resolve(&mut self, t: f64, source: SourceId, host: &str) {
         let life = self.lives;
         let resolve = self.scenario.resolve;
+        // A server of a pool, whose address the engine knows.
+        let its = host.parse().ok().filter(|_| self.scenario.pool.is_some());
+        if let (Some(ip), Some(daemon)) = (its, &mut self.daemon) {
+            let result = Ok(vec![SocketAddr::new(ip, truechimer_engine::NTP_PORT)]);
+            daemon.events.push_back(Event::Resolved { source, result });
+            return;
+        }
         if resolve.takes_s > 0.0 {
             let source = source.0;
             self.queue.push(t + resolve.takes_s, Happening::Resolved { life, source });
@@ -643,7 +650,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether that is a change.
+    /// Sets a source's poll interval as planned; true if that is a change.
     fn set_poll(&mut self, planned: Planned) -> bool {
         let Some(source) = self.config.sources.get_mut(planned.source) else { return false };
         let changed = source.poll != planned.poll;

@@ -186,7 +186,7 @@ impl Reader {
         }
     }
 
-    /// How long it was since so many readings ago, by the difference clock.
+    /// Interval since `ago` readings before, by the difference clock.
     fn elapsed(&self, hand: &Hand, count: Count, t: f64, ago: usize) -> Option<Interval> {
         let from = self.readings.checked_sub(1 + ago)? % self.past.len();
         let from = self.past.get(from).copied().flatten()?;

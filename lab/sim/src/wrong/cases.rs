@@ -10,7 +10,7 @@ use crate::server::{Lie, Ramp, ServerSpec, Step};
 
 /// For how long at least the server is honest before, s: two hours.
 const HISTORY_S: f64 = 7200.0;
-/// How long most of what happens lasts, s: ten minutes.
+/// Length of most of what happens, s: ten minutes.
 const LASTS_S: f64 = 600.0;
 /// For how long a run goes on after the longest wait that the settings allow for, s.
 const REST_S: f64 = 1800.0;
@@ -99,7 +99,7 @@ impl Group {
         Group::Jump,
     ];
 
-    /// Its name, one word.
+    /// Name, one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -141,7 +141,7 @@ impl Group {
         }
     }
 
-    /// Whether the server is right all the time.
+    /// True if the server is right all the time.
     #[must_use]
     pub const fn is_honest(self) -> bool {
         matches!(self, Group::Oscillator | Group::Honest | Group::Jump)
@@ -168,7 +168,7 @@ enum What {
 /// A case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Case {
-    /// Its name, one word.
+    /// Name, one word.
     pub name: String,
     /// Kind of case.
     pub group: Group,

@@ -118,7 +118,7 @@ impl Exchanges {
         None
     }
 
-    /// How long after request `number` the next one is due, s.
+    /// Time from request `number` to the next one, s.
     fn interval(&self, number: u64) -> f64 {
         let poll = f64::from(self.scenario.poll);
         first_interval(number).map_or(poll, |interval| f64::from(interval).min(poll))
@@ -140,6 +140,7 @@ impl Exchanges {
             server_sent: answered.sent_stamp,
             received: as_heard(&arrival, &departure),
             root_distance: answered.distance,
+            precision: answered.precision,
         };
         let stamped = (departure.stamped, arrival.stamped);
         Some(Heard { at: arrival.passed, exchange, stamped })
@@ -167,11 +168,12 @@ impl Exchanges {
     #[must_use]
     pub fn declared(&self, heard: &Heard) -> Declared {
         let error = |count| self.host.nominal().span(count);
-        let Exchange { sent, received, root_distance, .. } = heard.exchange;
+        let Exchange { sent, received, root_distance, precision, .. } = heard.exchange;
         Declared {
             nominal_hz: Some(self.scenario.host.counter_hz),
             stamp_error: Some(error(sent.error).max(error(received.error))),
             root_distance: Some(root_distance),
+            precision: Some(precision),
             ..Declared::default()
         }
     }

@@ -10,10 +10,10 @@ use crate::lines;
 
 /// A hold of an honest server that is longer than this is long, s.
 const LONG_S: f64 = 600.0;
-/// How many standard deviations hold 95 % of a normal distribution.
+/// Number of standard deviations to either side that hold 95 % of a normal distribution.
 const SIGMAS: f64 = 1.96;
 
-/// How many runs of all.
+/// Share of the runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Share {
     /// Number of runs
@@ -63,7 +63,7 @@ pub struct Quantile {
     pub high: f64,
 }
 
-/// How a quantity is spread over the seeds.
+/// Spread of a quantity over the seeds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Spread {
     /// Median.
@@ -145,13 +145,13 @@ type Key = (String, String, String, u64);
 /// One figure of a row, beside that of the row before.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Compared {
-    /// Its name and unit.
+    /// Name and unit of the figure.
     pub name: &'static str,
     /// Before; `None` where there was none.
     pub old: Option<f64>,
     /// Now.
     pub new: Option<f64>,
-    /// Whether it is worse by more than the seeds scatter.
+    /// True if it is worse by more than the seeds scatter.
     pub worse: bool,
 }
 
@@ -160,7 +160,7 @@ pub struct Compared {
 struct Figure {
     name: &'static str,
     value: Quantile,
-    /// Whether more of it is worse.
+    /// True if more of it is worse.
     more_is_worse: bool,
 }
 
@@ -214,7 +214,7 @@ impl Row {
         (self.case.clone(), self.path.clone(), self.estimator.clone(), ms)
     }
 
-    /// Its figures, those of which less is worse first.
+    /// Figures of the row, those of which less is worse first.
     fn figures(&self) -> Vec<Figure> {
         let honest = self.group.is_honest();
         let share = |name, share: Share, more_is_worse| {
@@ -249,7 +249,7 @@ impl Row {
         .collect()
     }
 
-    /// Its figures beside those of an earlier row of the same case.
+    /// Figures of the row beside those of an earlier one of the same case.
     #[must_use]
     pub fn against(&self, before: &Row) -> Vec<Compared> {
         let old = before.figures();
@@ -269,7 +269,7 @@ impl Row {
 }
 
 impl Figure {
-    /// Whether the two intervals are apart, on the wrong side.
+    /// True if the two intervals are apart, on the wrong side.
     fn is_worse_than(&self, old: &Figure) -> bool {
         let (new, old) = (&self.value, &old.value);
         if self.more_is_worse { new.low > old.high } else { new.high < old.low }

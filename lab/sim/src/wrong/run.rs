@@ -16,7 +16,7 @@ const NEAR: f64 = 0.25;
 /// Outcome of one run. Errors are those of the clock, read once a second, in s.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Outcome {
-    /// How long after it began the first exchange was held off while the server was wrong, s.
+    /// Time from its beginning until the first exchange was held off while the server was wrong, s.
     pub held_after: Option<f64>,
     /// ... or the exchanges were first seen to break what the oscillator promises.
     pub doubted_after: Option<f64>,
@@ -26,17 +26,18 @@ pub struct Outcome {
     pub after: f64,
     /// For how many seconds the truth was outside of the bound, where that was promised.
     pub outside: usize,
-    /// How long after the end (of an honest server: after the beginning) the error came to stay
-    /// below `right`, s; to the end of the run where it never did. NaN where the server stays wrong.
+    /// Time from the end (of an honest server: from the beginning) until the error came to stay
+    /// below `right`, s; to the end of the run where it never did. NaN where the server stays
+    /// wrong.
     pub right_after: f64,
-    /// How long after it began the clock went over to a server that stays wrong, s; `None` also
-    /// where that is too little to show.
+    /// Time from the beginning until the clock went over to a server that stays wrong, s; `None`
+    /// also where that is too little to show.
     pub believed_after: Option<f64>,
     /// The longest time for which a server that was right was held off, s.
     pub held_honest: f64,
-    /// How often the truth was within the likely intervals, in the same seconds.
+    /// Coverage of the truth by the likely intervals, in the same seconds.
     pub likely: Coverage,
-    /// Whether the clock was led astray: an error beyond `right`, or, of a server that stays wrong,
+    /// True if the clock was led astray: an error beyond `right`, or, of a server that stays wrong,
     /// believed before `accept-step-after`.
     pub misled: bool,
 }
@@ -48,7 +49,7 @@ pub struct Event {
     pub at: f64,
     /// Error of the clock then, s; NaN where there is none.
     pub error: f64,
-    /// Its bound, s.
+    /// Bound of that error, s; NaN where there is none.
     pub bound: f64,
     /// Event, in words.
     pub what: String,
@@ -111,7 +112,7 @@ pub fn run_all(
 struct Before {
     /// Until when, s.
     to: f64,
-    /// How many exchanges were heard by then.
+    /// Number of exchanges heard by then.
     heard: usize,
     kind: Kind,
     estimator: Box<dyn Estimator>,
@@ -224,7 +225,7 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// Whether the server is wrong at `t`.
+    /// True if the server is wrong at `t`.
     fn is_wrong(&self, t: f64) -> bool {
         let over = self.setup.stays == 0.0 && t >= self.setup.to;
         !self.setup.group.is_honest() && t >= self.setup.from && !over

@@ -4,6 +4,7 @@
 
 use truechimer_engine::AuthenticationMode;
 use truechimer_sim::attack::{Attack, Judged, Kind, judge, judge_scenario};
+use truechimer_sim::{Options, Scenario, simulate};
 
 /// The first so many attacks of a kind, of a seed that is not that of the page.
 fn some(kind: Kind, attacks: u64) -> Vec<Attack> {
@@ -110,6 +111,23 @@ fn an_attack_keeps_its_number() {
     own.sort_unstable();
     assert_eq!(own, all, "one kind's numbers are those that it has among all");
     assert!(of(&Kind::ALL[17..]).iter().all(|number| number >> 32 >= 17));
+}
+
+/// A newcomer of a pool is asked at its own address, and not at that of the silent one whose place it takes.
+#[test]
+fn a_pools_newcomer_answers() {
+    let mut text = "name = \"mine\"\npool = 3\nhours = 1.0\nwarm-up-hours = 0.0\n".to_owned();
+    for name in ["a", "b", "c", "d", "e"] {
+        text += &format!("[[server]]\nname = {name:?}\n");
+        if name == "a" {
+            text += "[[server.silence]]\nfrom-s = 0\nto-s = 3600\n";
+        }
+    }
+    let run = simulate(&Scenario::from_toml(&text).unwrap(), &Options::default()).unwrap();
+    let took = run.trace.notes.iter().filter(|note| note.text.contains("takes the place of"));
+    let took: Vec<&str> = took.map(|note| note.text.as_str()).collect();
+    assert_eq!(took.len(), 1, "{took:?}");
+    assert!(took[0].contains("192.0.2.4:123 takes the place of 192.0.2.1:123"), "{took:?}");
 }
 
 /// Keys that no server of a pool can have are refused, and not left out in silence.

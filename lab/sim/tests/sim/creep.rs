@@ -9,7 +9,7 @@ const US: f64 = 1e-6;
 /// Time that it creeps at most, s; no longer than it was right before, as what agrees with itself
 /// for as long as that is believed.
 const LONGEST: f64 = 600.0;
-/// How fast it creeps, ppm.
+/// Rates at which it creeps, ppm.
 const CREEPS: [f64; 4] = [2.0, 5.0, 20.0, 100.0];
 
 /// The way to the server: its delay each way and what queues add on the average (ms), and the

@@ -1,6 +1,7 @@
 //! Estimators on drawn paths: what has to hold on any of them, and the same packets for all.
 
 use truechimer_estimators::{Kind, OURS, PUBLISHED, TABLE};
+use truechimer_feedforward::number::{seconds, span};
 use truechimer_sim::drawn::{Day, Judged, Technology};
 use truechimer_sim::replay::{ReplayOptions, replay_stamps};
 use truechimer_sim::stamps::write_header;
@@ -44,6 +45,58 @@ fn the_same_day_gives_the_same_figures() {
             assert_eq!(judged(&day, *kind), judged(&day, *kind), "{kind:?}");
         }
     }
+}
+
+/// A server that says how coarse its stamps are has neither stepped nor been taken to have, from the first exchange on.
+#[test]
+fn coarse_stamps_of_a_server_that_says_so_are_no_steps() {
+    for number in [263, 287, 635, 911] {
+        let day = Day::new(1, number, 16, 0.75);
+        assert_eq!(day.technology, Technology::Quantised);
+        let ours = judged(&day, OURS);
+        assert_eq!((ours.held, ours.stepped, ours.outside_s), (0, 0, 0), "day {number}: {ours:?}");
+    }
+}
+
+/// Change of the error from the 24th exchange, where a start is over, to the 86th, a quarter of an hour later, by the
+/// deviation that the start foretells for it. `None` if fewer came.
+fn strayed(number: u64) -> Option<f64> {
+    let realised = Day::new(1, number, 16, 0.5).realise();
+    let packets = realised.packets()?;
+    let mut ours = realised.estimator(OURS, &packets);
+    let (first, last) = (23, 85);
+    packets.exchanges().take(first + 1).for_each(|exchange| {
+        let _ = ours.exchange(exchange);
+    });
+    let foretold = |k: usize| {
+        let (exchange, passed) = (packets.exchanges().nth(k)?, realised.exchanges.get(k)?);
+        let estimate = ours.estimate(exchange.received.count)?;
+        let truth = exchange.server_sent + span(passed.delays[1]);
+        Some((seconds(estimate.time - truth), seconds(estimate.deviation)))
+    };
+    let ((now, _), (then, deviation)) = (foretold(first)?, foretold(last)?);
+    Some((then - now).abs() / deviation)
+}
+
+/// Starts that had come to rest on a line through a few stamps were off by 8.5 to 123 deviations.
+#[test]
+fn no_start_is_far_surer_of_its_rate_than_it_is_right() {
+    for number in [121, 1150, 1183, 1412, 1585, 1635, 1906] {
+        let strayed = strayed(number).unwrap();
+        assert!(strayed < 7.0, "day {number}: {strayed} deviations");
+    }
+}
+
+/// The long version.
+#[test]
+#[ignore = "takes minutes"]
+fn starts_foretell_as_well_as_they_say() {
+    let all: Vec<f64> = (0..2040).filter_map(strayed).collect();
+    let beyond = |deviations| all.iter().filter(|strayed| **strayed > deviations).count();
+    let counts = [2.0, 3.0, 4.0, 6.0].map(beyond);
+    println!("{} starts; beyond 2, 3, 4, 6 deviations: {counts:?}", all.len());
+    assert!(all.len() > 2000 && counts[2] < all.len() / 50, "{counts:?}");
+    assert!(all.iter().all(|strayed| *strayed < 12.0), "{counts:?}");
 }
 
 /// A path-day's stamp file is all there is to know of it: its replay ends as the day did.

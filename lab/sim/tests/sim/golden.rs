@@ -63,7 +63,7 @@ fn accuracy_stays_what_it_was() {
     }
 }
 
-/// Its known exceptions are load of hours in one direction, half of which nobody can tell
+/// Known exceptions are load of hours in one direction, half of which nobody can tell
 /// (`tide-forward`, `tide-backward`), and a tie where half of a shift shows in no clock.
 #[test]
 fn ours_is_no_worse_than_the_published_algorithm() {

@@ -11,7 +11,7 @@ fn short(name: &str, hours: f64) -> Scenario {
     find(name).unwrap().with_hours(hours).unwrap()
 }
 
-/// How often the truth is within the likely intervals of the only server's estimator.
+/// Coverage of the truth by the likely intervals of the only server's estimator.
 fn covered(scenario: &Scenario, seed: u64) -> Coverage {
     let run = simulate_alike(scenario, OURS, seed).unwrap();
     let packets = Packets::of(scenario, seed, &run).unwrap();

@@ -47,7 +47,7 @@ fn taken_for(run: &Run, source: &str, parts: &[SourceStatus], from: f64, to: f64
     held.map(|(i, mark)| (until(i) - mark.at.max(from)).max(0.0)).sum::<f64>() / (to - from)
 }
 
-/// How often somebody was taken for something else from `from` on.
+/// Number of times that `source` was taken for something else from `from` on.
 fn changes(run: &Run, source: &str, from: f64) -> usize {
     let source = run.trace.sources.iter().position(|name| name == source).unwrap();
     run.marks.iter().filter(|mark| mark.source == source && mark.at > from).count()

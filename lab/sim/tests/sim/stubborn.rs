@@ -47,7 +47,7 @@ fn most<'s>(samples: impl Iterator<Item = &'s Sample>, value: impl Fn(&Sample) -
     samples.map(|sample| value(sample).abs()).fold(0.0, f64::max)
 }
 
-/// How many seconds counted, and in how many the truth was outside of the bound.
+/// Number of seconds that counted, and of those in which the truth was outside of the bound.
 fn counted(run: &Run) -> (usize, usize) {
     let samples = &run.trace.samples;
     let promised = || samples.iter().filter(|s| s.status.bound_holds());
@@ -233,7 +233,8 @@ fn a_step_that_the_path_could_hide_is_held_off_too() {
     }
 }
 
-/// How far the published time moved from one second to the next, where by more than 50 µs.
+/// Moves of the published time by more than 50 µs from one second to the next: when, and by how
+/// much, s.
 fn steps(run: &Run) -> Vec<(f64, f64)> {
     let errors: Vec<(f64, f64)> = settled(run).map(|s| (s.at, s.error)).collect();
     let moved = errors.windows(2).map(|pair| (pair[1].0, pair[1].1 - pair[0].1));

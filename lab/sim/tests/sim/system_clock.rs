@@ -41,7 +41,7 @@ fn within(trace: &Trace, from: f64, to: f64) -> impl Iterator<Item = (&SystemSam
     system.filter_map(|s| Some((s, s.against_ours?)))
 }
 
-/// How far it is from ours at the most within these times.
+/// Largest distance from ours within these times, s.
 fn apart(trace: &Trace, from: f64, to: f64) -> f64 {
     let most = within(trace, from, to).map(|(_, apart)| apart.abs()).fold(0.0, f64::max);
     assert!(most > 0.0, "no sample between {from} and {to} s");

@@ -14,9 +14,9 @@ use truechimer_testbed::ring::Ring;
 
 /// The group that the tests are about.
 pub const GROUP: &str = "ledger";
-/// How long anything that should happen soon may take on a machine that does much else.
+/// Longest time for anything that should happen soon, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(300);
-/// How long a reading that must not succeed is given.
+/// Longest wait for a reading that must not succeed.
 pub const SHORT: Duration = Duration::from_millis(500);
 
 /// A thread of the program, by number.
@@ -42,7 +42,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// One whose members are nodes 1 to 3, with these further options.
+    /// One whose members are nodes 1 to 3 unless the options name others.
     pub fn start(ring: &Ring, node: u32, options: &[&str]) -> Agent {
         Agent::start_in(ring, node, options, &[])
     }
@@ -58,7 +58,10 @@ impl Agent {
     fn start_in(ring: &Ring, node: u32, options: &[&str], environment: &[(&str, String)]) -> Agent {
         let directory = ring.dir().join("agents");
         let mut command = ring.command(node, binary::truechimer());
-        command.args(["group", "agent", "--group", GROUP, "--members", "1,2,3"]);
+        command.args(["group", "agent", "--group", GROUP]);
+        if !options.contains(&"--members") {
+            command.args(["--members", "1,2,3"]);
+        }
         command.arg("--directory").arg(&directory);
         command.arg("--state").arg(ring.dir().join(&format!("state{node}")));
         if !options.contains(&"--page") {

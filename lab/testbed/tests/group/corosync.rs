@@ -79,7 +79,7 @@ impl Member {
         }
     }
 
-    /// Its last word.
+    /// Waits for its end. Returns its last word.
     fn end(&mut self) -> String {
         let end = Instant::now() + PATIENCE;
         while self.child.try_wait().expect("a child").is_none() {

@@ -1,8 +1,11 @@
 //! Unmodified programs under `group exec`, with real agents: every read of the clock is a round.
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 
 use truechimer_group_agent::Report;
 use truechimer_group_client::{Member, Watcher, Where};
@@ -13,8 +16,8 @@ use truechimer_testbed::{binary, temp};
 
 use crate::agents::{Agent, GROUP, PATIENCE, until};
 
-/// Its threads answer requests by the time. They share nothing else: which of them goes on first is
-/// the processor's choice.
+/// Service whose threads answer requests by the time. They share nothing else: which of them goes
+/// on first is the processor's choice.
 const SERVICE: &str = "
 import threading, time, random, datetime
 answers = {}
@@ -113,14 +116,18 @@ for line in sys.stdin: print(time.time_ns(), flush=True)
 /// A program under `exec` that says the time when it is asked.
 struct Clock {
     child: Child,
-    answers: Lines<BufReader<ChildStdout>>,
+    answers: Receiver<String>,
 }
 
 impl Clock {
     fn start(mut exec: Command) -> Clock {
         exec.args(["--", "python3", "-c", CLOCK]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = exec.spawn().expect("it starts");
-        let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (says, answers) = channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).try_for_each(|line| says.send(line))
+        });
         Clock { child, answers }
     }
 
@@ -129,7 +136,8 @@ impl Clock {
     }
 
     fn answer(&mut self) -> i64 {
-        self.answers.next().expect("it lives").unwrap().parse().expect("a time")
+        let line = self.answers.recv_timeout(PATIENCE).expect("it lives, and does not hang");
+        line.parse().expect("a time")
     }
 
     fn read(&mut self) -> i64 {
@@ -237,6 +245,65 @@ fn and_so_they_are_on_a_ring() {
         exec
     };
     uneven_histories(command, |node| agents[node as usize - 1].report());
+}
+
+/// The primary's program is killed while its agent lives, and so is the next one's: another takes over, with what was
+/// read before, and time does not go back.
+fn the_next_program_takes_over(mode: &str) {
+    let Some(()) = or_skip(python()) else { return };
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let start = |node| Agent::start(&ring, node, &["--mode", mode]);
+    let agents: Vec<Agent> = (1..=3).map(start).collect();
+    agents.iter().for_each(|agent| agent.wait_for("live"));
+    let directory = ring.dir().join("agents");
+    let start = |node: u32| {
+        let mut exec = ring.command(node, binary::truechimer());
+        exec.args(["group", "exec", "--group", GROUP, "--member", &node.to_string()]);
+        exec.args(["--mode", mode, "--together", "3"]).arg("--directory").arg(&directory);
+        Clock::start(exec)
+    };
+    let mut clocks: BTreeMap<u32, Clock> = (1..=3).map(|node| (node, start(node))).collect();
+    let report = |node: u32| agents[node as usize - 1].report();
+    let all_run = |report: Report| report.members.iter().all(|member| member.program);
+    until("all programs are there", || (1..=3).all(|node| all_run(report(node))));
+    let mut last = 0;
+    while clocks.len() > 1 {
+        let first = report(1).first.expect("there is a primary");
+        let mut primary = clocks.remove(&first).expect("whose program is there");
+        let values: Vec<i64> = (0..5).map(|_| primary.read()).collect();
+        assert!(values[0] > last && values.is_sorted_by(|one, next| one < next), "{values:?}");
+        for clock in clocks.values_mut() {
+            assert_eq!((0..5).map(|_| clock.read()).collect::<Vec<_>>(), values, "{mode}");
+        }
+        // They wait for the primary's next reading, which does not come.
+        clocks.values_mut().for_each(Clock::ask);
+        let of_backup = |node: &u32| report(*node).waiting.operations > 0;
+        until("all backups wait", || clocks.keys().all(of_backup));
+        let killed = Instant::now();
+        primary.kill();
+        let next: Vec<i64> = clocks.values_mut().map(Clock::answer).collect();
+        let gap = killed.elapsed();
+        assert!(next.iter().all(|value| *value == next[0] && *value > values[4]), "{next:?}");
+        last = next[0];
+        let handover = report(first).handover.expect("its agent lives, and knows of it");
+        assert_eq!((handover.from, handover.cause.as_str()), (first, "ended"), "{mode}");
+        assert!(clocks.contains_key(&handover.to), "{mode}: {handover:?}");
+        assert_eq!(report(first).phase, "live");
+        let gap = gap.as_secs_f64() * 1000.0;
+        println!(
+            "{mode}: {gap:.1} ms from the end of member {first}'s program to the others' values"
+        );
+    }
+}
+
+#[test]
+fn where_the_primarys_program_is_killed_the_next_takes_over_semi_active() {
+    the_next_program_takes_over("semi-active");
+}
+
+#[test]
+fn where_the_primarys_program_is_killed_the_next_takes_over_passive() {
+    the_next_program_takes_over("passive");
 }
 
 /// Without a word about how many: all that are live, or after a second those that are there.

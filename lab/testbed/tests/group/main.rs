@@ -9,6 +9,8 @@ mod failover;
 mod failures;
 mod front;
 mod hanging;
+mod http;
+mod members;
 mod passive;
 mod pools;
 mod postgresql;

@@ -6,7 +6,7 @@ use truechimer_testbed::ring::{Ring, Settings};
 
 use crate::agents::{Agent, PATIENCE};
 
-#[path = "../../../../group/agent/tests/bed/service.rs"]
+#[path = "../../../../group/agent/tests/agents/bed/service.rs"]
 mod service;
 
 use service::{Service, serve};

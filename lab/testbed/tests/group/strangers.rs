@@ -57,19 +57,31 @@ sys.stdin.readline()
 out = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 out.bind(('192.0.2.4', 5405))
 random.seed(1)
-sent = 0
-while sent < 20000:
+for _ in range(7000):
     packet = random.choice(heard)
     changed = bytearray(packet)
     changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
     for data in packet, bytes(changed), random.randbytes(random.randrange(1400)):
         try:
             out.sendto(data, ('192.0.2.%d' % random.randint(1, 3), 5405))
-            sent += 1
         except OSError:
             pass
 print('sent', flush=True)
 sys.stdin.readline()
+";
+
+/// Counts what comes from there.
+const COUNTS: &str = "
+import select, socket, sys
+link = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+# SO_RCVBUFFORCE: none is dropped before it is counted.
+link.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)
+print('listens', flush=True)
+came = 0
+while sys.stdin not in select.select([sys.stdin, link], [], [])[0]:
+    packet = link.recv(65535)
+    came += packet[0] >> 4 == 4 and packet[12:16] == bytes([192, 0, 2, 4])
+print(came, flush=True)
 ";
 
 /// With knet's crypto, who has not the key is nobody: what it sends does not come to the group, and readings go on.
@@ -80,10 +92,16 @@ fn datagrams_of_those_without_the_ring_key_change_nothing() {
     let Some(mut ring) = or_skip(Ring::up(&settings)) else { return };
     let agents = Agent::at_all(&ring);
     let replicas = Agent::attach_all(&agents);
-    let mut command = ring.command(4, python);
-    command.args(["-c", HOSTILE]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut hostile = command.spawn().unwrap();
-    let mut said = BufReader::new(hostile.stdout.take().unwrap()).lines();
+    let start = |node: u32, script: &str| {
+        let mut command = ring.command(node, &python);
+        command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap()).lines();
+        (child, said)
+    };
+    let (mut hostile, mut said) = start(4, HOSTILE);
+    let (mut counter, mut counts) = start(1, COUNTS);
+    assert_eq!(counts.next().unwrap().unwrap(), "listens");
     agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
     assert_eq!(said.next().unwrap().unwrap(), "heard");
     ring.kill(4);
@@ -94,6 +112,10 @@ fn datagrams_of_those_without_the_ring_key_change_nothing() {
     writeln!(hostile.stdin.as_mut().unwrap(), "go").unwrap();
     agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 500);
     assert_eq!(said.next().unwrap().unwrap(), "sent");
+    writeln!(counter.stdin.as_mut().unwrap(), "enough").unwrap();
+    let came: u32 = counts.next().unwrap().unwrap().parse().unwrap();
+    assert!(came > 3000, "of some 7000 {came} came to the first node");
+    counter.wait().unwrap();
     agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 200);
     assert_eq!(agents.iter().map(place).collect::<Vec<_>>(), before, "nobody was cut off");
     for agent in &agents {

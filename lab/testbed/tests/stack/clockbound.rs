@@ -37,7 +37,7 @@ fn clients() -> Option<PathBuf> {
     or_skip(built.clone().map_err(|why| Lacking(format!("ClockBound's clients: {why}"))))
 }
 
-/// Whether clients of layout 3 can read the counter of this machine.
+/// True if clients of layout 3 can read the counter of this machine.
 fn has_counter() -> bool {
     let tsc = truechimer_counter::Counter::open(truechimer_counter::Choice::Tsc { fenced: false });
     or_skip(tsc.map_err(|why| Lacking(format!("a TSC: {why}")))).is_some()
@@ -74,7 +74,7 @@ impl Reader {
         Reader(reader)
     }
 
-    /// What it found.
+    /// Waits for its end. Returns what it found.
     fn result(mut self) -> Value {
         let ended = self.0.wait(Duration::from_secs(300)).expect("it ends");
         let output = self.0.output();

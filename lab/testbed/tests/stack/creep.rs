@@ -23,7 +23,7 @@ use crate::number;
 const LINE: Line = Line { unix_ns: 1_800_000_000_000_000_000, ppb: 0, leap: None };
 /// Error that the server claims at most.
 const DISPERSION: Span = Span::from_micros(15);
-/// How often the clock is read.
+/// Interval between readings of the clock.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// A server on a thread of its own, which ends with it.

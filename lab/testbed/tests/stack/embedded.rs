@@ -57,7 +57,7 @@ fn follow(listen: &str, settings: &str) {
     );
 }
 
-/// How long a count lasts by the truth, measured over a long time.
+/// Length of a count by the truth, measured over a long time.
 struct Baseline {
     counter: Counter,
     truth: Truth,

@@ -3,14 +3,14 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use truechimer::Status;
 use truechimer_testbed::binary;
 use truechimer_testbed::certificates::Certificates;
-use truechimer_testbed::chrony::Chronyd;
+use truechimer_testbed::chrony::{Chronyd, WITH_GCM_SIV};
 use truechimer_testbed::daemon::{self, Answer, Daemon, SOON, Setup};
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::namespace::{CLIENT, Namespace, Pair, SERVER};
@@ -649,6 +649,46 @@ fn our_server_proves_itself_to_chronyd_and_to_us() {
     assert!(tally.contains("interleaved "), "{tally}");
 }
 
+/// AES-128-GCM-SIV with a chronyd that has it, each way: our daemon takes it where a server has nothing else, and a
+/// chronyd takes it from our server because it likes it best.
+#[test]
+fn chronyd_and_we_prove_ourselves_by_the_other_algorithm() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(ours) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let Some(theirs) = or_skip(Certificates::make(&dir, "theirs", "192.0.2.2")) else { return };
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    let (certificate, key) = (path(&ours.certificate), path(&ours.key));
+    let options = ["--allow", "192.0.2.0/24", "--nts-cert", &certificate, "--nts-key", &key];
+    let mut chain = Chain::start(&net.server, &dir, &options);
+    // The client of our server is the server of our daemon, which is beside it.
+    let lines = format!(
+        "server 192.0.2.1 nts minpoll 0 maxpoll 0 iburst\nntstrustedcerts {}\n",
+        ours.authority.display()
+    );
+    let by = Client::by(WITH_GCM_SIV, &net.client, &dir, &lines);
+    let Some(mut client) = or_skip(by) else { return };
+    let lines = served(&theirs, &dir.join("keys"), "ntsaeads 30\n");
+    let address = SocketAddr::new([192, 0, 2, 2].into(), PORT);
+    let by = Chronyd::by(WITH_GCM_SIV, &net.client, &dir, address, &lines);
+    let Some(_server) = or_skip(by) else { return };
+    let sections = proven("192.0.2.2", &theirs.authority);
+    let setup = Setup { name: "follower", ..Setup::within(&net.server, &dir, &sections) };
+    let mut daemon = setup.start();
+    let source = daemon.source_when(|source| number(source, "accepted") > 8);
+    assert_eq!(source["authentication"], "nts", "{source:#}");
+    assert_eq!(source["aead"], "AES-128-GCM-SIV", "{source:#}");
+    assert_eq!(source["refused"].as_object().map(serde_json::Map::len), Some(0), "{source:#}");
+    client.expect(&["sources"], |said| said.contains("^* 192.0.2.1"));
+    // Name, mode, number of the key, algorithm of RFC 5297 and 8452, its bits.
+    let said = client.expect(&["-c", "authdata"], |said| said.contains(",NTS,"));
+    println!("{said}");
+    assert!(said.starts_with("192.0.2.1,NTS,1,30,128,"), "{said}");
+    ends(&mut daemon);
+    let tally = chain.ends();
+    assert!(tally.contains("nts ") && !tally.contains("nts_naks"), "{tally}");
+}
+
 /// ntpd follows our server with proof, and proves itself to a daemon of ours.
 #[test]
 fn ntpd_and_we_prove_ourselves_to_one_another() {
@@ -762,4 +802,18 @@ fn those_without_proof_are_held_within_what_one_with_proof_says() {
     println!("{}", watch.summary());
     let last = watch.samples.last().expect("there are some");
     assert!(last.error_ns().abs() < 10_000_000, "{last:?}");
+}
+
+#[test]
+fn the_key_to_another_certificate_is_told_as_that() {
+    let dir = temp::Dir::new();
+    let Some(by) = or_skip(Certificates::make(&dir, "ours", "192.0.2.1")) else { return };
+    let Some(other) = or_skip(Certificates::make(&dir, "other", "192.0.2.1")) else { return };
+    let mut serve = Command::new(binary::truechimer());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--page"]).arg(dir.join("clock"));
+    serve.arg("--nts-cert").arg(&by.certificate).arg("--nts-key").arg(&other.key);
+    let output = serve.stdin(Stdio::null()).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("it is not the key to the first certificate in "), "{error}");
 }

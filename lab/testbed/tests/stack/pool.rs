@@ -186,14 +186,20 @@ fn sources_come_and_go_at_run_time() {
     let write = |name: &str, text: &str| std::fs::write(more.join(name), text).unwrap();
     write("eth0.toml", "[[source]]\nhost = \"192.0.2.12\"\npoll = 1\n");
     write("eth1.toml", "[[source]]\nhost = \"two words\"\n");
-    good(&["sources", "reload"]);
+    let partly = || {
+        let Answer { code, json, error } = ask(&page, &["sources", "reload"]);
+        let warnings = json["warnings"].as_array().map(Vec::len);
+        assert_eq!((code, warnings), (1, Some(1)), "{error}");
+        assert!(error.contains("eth1.toml is left out: "), "{error}");
+    };
+    partly();
     let found = when(&mut daemon, |found| found.len() == 3 && all_agree(found));
     assert_eq!(names(&found), ["192.0.2.1:123", "192.0.2.12:123", "192.0.2.11:123"]);
     assert_eq!(found[1]["origin"], "source-dir");
     let log = daemon.process.output();
     assert!(log.contains("eth1.toml is left out: "), "{log}");
     std::fs::remove_file(more.join("eth0.toml")).unwrap();
-    good(&["sources", "reload"]);
+    partly();
     when(&mut daemon, |found| names(found) == ["192.0.2.1:123", "192.0.2.11:123"]);
 
     good(&["sources", "offline"]);

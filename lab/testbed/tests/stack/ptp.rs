@@ -7,7 +7,7 @@ use std::time::Duration;
 use truechimer::Status;
 use truechimer_testbed::chrony::Chronyd;
 use truechimer_testbed::daemon::{SOON, Setup};
-use truechimer_testbed::lacking::or_skip;
+use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::namespace::{Namespace, Pair};
 use truechimer_testbed::process::{Process, Signal};
 use truechimer_testbed::ptp4l::Ptp4l;
@@ -227,6 +227,50 @@ fn a_grandmaster_behind_a_boundary_clock_is_followed() {
     assert!(source["root_distance_ns"].as_i64() >= Some(1_100), "{source:#}");
 }
 
+/// A ptpd that serves this host's time on PTP's own timescale, and never touches it.
+fn ptpd(network: &Namespace, dir: &temp::Dir) -> Result<Process, Lacking> {
+    let program = binary::system("ptpd");
+    Command::new(&program)
+        .arg("--version")
+        .output()
+        .map_err(|why| Lacking(format!("ptpd (package ptpd): {why}")))?;
+    let mut command = network.command(program);
+    command.args(["-i", "wire", "-C", "-V", "-n", "-M", "--global:ignore_lock=1"]);
+    command.args(
+        [
+            "delay_mechanism=E2E",
+            "clock_class=6",
+            "ptp_clock_accuracy=ACC_10US",
+            "ptp_timescale=PTP",
+        ]
+        .into_iter()
+        .chain(["utc_offset=37", "utc_offset_valid=Y"])
+        .chain(["log_announce_interval=0", "log_sync_interval=0", "log_delayreq_interval=0"])
+        .map(|setting| format!("--ptpengine:{setting}")),
+    );
+    let mut process = Process::start(command, &dir.join("ptpd.log"));
+    process.expect_output("PTP_MASTER", SOON);
+    Ok(process)
+}
+
+/// Another implementation, and another timescale than ptp4l has with stamps in software.
+#[test]
+fn a_ptpd_on_tai_is_followed() {
+    let Some(net) = or_skip(Pair::new()) else { return };
+    let dir = temp::Dir::new();
+    let Some(_master) = or_skip(ptpd(&net.server, &dir)) else { return };
+    let mut daemon = Setup::within(&net.client, &dir, "[[source]]\nptp = \"wire\"\n").start();
+    let mut watch = daemon.watch(Truth::host());
+    watch.run(long(Duration::from_secs(15)));
+    println!("{}", watch.summary());
+    assert!(watch.samples.iter().all(|sample| sample.status == Status::Synchronised));
+    assert_kernel_stamps(&daemon);
+    let master = daemon.source()["ptp"]["master"].clone();
+    assert_eq!(master["ptp_timescale"], true, "{master:#}");
+    assert_eq!((&master["class"], &master["utc_offset_s"]), (&6.into(), &37.into()), "{master:#}");
+    assert_eq!(master["accuracy_ns"], 10_000, "{master:#}");
+}
+
 /// Masters that speak to those alone who ask (16.1).
 #[test]
 fn masters_are_asked_by_address() {
@@ -345,7 +389,7 @@ const fn attack(lies: &'static str, beside: bool, status: Status, shows: &'stati
 }
 
 /// All that docs/use/ptp.md has in its table of attacks.
-const ATTACKS: [Attack; 13] = [
+const ATTACKS: [Attack; 14] = [
     // Rogue masters that announce themselves as better.
     attack("identity=2,priority=1", true, Status::Synchronised, "no longer 01-01"),
     attack("identity=2,priority=1,ahead=5000000", true, Status::Holdover, "step suspected"),
@@ -368,6 +412,16 @@ const ATTACKS: [Attack; 13] = [
     Attack {
         beyond_ns: 20_000,
         ..attack("identity=1,announce=0,answer=0,ahead=20000", true, Status::Synchronised, "")
+    },
+    // In numbers, so that each exchange is with one of them and all between the exchanges are.
+    Attack {
+        beyond_ns: 20_000,
+        ..attack(
+            "identity=1,announce=0,answer=0,ahead=20000,sync=100",
+            true,
+            Status::Synchronised,
+            "",
+        )
     },
     // Corrections that no clock on the way can have made.
     attack("identity=1,correction=2000000000", false, Status::Holdover, "\"correction\""),

@@ -30,7 +30,7 @@ fn with_clocksource(named: &Path, program: &Path) -> Command {
     command
 }
 
-/// Whether this machine lets us do that.
+/// Checks that this machine lets us do that.
 fn clocksource_can_be_named(named: &Path) -> Result<(), Lacking> {
     let cat = with_clocksource(named, Path::new("cat")).arg(CLOCKSOURCE).output();
     match cat {
@@ -43,7 +43,8 @@ fn clocksource_can_be_named(named: &Path) -> Result<(), Lacking> {
     }
 }
 
-/// Its time gains nothing, so that two of them agree however long after each other they began.
+/// Server whose time gains nothing, so that two of them agree however long after each other they
+/// began.
 fn serve(dir: &temp::Dir) -> Server {
     Server::start(dir, &["--listen", "127.0.0.1:0", "--offset", "-2.5s", "--skew-ppm", "0"])
 }

@@ -18,7 +18,7 @@ use truechimer_testbed::{binary, temp};
 
 use crate::number;
 
-/// How far the time that is served is ahead of the host's: clients that follow are seen to.
+/// Lead of the time that is served over the host's, ns: clients that follow are seen to.
 const AHEAD_NS: i64 = 1_000_000;
 /// A second address of the server's.
 const SECOND: &str = "192.0.2.77";
@@ -126,7 +126,17 @@ impl Client {
 
     /// Likewise, of the servers in these lines.
     pub fn of(network: &Namespace, dir: &temp::Dir, servers: &str) -> Result<Client, Lacking> {
-        chrony::installed()?;
+        Client::by(chrony::PROGRAM, network, dir, servers)
+    }
+
+    /// Likewise, by this program.
+    pub fn by(
+        program: &str,
+        network: &Namespace,
+        dir: &temp::Dir,
+        servers: &str,
+    ) -> Result<Client, Lacking> {
+        chrony::runs(program)?;
         let own = dir.join("client");
         std::fs::create_dir(&own).expect("a folder can be made");
         // It asks for a folder that nobody else can enter.
@@ -139,7 +149,7 @@ impl Client {
         );
         let configuration = own.join("chrony.conf");
         std::fs::write(&configuration, text).expect("the configuration can be written");
-        let mut command = network.command(binary::system("chronyd"));
+        let mut command = network.command(binary::system(program));
         command.args(["-d", "-x", "-f"]).arg(configuration);
         Ok(Client { process: Process::start(command, &own.join("log")), dir: own })
     }

@@ -56,7 +56,7 @@ fn the_daemon_keeps_the_rules_of_a_simulator() {
     assert!(kernel + 1 >= stamps.len(), "{stamps:?}");
 }
 
-/// How each exchange in a replay log was stamped at departure and arrival.
+/// Methods by which each exchange in a replay log was stamped at departure and arrival.
 fn stamps(log: &Path) -> Vec<[String; 2]> {
     let text = std::fs::read_to_string(log).expect("the daemon wrote its log");
     let lines = text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON"));

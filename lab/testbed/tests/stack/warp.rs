@@ -230,7 +230,7 @@ fn the_system_clock_is_brought_to_time_and_ours_is_none_the_worse() {
     assert!(moved < 50_000_000, "the host's clock was moved by {moved} ns");
 }
 
-/// How far the warped system clock is ahead of the host's, ns: asked of a process that sees it.
+/// Lead of the warped system clock over the host's, ns: asked of a process that sees it.
 fn offset_of_warped(environment: &[(&'static str, String)]) -> i64 {
     let raw = Counter::open(Choice::Raw).expect("the kernel has a raw clock");
     let left = realtime_pair(raw, 32);

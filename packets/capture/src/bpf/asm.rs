@@ -261,13 +261,13 @@ impl Asm {
         raw
     }
 
-    /// How many instructions there are.
+    /// Number of instructions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.code.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.code.is_empty()

@@ -27,7 +27,7 @@ const FLOAT: u32 = 16;
 const TYPE_TAG: u32 = 18;
 const ENUM64: u32 = 19;
 
-/// Why BTF could not be read, or has not what was asked for.
+/// Reason why BTF could not be read, or has not what was asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BtfError {
     /// The file cannot be read.
@@ -145,13 +145,13 @@ impl Btf {
         Ok(Btf { bytes, types, names })
     }
 
-    /// How many types there are.
+    /// Number of types.
     #[must_use]
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()

@@ -21,7 +21,7 @@ pub enum Reg {
     R10,
 }
 
-/// How much a load or a store moves.
+/// Width of a load or a store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Size {
     /// One byte.
@@ -152,7 +152,7 @@ pub struct Instruction {
 }
 
 impl Instruction {
-    /// Its eight bytes, as this machine's kernel takes them.
+    /// The eight bytes of the instruction, as this machine's kernel takes them.
     #[must_use]
     pub fn bytes(&self) -> [u8; 8] {
         let registers = if cfg!(target_endian = "little") {
@@ -176,7 +176,7 @@ impl Instruction {
     }
 }
 
-/// Why a program cannot be assembled.
+/// Reason why a program cannot be assembled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsmError {
     /// A jump goes to a label that was bound nowhere: the number of the label.

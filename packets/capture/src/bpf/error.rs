@@ -1,16 +1,16 @@
-//! Why something about BPF did not work.
+//! Error of anything about BPF.
 
 use std::fmt;
 use std::io;
 
-/// Why something about BPF did not work.
+/// Error of anything about BPF.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BpfError {
     /// Attempt that failed: "loading the XDP program `stamp`".
     pub doing: String,
-    /// Why it did not work, in the system's words or ours.
+    /// Cause, in the system's words or ours.
     pub why: String,
-    /// How to mend it, if known.
+    /// Remedy, if known.
     pub mend: Option<String>,
     /// Words of the verifier, where it refused a program; else empty.
     pub log: String,
@@ -53,7 +53,7 @@ impl BpfError {
         self
     }
 
-    /// Whether more rights would help.
+    /// True if more rights would help.
     #[must_use]
     pub fn is_permission(&self) -> bool {
         matches!(self.errno, Some(libc::EPERM | libc::EACCES)) && self.log.is_empty()
@@ -76,7 +76,7 @@ fn permission(capabilities: &str) -> String {
     mend
 }
 
-/// Whether a kernel of this release counts what BPF takes against `RLIMIT_MEMLOCK`, and says
+/// True if a kernel of this release counts what BPF takes against `RLIMIT_MEMLOCK`, and says
 /// "not permitted" where that is too little.
 fn counts_locked_memory(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|n| n.parse().ok());

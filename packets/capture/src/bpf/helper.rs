@@ -72,7 +72,7 @@ pub enum Helper {
 }
 
 impl Helper {
-    /// Its number in the kernel's interface.
+    /// Number of the helper in the kernel's interface.
     #[must_use]
     pub const fn number(self) -> i32 {
         self as i32

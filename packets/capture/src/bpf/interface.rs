@@ -12,7 +12,7 @@ use super::error::BpfError;
 pub fn interface_index(name: &str) -> Result<u32, BpfError> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None);
     socket.and_then(|socket| name_to_index(socket, name)).map_err(|why| {
-        let doing = format!("looking for the interface `{name}`");
+        let doing = format!("interface `{name}`");
         let error = BpfError::system(doing, &why.into(), "");
         match error.errno {
             Some(libc::ENODEV) => error.mend("`ip link` lists the interfaces"),

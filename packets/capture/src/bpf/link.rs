@@ -14,7 +14,7 @@ const TCX_EGRESS: u32 = 47;
 const XDP_SKB_MODE: u32 = 1 << 1;
 const XDP_DRIVER_MODE: u32 = 1 << 2;
 
-/// How an interface runs XDP programs.
+/// Place where an interface runs XDP programs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum XdpMode {
     /// In the driver, before there is a socket buffer. Not every driver can.

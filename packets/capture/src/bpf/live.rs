@@ -18,9 +18,9 @@ pub struct LiveFrames<'a> {
     pub frame: &'a [u8],
     /// The interface that they are to have come in by (with `XDP_PASS` they go up its stack).
     pub ingress: u32,
-    /// How many.
+    /// Number of frames.
     pub repeat: u32,
-    /// How many at a time, at most 256; 0: the kernel's choice (64).
+    /// Frames at a time, at most 256; 0: the kernel's choice (64).
     pub batch: u32,
 }
 

@@ -173,7 +173,7 @@ impl AsFd for Map {
     }
 }
 
-/// How many values a per-CPU map holds: one for each CPU that the machine could come to have.
+/// Number of values in a per-CPU map: one for each CPU that the machine could come to have.
 pub(crate) fn possible_cpus() -> Result<usize, String> {
     cpus("/sys/devices/system/cpu/possible")
         .map(|cpus| cpus.last().map_or(0, |cpu| *cpu as usize + 1))

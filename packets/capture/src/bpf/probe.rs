@@ -7,7 +7,7 @@ use super::error::BpfError;
 use super::helper::Helper;
 use super::program::{Program, ProgramKind};
 
-/// Whether programs of this kind can be loaded here, by this process.
+/// Succeeds if programs of this kind can be loaded here, by this process.
 ///
 /// # Errors
 /// Why not.
@@ -17,7 +17,7 @@ pub fn program_kind(kind: ProgramKind) -> Result<(), BpfError> {
     Program::load(kind, "probe", &asm).map(drop)
 }
 
-/// Whether programs of this kind may call the helper. `false` too where programs cannot be loaded
+/// True if programs of this kind may call the helper. `false` too where programs cannot be loaded
 /// at all: ask [`program_kind`] first.
 #[must_use]
 pub fn helper(kind: ProgramKind, helper: Helper) -> bool {

@@ -42,7 +42,7 @@ pub enum ProgramKind {
 }
 
 impl ProgramKind {
-    /// Its number, attach type and BTF number.
+    /// Numbers of the kind: its type, attach type and BTF number.
     fn numbers(self) -> (u32, u32, u32) {
         match self {
             ProgramKind::SocketFilter => (1, 0, 0),
@@ -87,7 +87,7 @@ pub struct Program {
 pub struct Ran {
     /// Value that it returned.
     pub value: u32,
-    /// How long one run took on average, ns.
+    /// Mean time of one run, ns.
     pub nanos: u32,
     /// The packet afterwards; empty where there was none.
     pub data: Vec<u8>,

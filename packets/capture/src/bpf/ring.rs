@@ -21,7 +21,7 @@ const HEADER: u64 = 8;
 #[derive(Debug)]
 pub struct RingBuffer {
     map: Map,
-    /// How far the reader is.
+    /// Position of the reader.
     consumer: Shared,
     /// A page that says how far the writers are, then the data, twice in a row.
     producer: Shared,

@@ -175,7 +175,7 @@ pub(crate) struct Load<'a> {
     pub licence: &'a CStr,
 }
 
-/// How often a signal may cut the verifier short before that is an error.
+/// Number of times that a signal may cut the verifier short before that is an error.
 const INTERRUPTED: usize = 20;
 
 /// With `log`, the verifier writes there.

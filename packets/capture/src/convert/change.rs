@@ -23,7 +23,7 @@ pub struct Identity {
     pub kind: CounterKind,
     /// In which boot of which machine.
     pub boot: BootId,
-    /// How long a count lasts, to 500 ppm: nominal, not what a clock says of it.
+    /// Length of a count, to 500 ppm: nominal, not what a clock says of it.
     pub period: Period,
     /// The smallest step of the counter, ≥ 1: part of every count's error.
     pub resolution: CountSpan,
@@ -41,7 +41,7 @@ pub struct Continuity {
     pub monotonic_ns: i64,
     /// The time spent suspended since boot (`CLOCK_BOOTTIME` − `CLOCK_MONOTONIC`), ns.
     pub suspended_ns: i64,
-    /// How long reading all that took, in counts.
+    /// Time that reading all that took, in counts.
     pub width: CountSpan,
 }
 
@@ -49,7 +49,7 @@ pub struct Continuity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Used {
-    /// Its number in the page; [`Stamped::generation`](crate::Stamped::generation) refers to it.
+    /// Generation of the hand; [`Stamped::generation`](crate::Stamped::generation) refers to it.
     pub generation: u64,
     /// The clock parameters.
     pub hand: Hand,
@@ -71,7 +71,7 @@ pub struct Change {
     pub epoch: Epoch,
     /// Status of the clock; `None` where there is none that can be used.
     pub status: Option<Status>,
-    /// Why it is not worth more, for people.
+    /// Reason why the status is no better, for people.
     pub reason: Option<String>,
     /// The hand that packets are converted by from here on, if that is another one.
     pub hand: Option<Used>,
@@ -87,7 +87,7 @@ impl From<HostReading> for Continuity {
 }
 
 impl Continuity {
-    /// Whether the counter, whose counts last `period`, cannot have run on without a break since
+    /// True if the counter, whose counts last `period`, cannot have run on without a break since
     /// `earlier`.
     #[must_use]
     pub fn broken_since(&self, earlier: &Continuity, period: Period) -> bool {

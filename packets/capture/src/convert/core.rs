@@ -63,9 +63,9 @@ pub(crate) struct Core {
     newest: Option<HostPair>,
     /// The newest stamp of `CLOCK_REALTIME` since then.
     latest: Option<i64>,
-    /// Whether the pairs show what may be a suspend.
+    /// True if the pairs show what may be a suspend.
     stepped: bool,
-    /// How long a count lasts by the system clock, as the newest pairs have it.
+    /// Length of a count by the system clock, as the newest pairs have it.
     system: Period,
     /// Promise that holds, if any.
     promise: Option<Promise>,
@@ -74,7 +74,7 @@ pub(crate) struct Core {
     /// Counts before this one are of nobody knows which epoch.
     since: Option<Count>,
     broken: Option<Broken>,
-    /// How often the pairs showed that the counter had lost its continuity.
+    /// Number of times that the pairs showed that the counter had lost its continuity.
     pub(crate) breaks: u64,
     /// The page, if it is there and of our counter.
     seen: Option<Seen>,
@@ -117,12 +117,12 @@ impl Core {
         self.epoch
     }
 
-    /// Whether the counter broke and no hand of after it is there yet.
+    /// True if the counter broke and no hand of after it is there yet.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// How many stamps took the long way.
+    /// Number of stamps that took the long way.
     pub(crate) fn slow(&self) -> u64 {
         self.realtime.slow + self.monotonic.slow + self.device.slow
     }
@@ -178,7 +178,7 @@ impl Core {
         }
     }
 
-    /// Whether the pairs showed what may be a suspend since this was asked last.
+    /// True if the pairs showed what may be a suspend since this was asked last.
     pub(crate) fn take_stepped(&mut self) -> bool {
         std::mem::take(&mut self.stepped)
     }
@@ -188,7 +188,7 @@ impl Core {
         self.read = CountSpan(self.reading.0.saturating_add(error.0.max(0)));
     }
 
-    /// Whether the counter cannot have run on between these two.
+    /// True if the counter cannot have run on between these two.
     fn jumped(&self, last: &HostPair, pair: &HostPair) -> bool {
         if !pair.before.at_or_after(last.end) {
             return true;
@@ -217,7 +217,7 @@ impl Core {
         self.epoch = Counted::NO_EPOCH;
     }
 
-    /// How long a count lasts by the system clock, unless it was stepped just then.
+    /// Learns how long a count lasts by the system clock, unless it was stepped just then.
     fn learn(&mut self, last: &HostPair, pair: &HostPair) {
         let nominal = self.identity.period;
         let shown = i128::from(pair.unix_ns) - i128::from(last.unix_ns);
@@ -296,7 +296,7 @@ impl Core {
         self.without(stamp, found)
     }
 
-    /// Whether the count is from after the last break. A counter that went back shows what it
+    /// True if the count is from after the last break. A counter that went back shows what it
     /// showed before the break again: but a count that was read then is later than any pair of
     /// since.
     #[inline]

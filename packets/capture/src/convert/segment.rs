@@ -25,7 +25,7 @@ const FINE: u32 = 60;
 pub(crate) struct Segment {
     /// The first reading that it is for.
     first: i64,
-    /// How many more.
+    /// Distance from there to the last reading that it is for, ns.
     more: u64,
     /// The left pair's reading, ns.
     from: i64,
@@ -34,17 +34,17 @@ pub(crate) struct Segment {
     /// Counts a nanosecond: `slope` · 2^−`shift`.
     slope: u64,
     shift: u32,
-    /// How much farther two of the sides get with each nanosecond from the left pair. The other two
-    /// come as much nearer.
+    /// Counts, with `BITS` fractional bits, that two of the sides get farther with each nanosecond
+    /// from the left pair. The other two come as much nearer.
     low: i64,
     high: i64,
     /// Where the four are at the left pair: below by the left pair and by the right one, above
     /// likewise.
     below: [i64; 2],
     above: [i64; 2],
-    /// How far the pairs themselves reach below and above the count at the left pair.
+    /// Counts that the pairs themselves reach below and above the count at the left pair.
     room: [i64; 2],
-    /// Whether the clock was slewed harder than is ordinary.
+    /// True if the clock was slewed harder than is ordinary.
     hard: bool,
     /// The counter's own part of the error.
     own: i64,

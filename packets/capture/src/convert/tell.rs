@@ -13,7 +13,7 @@ pub(crate) fn tell(hand: &Hand, count: Count, error: CountSpan) -> (Instant, Spa
     (instant, bound, unix_ns(hand, instant))
 }
 
-/// How long an error of so many counts lasts, at the most; 1 ns more, which is cut off where time
+/// Longest time that an error of so many counts lasts; 1 ns more, which is cut off where time
 /// is written in whole ones.
 #[inline(always)]
 pub(crate) fn lasts(hand: &Hand, error: CountSpan) -> Span {

@@ -9,9 +9,9 @@ use truechimer_time::{Count, CountSpan, Period, Rate, Span};
 
 use super::segment::Segment;
 
-/// How many pairs are kept: some seconds where one is taken each millisecond.
+/// Number of pairs kept: some seconds where one is taken each millisecond.
 const PAIRS: usize = 4096;
-/// How far the counter may run from a clock's nominal rate at the very most: `adjtimex` changes the
+/// Largest deviation of the counter's rate from a clock's nominal one: `adjtimex` changes the
 /// tick by up to 10 % and the frequency by 500 ppm, `adjtime` slews at 500 ppm more, the nominal
 /// period is good to 500 ppm. A clock that is 10.15 % slow sees a counter that is 11.3 % fast.
 pub(crate) const HARDEST: Rate = Rate::from_ppb(120_000_000);
@@ -68,7 +68,7 @@ pub(crate) struct Track {
     lines: [Option<Segment>; 2],
     /// No stamp is from before this.
     earliest: Option<Count>,
-    /// How often no line would do.
+    /// Number of stamps for which no line would do.
     pub(crate) slow: u64,
 }
 
@@ -137,7 +137,7 @@ impl Track {
         self.earliest = None;
     }
 
-    /// How many stretches are looked at for every stamp that no line tells of.
+    /// Number of stretches that are looked at for every stamp that no line tells of.
     #[cfg(test)]
     pub(crate) fn odd_ones(&self) -> usize {
         self.odd.len()

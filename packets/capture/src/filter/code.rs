@@ -6,9 +6,9 @@
 pub struct Instruction {
     /// Operation code.
     pub code: u16,
-    /// How many instructions to skip if the comparison holds.
+    /// Number of instructions to skip if the comparison holds.
     pub jt: u8,
-    /// How many if it does not.
+    /// Number of instructions to skip if it does not.
     pub jf: u8,
     /// The operand.
     pub k: u32,
@@ -81,7 +81,7 @@ pub(crate) fn keeping(code: &[Instruction], bytes: u32) -> Vec<Instruction> {
     code
 }
 
-/// How long the header of Linux's cooked capture, version 2, is.
+/// Length of the header of Linux's cooked capture, version 2, in bytes.
 pub(crate) const COOKED_HEADER: u32 = 20;
 
 /// A program for packets with a cooked header of version 2, made one for the kernel, which runs it

@@ -49,7 +49,7 @@ pub(super) struct Library {
     turn: Mutex<()>,
 }
 
-/// Why a text was not compiled.
+/// Reason why a text was not compiled.
 pub(super) enum Refusal {
     /// The text, in libpcap's words.
     Text(String),

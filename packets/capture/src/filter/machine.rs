@@ -11,7 +11,7 @@ const STEPS: usize = 1 << 16;
 /// Words of scratch memory.
 const MEMORY: usize = 16;
 
-/// How many bytes of the packet `code` keeps; 0 for a packet that does not pass.
+/// Number of bytes of the packet that `code` keeps; 0 for a packet that does not pass.
 pub(super) fn run(code: &[Instruction], packet: &[u8], original_length: u32) -> u32 {
     let mut machine = Machine { a: 0, x: 0, memory: [0; MEMORY], packet, original_length };
     let mut at = 0_usize;

@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-/// How many sockets are remembered.
+/// Largest number of sockets remembered.
 const MOST_SOCKETS: usize = 4096;
 /// Of how many datagrams the order is remembered, for each socket that several threads read.
 const MOST_ORDERED: usize = 1024;
@@ -24,7 +24,7 @@ const FOREIGN: u64 = 0;
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     sockets: HashMap<u64, Heads>,
-    /// How many reports there were.
+    /// Number of reports so far.
     reports: u64,
 }
 

@@ -50,7 +50,7 @@ pub enum What {
     Received {
         /// The socket.
         socket: u64,
-        /// How many bytes; `None` if it failed, which may have taken a datagram as well.
+        /// Length in bytes; `None` if it failed, which may have taken a datagram as well.
         length: Option<u32>,
         /// The process.
         pid: u32,
@@ -93,7 +93,7 @@ pub enum What {
     },
 }
 
-/// How the programs number the kinds.
+/// Numbers of the kinds, as the programs have them.
 pub(super) mod kind {
     pub const ARRIVED: u32 = 1;
     pub const QUEUED: u32 = 2;
@@ -127,13 +127,13 @@ pub(super) mod layout {
     pub const COPIED: i16 = 36;
     /// u64: the buffer that is first in the socket's queue, in records without bytes.
     pub const FIRST: i16 = 40;
-    /// How long a record without bytes is.
+    /// Length of a record without packet bytes, in bytes.
     pub const SHORT: i16 = 48;
     /// The packet's first bytes.
     pub const BYTES: i16 = 40;
-    /// How many there is room for: Ethernet, two tags, IPv6 with an extension, UDP, RTP and more.
+    /// Room for those, in bytes: Ethernet, two tags, IPv6 with an extension, UDP, RTP and more.
     pub const MOST_BYTES: i16 = 128;
-    /// How long a record with bytes is.
+    /// Length of a record with packet bytes, in bytes.
     pub const LONG: i16 = BYTES + MOST_BYTES;
 }
 

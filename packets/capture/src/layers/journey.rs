@@ -64,7 +64,7 @@ pub struct Journey {
     pub monotonic_ns: [Option<u64>; Layer::ALL.len()],
     /// The packet from its link layer on, as far as it was copied.
     pub bytes: Vec<u8>,
-    /// Its length from the link layer on, in bytes.
+    /// Length from the link layer on, in bytes.
     pub length: u32,
     /// The process that read it or sent it; 0 if none did.
     pub pid: u32,
@@ -91,8 +91,8 @@ impl Journey {
     }
 }
 
-/// How long the payload of a UDP datagram is that begins in this Ethernet or loopback frame;
-/// `None` where that cannot be told, as with fragments.
+/// Length in bytes of the payload of the UDP datagram that begins in this Ethernet or loopback
+/// frame; `None` where that cannot be told, as with fragments.
 fn payload(frame: &[u8]) -> Option<u32> {
     const HEADER: u16 = 8;
     let be16 = |at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
@@ -127,7 +127,7 @@ pub struct Unfollowed {
     pub unsent: u64,
 }
 
-/// How many packets may be on their way. The kernel's side remembers no more either.
+/// Largest number of packets that may be on their way. The kernel's side remembers no more either.
 const MOST: usize = 16_384;
 
 /// Puts events together: by the buffer that a packet is in, from its arrival until it is read or
@@ -150,7 +150,7 @@ struct OnTheWay {
     journey: Journey,
     /// The number of its arrival.
     arrival: u64,
-    /// Whether it is in the queue of a datagram socket: reads of it are told otherwise.
+    /// True if it is in the queue of a datagram socket: reads of it are told otherwise.
     is_datagram: bool,
 }
 

@@ -7,8 +7,8 @@ use crate::bpf::{
     ProgramKind, Reg, RingBuffer, Size,
 };
 
-/// How many packets may be between driver and stack, in sockets, and how many sockets there may be:
-/// beyond that, those not heard of for the longest time are forgotten.
+/// Largest number of packets remembered, between driver and stack or in sockets, and most sockets: beyond that,
+/// those not heard of for the longest time are forgotten.
 const REMEMBERED: u32 = 16_384;
 /// Addresses of internet sockets.
 const INET: i32 = 2;
@@ -101,7 +101,7 @@ struct Maps {
     /// By buffer that waits to leave by our interface: when it entered the queue, ns; with the bit [`GIVEN`]
     /// once the driver was given it.
     leaving: Map,
-    /// How many records found no room.
+    /// Number of records that found no room.
     lost: Map,
 }
 
@@ -121,7 +121,7 @@ pub(super) struct Whose {
     pub network: u32,
 }
 
-/// Why the programs cannot be had.
+/// Reason why the programs cannot be had.
 pub(super) enum NoPrograms {
     Types(BtfError),
     Bpf(BpfError),

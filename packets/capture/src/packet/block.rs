@@ -6,7 +6,7 @@ use crate::tap::{Direction, KernelClock, Packet, RawStamp};
 /// View of the packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct View {
-    /// Whether a cooked header stands before each, see [`cook`].
+    /// True if a cooked header stands before each, see [`cook`].
     pub is_cooked: bool,
     /// At most so much of each, its tag included.
     pub snap_length: u32,
@@ -23,7 +23,7 @@ const HEADER: usize = 48;
 const ADDRESS: usize = 20;
 /// Length of the header of `LINUX_SLL2`.
 pub(super) const COOKED: usize = 20;
-/// How much of an Ethernet frame stands before a VLAN tag.
+/// Bytes of an Ethernet frame before a VLAN tag.
 const ADDRESSES: u32 = 12;
 /// Type of a VLAN tag where the kernel does not say: 802.1Q.
 const TPID: u16 = 0x8100;
@@ -118,7 +118,7 @@ fn word(block: &[u8], at: usize) -> Option<u32> {
     block.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word))
 }
 
-/// How many packets the block says it has; never more than fit in.
+/// Number of packets that the block says it has; never more than fit in.
 pub(super) fn packets(block: &[u8]) -> usize {
     let said = word(block, PACKETS).unwrap_or(0) as usize;
     said.min(block.len() / HEADER)

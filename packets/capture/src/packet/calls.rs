@@ -29,7 +29,7 @@ pub(super) struct Statistics {
     pub drops: u32,
 }
 
-/// How a wait ended.
+/// Cause of the end of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Woken {
     /// Cut short.

@@ -18,7 +18,7 @@ const NEARLY_EMPTY: usize = 4;
 /// Bytes that a copy takes beyond its own, rounded up.
 const OVERHEAD: usize = 256;
 
-/// How much memory copies may take: as much as the ring itself.
+/// Memory that copies may take, in bytes: as much as the ring itself.
 #[derive(Debug)]
 pub(super) struct Spare {
     used: AtomicUsize,
@@ -35,7 +35,7 @@ impl Spare {
 pub(super) enum Kept {
     /// The block itself.
     Block(Held),
-    /// Its used part.
+    /// Copy of its used part.
     Copy(Copy),
 }
 

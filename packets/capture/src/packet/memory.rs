@@ -1,4 +1,4 @@
-//! How large a ring, in how many blocks.
+//! Size of a ring, and number of its blocks.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::calls::{Request, Socket};
 use super::ring::Ring;
 
-/// How large a block is: a packet must fit in one, and offloads put packets of up to 64 KiB
+/// Size of a block, in bytes: a packet must fit in one, and offloads put packets of up to 64 KiB
 /// together. Small ones make for many: at low rates each waits with the few packets of
 /// [`PacketOptions::latency`](super::PacketOptions::latency), and a ring of n blocks bridges n
 /// times that.
@@ -24,7 +24,7 @@ pub(super) struct Plan {
     blocks: u64,
     /// The bytes that were asked for.
     asked: u64,
-    /// How long a block waits for more packets.
+    /// Time that a block waits for more packets.
     pub latency: Duration,
 }
 
@@ -42,7 +42,7 @@ impl Plan {
         (self.blocks / 2 >= FEWEST).then_some(Plan { blocks: self.blocks / 2, ..self })
     }
 
-    /// Its size.
+    /// Size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.blocks * BLOCK
     }
@@ -86,8 +86,8 @@ pub(super) fn ring(socket: &Socket, asked: u64, latency: Duration) -> io::Result
     Ok((ring, plan))
 }
 
-/// How much memory there is for the asking, in bytes. The kernel would rather end other programs
-/// than refuse a ring.
+/// Memory that there is for the asking, in bytes. The kernel would rather end other programs than
+/// refuse a ring.
 fn available() -> Option<u64> {
     parse_available(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }

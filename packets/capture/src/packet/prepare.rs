@@ -18,7 +18,7 @@ pub(super) fn find(interface: &str) -> Result<(Option<Link>, u16), TapError> {
         return Ok((None, LINKTYPE_LINUX_SLL2));
     }
     let link = Link::named(interface).map_err(|why| TapError {
-        doing: format!("looking for the interface {interface:?}"),
+        doing: format!("interface `{interface}`"),
         why: match why.kind() {
             io::ErrorKind::NotFound => "there is none of that name".to_owned(),
             _ => why.to_string(),
@@ -148,7 +148,7 @@ pub(super) fn attach(
     })
 }
 
-/// Why there is no packet socket.
+/// Error where there is no packet socket.
 pub(super) fn not_allowed(why: io::Error) -> TapError {
     let mend = match why.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
@@ -167,7 +167,7 @@ pub(super) fn not_allowed(why: io::Error) -> TapError {
     TapError { doing: "opening a packet socket".to_owned(), why: why.to_string(), mend }
 }
 
-/// Why there is no ring.
+/// Error where there is no ring.
 pub(super) fn no_ring(options: &PacketOptions, why: io::Error) -> TapError {
     TapError {
         doing: format!("making a ring of {} MiB", options.ring_bytes >> 20),
@@ -176,7 +176,7 @@ pub(super) fn no_ring(options: &PacketOptions, why: io::Error) -> TapError {
     }
 }
 
-/// Why the socket was not bound.
+/// Error where the socket was not bound.
 pub(super) fn not_bound(options: &PacketOptions, why: &io::Error) -> TapError {
     TapError {
         doing: format!("listening to {}", options.interface),

@@ -37,12 +37,12 @@ impl Ring {
         Ok(Ring { memory, block_size, held })
     }
 
-    /// How many blocks.
+    /// Number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether somebody holds the block of this number.
+    /// True if somebody holds the block of this number.
     pub(super) fn is_held(&self, index: usize) -> bool {
         self.held.get(index).is_some_and(|held| held.load(Ordering::Relaxed))
     }

@@ -32,7 +32,7 @@ pub struct Progress {
     notes: Mutex<Vec<String>>,
 }
 
-/// How many notes are kept that nobody has asked for.
+/// Number of notes kept that nobody has asked for.
 const MOST_NOTES: usize = 100;
 
 /// The state of [`Progress`] at one moment. Its numbers never go back, but for `queued`.
@@ -60,11 +60,11 @@ pub struct Live {
     pub surplus: u64,
     /// Packets between the two threads.
     pub queued: u64,
-    /// How often the capture thread had to wait for the other.
+    /// Number of times that the capture thread had to wait for the other.
     pub waits: u64,
-    /// How often the interface went down.
+    /// Number of times that the interface went down.
     pub downs: u64,
-    /// Whether it is down.
+    /// True while it is down.
     pub down: bool,
     /// Quality of the stamps of those written.
     pub tally: Tally,
@@ -73,11 +73,11 @@ pub struct Live {
 /// Quality of stamps, together.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Tally {
-    /// How many are within their bound.
+    /// Number of stamps within their bound.
     pub bounded: u64,
-    /// How many have the system clock's time, and a count.
+    /// Number of stamps with the system clock's time, and a count.
     pub unsynchronised: u64,
-    /// How many have no count.
+    /// Number of stamps without a count.
     pub uncounted: u64,
     /// The bounds of those that have one, in ns.
     pub bounds: Spread,
@@ -115,7 +115,7 @@ impl Tally {
 }
 
 impl Progress {
-    /// How it stands.
+    /// State at present.
     #[must_use]
     pub fn live(&self) -> Live {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);

@@ -23,7 +23,7 @@ pub(super) struct Batch {
     pub pairs: Vec<Pair>,
     /// Packets, and what happened between them, in the order of both.
     pub items: Vec<Item>,
-    /// How many packets that are.
+    /// Number of packets among them.
     pub packets: u64,
     /// The tap's counters, if they were looked at.
     pub losses: Option<Losses>,
@@ -64,7 +64,7 @@ impl Batch {
     }
 }
 
-/// How much may be on its way; one batch always may.
+/// Most that may be on its way; one batch always may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Number of chunks and marks.
@@ -199,7 +199,7 @@ impl Queue {
         Ending(self)
     }
 
-    /// How many packets are in it.
+    /// Number of packets in it.
     pub fn packets(&self) -> u64 {
         guard(&self.state).packets
     }

@@ -1,10 +1,10 @@
-//! Whether somebody still reads what is written.
+//! Check that somebody still reads what is written.
 
 use std::os::fd::BorrowedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Whether the other end of a pipe or socket has been closed. Writing would tell, but while no
+/// True if the other end of a pipe or socket has been closed. Writing would tell, but while no
 /// packets come there is nothing to write. Never of a file.
 #[must_use]
 pub fn is_unread(output: BorrowedFd<'_>) -> bool {

@@ -1,6 +1,6 @@
-//! How numbers are spread, in little memory.
+//! Distribution of numbers, in little memory.
 
-/// How many buckets each power of two is divided into: a quantile is exact to one part in 64.
+/// Number of buckets to each power of two: a quantile is exact to one part in 64.
 const PARTS: u32 = 64;
 const PART_BITS: u32 = PARTS.ilog2();
 const BUCKETS: usize = ((64 - PART_BITS + 1) * PARTS) as usize;
@@ -30,7 +30,7 @@ impl Spread {
         self.max = self.max.max(value);
     }
 
-    /// How many it has.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count

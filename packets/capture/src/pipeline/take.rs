@@ -13,12 +13,12 @@ use crate::{Chunk, Losses, Next, Tap, TapError};
 
 /// Time for which chunks share a pair at least.
 const BETWEEN_PAIRS: Duration = Duration::from_millis(1);
-/// How long to wait for packets at the most, so that a stop is seen.
+/// Longest wait for packets, so that a stop is seen.
 const WAIT: Duration = Duration::from_millis(100);
-/// How old the last pair may become while nothing comes: a packet after it is then still between
-/// two pairs that are not far apart.
+/// Greatest age of the last pair while nothing comes: a packet after it is then still between two
+/// pairs that are not far apart.
 const IDLE_PAIR: Duration = Duration::from_millis(500);
-/// How often the tap is asked what it lost.
+/// Interval at which the tap is asked what it lost.
 const BETWEEN_LOSSES: Duration = Duration::from_millis(250);
 /// Pairs are so many times as far apart as reading a card's clock took: 5 % of the thread, unless packets fill batches
 /// sooner.
@@ -48,7 +48,7 @@ pub(super) trait Outlet {
     fn idle(&mut self) -> bool;
 }
 
-/// Why no more packets are taken.
+/// Reason why no more packets are taken.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// There are as many as were asked for.
@@ -289,7 +289,7 @@ impl<'a> Taker<'a> {
         }
     }
 
-    /// How many packets were taken or lost.
+    /// Number of packets taken or lost.
     fn known(&self) -> u64 {
         self.taken.saturating_add(self.losses.ring).saturating_add(self.losses.kernel)
     }

@@ -12,9 +12,9 @@ use crate::sink::{Sink, SinkError, Written};
 
 /// While nothing comes, what is held back is handed on so often.
 const FLUSH: Duration = Duration::from_millis(100);
-/// How often the others are told what the stamps are worth.
+/// Interval at which the others are told what the stamps are worth.
 const BETWEEN_TALLIES: Duration = Duration::from_millis(100);
-/// How long the capture thread waits for room between two looks at the clocks.
+/// Time that the capture thread waits for room between two looks at the clocks.
 const WAIT: Duration = Duration::from_millis(10);
 
 /// Converts and writes.
@@ -30,7 +30,7 @@ pub(super) struct Writer<'a, C> {
     failed: Option<SinkError>,
 }
 
-/// How the writing ended.
+/// Result of the writing.
 pub(super) struct Finished {
     pub written: Written,
     pub error: Option<SinkError>,

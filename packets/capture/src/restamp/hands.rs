@@ -12,9 +12,9 @@ use super::{Known, Numbered, RestampError};
 use crate::Counted;
 use crate::convert::{Change, Identity};
 
-/// Most hands that are kept: 250 MB of them.
+/// Largest number of hands that are kept: 250 MB of them.
 const MOST: usize = 1 << 20;
-/// Most epochs that they may be of.
+/// Largest number of epochs that they may be of.
 const EPOCHS: usize = 1 << 8;
 
 /// Hands to work out times by, from wherever they come.
@@ -25,14 +25,14 @@ pub struct Hands {
     first: Count,
     last: Count,
     rows: Vec<Row>,
-    /// How many hands there are in all, and how many sources.
+    /// Number of hands in all, and of sources.
     hands: usize,
     sources: usize,
     captured: Captured,
     /// The sources that the capture itself is, each from so many changes on: another one after each
     /// break of the counter.
     own: Vec<(usize, usize)>,
-    /// How many changes lie before the next packet.
+    /// Number of changes before the next packet.
     passed: usize,
     matching: Option<Matching>,
 }
@@ -68,7 +68,7 @@ struct Row {
     outer: [Option<Numbered>; 2],
     /// Those between, in the end all of them, in the order of their bases.
     hands: Vec<Numbered>,
-    /// How many of them are not after the count that was asked for last.
+    /// Number of those that are not after the count that was asked for last.
     place: usize,
     /// Readings of the host's clocks.
     references: References,
@@ -175,13 +175,13 @@ impl Hands {
         self.sources - 1
     }
 
-    /// How many hands there are.
+    /// Number of hands.
     #[must_use]
     pub fn len(&self) -> usize {
         self.hands
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hands == 0
@@ -306,7 +306,7 @@ impl Hands {
         Some(each.map_or(nearest, |each| nearest.and(&each)))
     }
 
-    /// Why there are no hands for packets of this epoch here, if there are none.
+    /// Reason why there are no hands for packets of this epoch here, if there are none.
     pub(super) fn missing(&self, epoch: Epoch) -> Option<String> {
         let none = self.matching.as_ref().is_none_or(|known| known.rows.is_empty());
         let of = || self.rows.iter().any(|row| row.epoch == epoch);
@@ -377,7 +377,7 @@ impl Row {
     }
 }
 
-/// Whether what a hand says can be: all that is worked out from it relies on that.
+/// Checks that what a hand says can be: all that is worked out from it relies on that.
 pub(super) fn sensible(hand: &Hand) -> Result<(), String> {
     let fields = [
         ("path_bound", hand.path_bound.0 < 0),

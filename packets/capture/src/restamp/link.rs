@@ -1,4 +1,4 @@
-//! Whether counts belong to the stretch of the counter that hands are of: by the host's clocks,
+//! Check that counts belong to the stretch of the counter that hands are of: by the host's clocks,
 //! which were read while capturing, and by the daemon.
 
 use serde::Deserialize;
@@ -19,7 +19,7 @@ const SUSPEND: Span = Span::from_millis(10);
 const BASELINE: Span = Span::from_secs(5);
 /// Part of that which reading the clocks may take.
 const PRECISION: Rate = Rate::from_ppb(10_000);
-/// Most references that are kept of each epoch.
+/// Largest number of references that are kept of each epoch.
 const REFERENCES: usize = 1 << 14;
 
 /// The host's clocks at one count, as a daemon read them.
@@ -50,7 +50,7 @@ pub(super) enum Link {
     Broken,
 }
 
-/// Most looks that are taken in of a capture: one every ten seconds makes 120 days.
+/// Largest number of looks that are taken in of a capture: one every ten seconds makes 120 days.
 const LOOKS: usize = 1 << 20;
 
 /// The host's clocks in one epoch of a clock.
@@ -114,9 +114,9 @@ pub(super) struct Captured {
     nominal: Period,
     /// In the order of the capture.
     looks: Vec<Reference>,
-    /// Whether there were more of them.
+    /// True if there were more of them.
     more: bool,
-    /// How long a count lasts by the raw clock, and how well that is known.
+    /// Length of a count by the raw clock, and the error that it may have.
     period: (Period, Rate),
 }
 
@@ -161,7 +161,7 @@ impl Captured {
         None
     }
 
-    /// How packets that so many changes lie before go with an epoch.
+    /// Link between an epoch and packets that so many changes lie before.
     pub(super) fn link(&self, passed: usize, references: &References) -> Link {
         if passed > self.looks.len() {
             return Link::Broken;
@@ -181,8 +181,8 @@ impl Captured {
         if looks.iter().all(Option::is_some) { Link::Joined(most) } else { Link::Open }
     }
 
-    /// How far apart counter and clocks went from one to the other at the most; `None` if the
-    /// counter did not run on.
+    /// Most that counter and clocks went apart from one to the other; `None` if the counter did not
+    /// run on.
     fn apart(&self, one: &Reference, other: &Reference) -> Option<Span> {
         let (one, other) =
             if other.count.at_or_after(one.count) { (one, other) } else { (other, one) };

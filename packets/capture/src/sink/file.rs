@@ -17,9 +17,9 @@ use crate::{Facts, Losses, Packet, Quality, Stamped};
 
 /// Bytes that are collected before they are written.
 const BATCH: usize = 256 << 10;
-/// How long they may wait for that.
+/// Longest time that they wait for that.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a full disk is tried again.
+/// Interval at which a full disk is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Lateness of a file by time that the next one makes up for: it is looked at each second, on a busy machine a
 /// little later.
@@ -359,7 +359,7 @@ impl CaptureFile {
         })
     }
 
-    /// Why nothing more can be written.
+    /// Reason why nothing more can be written.
     fn over(&mut self) -> SinkError {
         self.failed.take().unwrap_or(SinkError::Closed)
     }
@@ -610,7 +610,7 @@ impl CaptureFile {
         if large || old { self.rotate() } else { Ok(()) }
     }
 
-    /// Whether nothing can be written now.
+    /// True if nothing can be written now.
     fn stuck(&self) -> bool {
         self.again.is_some_and(|again| Instant::now() < again)
     }

@@ -156,7 +156,7 @@ impl Output {
         &self.name
     }
 
-    /// How many bytes were written.
+    /// Number of bytes written.
     pub fn position(&self) -> u64 {
         self.position
     }

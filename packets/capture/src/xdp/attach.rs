@@ -23,7 +23,7 @@ pub(super) struct Place {
 
 impl Place {
     pub fn find(interface: &str) -> Result<Place, TapError> {
-        let doing = || format!("looking for the interface `{interface}`");
+        let doing = || format!("interface `{interface}`");
         let link = Link::named(interface).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => TapError {
                 doing: doing(),

@@ -7,7 +7,7 @@ use super::program::Notes;
 use crate::filter::Filter;
 use crate::tap::{Chunk, Direction, KernelClock, Packet, RawStamp};
 
-/// How the stamp that a program noted is to be read.
+/// Meaning of the stamp that a program noted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Reading {
     /// There are no notes: this is when the packets were taken out of the ring.
@@ -37,7 +37,7 @@ impl Reading {
     }
 }
 
-/// How a chunk's frames are to be read.
+/// Way to read a chunk's frames.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     pub reading: std::sync::Arc<Reading>,
@@ -69,7 +69,7 @@ impl View {
         Packet { stamp, data, tag: None, length, direction: Direction::In, queue: self.queue }
     }
 
-    /// Whether a packet passes. The filter sees all of it that is there.
+    /// True if a packet passes. The filter sees all of it that is there.
     fn passes(&self, filter: &Filter, before: &[u8], bytes: &[u8]) -> bool {
         let there = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let length = self.notes(before).map_or(there, |n| n.length.max(there));
@@ -156,7 +156,7 @@ impl Copied {
         Copied { bytes: Vec::with_capacity(bytes), packets: Vec::with_capacity(packets) }
     }
 
-    /// How many packets there are, and bytes of them.
+    /// Number of packets, and of their bytes.
     pub fn size(&self) -> (usize, usize) {
         (self.packets.len(), self.bytes.len())
     }

@@ -18,9 +18,9 @@ use crate::link::{Change, Watcher};
 use crate::pace::{PACKETS, Pace};
 use crate::tap::{Chunk, Direction, Facts, Losses, Method, Next, Packet, RawStamp, Tap, TapError};
 
-/// How long the ring buffer is waited for before the interface is looked at again.
+/// Longest wait for the ring buffer before the interface is looked at again.
 const GLANCE: Duration = Duration::from_millis(100);
-/// How many records are taken at a time.
+/// Largest number of records taken at a time.
 const BATCH: usize = 512;
 /// Bytes of ring buffer that make one packet that may come while we sleep.
 const ROOMY: u64 = 16 << 10;

@@ -63,8 +63,8 @@ impl Astray {
         Astray { lost: 0, seen: 0, since: Instant::now() }
     }
 
-    /// How many were lost in between. Exact once packets have stopped coming, as they have when the
-    /// program `is_gone`; before, it is what is more than can be on the way.
+    /// Number of packets lost in between. Exact once packets have stopped coming, as they have when
+    /// the program `is_gone`; before, it is what is more than can be on the way.
     pub fn note(&mut self, counts: &XdpCounts, queues: u64, is_gone: bool) -> u64 {
         let between = counts.unaccounted();
         let unchanged =

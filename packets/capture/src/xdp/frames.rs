@@ -49,7 +49,7 @@ impl Frames {
         address & !u64::from(self.size - 1)
     }
 
-    /// Whether a descriptor lies inside one frame.
+    /// True if a descriptor lies inside one frame.
     fn contains(&self, descriptor: &Descriptor) -> bool {
         let start = self.start(descriptor.address);
         let room = u64::from(self.size) - (descriptor.address - start);
@@ -85,7 +85,7 @@ impl Intake {
         Intake { frames: Arc::new(frames), receive }
     }
 
-    /// How many frames have arrived and were not taken yet.
+    /// Number of frames that have arrived and were not taken yet.
     pub fn waiting(&self) -> u32 {
         self.receive.waiting()
     }
@@ -126,7 +126,7 @@ impl Drop for Intake {
 }
 
 impl Descriptor {
-    /// Whether the packet goes on in the next frame.
+    /// True if the packet goes on in the next frame.
     pub fn continues(&self) -> bool {
         self.options & libc::XDP_PKT_CONTD != 0
     }
@@ -146,12 +146,12 @@ pub(super) struct Frame<'a> {
     pub before: &'a [u8],
     /// The packet, or this frame's part of it.
     pub bytes: &'a [u8],
-    /// Whether the packet goes on in the next frame.
+    /// True if the packet goes on in the next frame.
     pub continues: bool,
 }
 
 impl Held {
-    /// How many packets end in it.
+    /// Number of packets that end in it.
     pub fn packets(&self) -> usize {
         self.descriptors.iter().filter(|descriptor| !descriptor.continues()).count()
     }

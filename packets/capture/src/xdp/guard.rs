@@ -1,4 +1,4 @@
-//! Whether the host uses an interface, and so whether its packets may be taken away.
+//! Uses of an interface by the host, and so whether its packets may be taken away.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use crate::link::Link;
 use crate::tap::TapError;
 use message::{Address, Described, Route};
 
-/// How the host uses an interface.
+/// Use of an interface by the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Use {
     /// Loopback interface.
@@ -60,9 +60,9 @@ impl fmt::Display for Use {
     }
 }
 
-/// How the host uses the interface, by what the kernel says in this thread's network namespace.
-/// Empty: in none of these ways. What does not show: BPF programs that were attached by links
-/// (tcx), rules of nftables for a device, and ipvlan interfaces in other network namespaces.
+/// Uses of the interface by the host, by what the kernel says in this thread's network namespace.
+/// Empty: none of these. What does not show: BPF programs that were attached by links (tcx), rules
+/// of nftables for a device, and ipvlan interfaces in other network namespaces.
 ///
 /// # Errors
 /// Where there is no such interface, or the kernel does not tell.
@@ -98,13 +98,13 @@ fn look(link: &Link) -> Result<Found, TapError> {
     Ok(found)
 }
 
-/// How many packet sockets are bound to the interface; 0 where that cannot be told.
+/// Number of packet sockets bound to the interface; 0 where that cannot be told.
 fn packet_sockets(interface: u32) -> usize {
     let text = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
     bound_to(&text, interface)
 }
 
-/// How many lines of such a list name the interface, in their fifth column.
+/// Number of lines of such a list that name the interface, in their fifth column.
 fn bound_to(list: &str, interface: u32) -> usize {
     let columns = list.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4));
     columns.filter(|column| column.parse() == Ok(interface)).count()
@@ -226,7 +226,7 @@ impl Found {
     }
 }
 
-/// Whether every interface with IPv6 has such an address without anybody's doing.
+/// True if every interface with IPv6 has such an address without anybody's doing.
 fn is_automatic(ip: &IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }

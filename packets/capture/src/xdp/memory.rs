@@ -32,7 +32,7 @@ unsafe impl Plain for u64 {}
 pub(super) struct Descriptor {
     /// Where its first byte is, in bytes from the start of the frames' memory.
     pub address: u64,
-    /// How many bytes.
+    /// Length in bytes.
     pub length: u32,
     /// `XDP_PKT_CONTD`: the packet goes on in the next one.
     pub options: u32,
@@ -60,7 +60,7 @@ impl Mapping {
         MmapOptions::new().offset(offset).len(length).populate().map_raw(&socket).map(Mapping)
     }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     pub fn length(&self) -> usize {
         self.0.len()
     }
@@ -70,7 +70,7 @@ impl Mapping {
         self.0.as_ptr() as u64
     }
 
-    /// Whether `count` values of a type lie inside from byte `at` on, aligned.
+    /// True if `count` values of a type lie inside from byte `at` on, aligned.
     fn holds<T>(&self, at: usize, count: usize) -> bool {
         at.is_multiple_of(align_of::<T>())
             && count

@@ -95,7 +95,7 @@ impl Counters {
         Map::per_cpu_array(COUNTERS * 8, 1).map(Counters)
     }
 
-    /// How many all CPUs together have counted.
+    /// Sum of what all CPUs have counted.
     pub fn get(&self, what: Counted) -> Result<u64, BpfError> {
         self.0.sum(0, what as usize)
     }
@@ -186,7 +186,7 @@ pub(super) struct Record<'a> {
     pub cpu: u16,
     /// The receive queue.
     pub queue: u16,
-    /// Its first bytes.
+    /// First bytes of the packet.
     pub bytes: &'a [u8],
 }
 

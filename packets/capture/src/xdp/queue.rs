@@ -31,7 +31,7 @@ pub(super) struct Queue {
     pub socket: Arc<Socket>,
 }
 
-/// Whether the kernel may copy packets into our memory.
+/// Permission for the kernel to copy packets into our memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Copies {
     /// Permission.

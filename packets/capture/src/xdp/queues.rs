@@ -34,8 +34,9 @@ pub(super) fn of(asker: &Asker, interface: &str, index: u32) -> Vec<u32> {
     (0..count.min(MOST)).collect()
 }
 
-/// How many sysfs lists. It may be another network namespace's, which the number tells in all but
-/// unlucky cases; a queue too few or too many does no harm (its packets pass, its socket idles).
+/// Number of queues that sysfs lists. It may be another network namespace's, which the interface's
+/// number tells in all but unlucky cases; a queue too few or too many does no harm (its packets
+/// pass, its socket idles).
 fn listed(interface: &str, index: u32) -> Option<u32> {
     let place = format!("/sys/class/net/{interface}");
     let number = fs::read_to_string(format!("{place}/ifindex")).ok()?;

@@ -1,4 +1,4 @@
-//! Whose right it is to take packets away: the user's, or only the program's.
+//! Right to take packets away, which is the user's, or only the program's.
 //!
 //! A program file with capabilities (`setcap`) lends them to whoever may run it. To see packets is
 //! what they are lent for; to take an interface off the network is not.
@@ -28,7 +28,7 @@ pub(super) fn check(interface: &str) -> Result<(), TapError> {
     })
 }
 
-/// Whether the right to change the network comes from the program's file.
+/// True if the right to change the network comes from the program's file.
 ///
 /// Files give capabilities to the permitted set when the program is started. The inheritable set
 /// comes from whoever started it, unchanged, and nobody can add to his own what he does not have:

@@ -31,14 +31,14 @@ impl Indices {
         (index & (self.size - 1)) as usize
     }
 
-    /// How many entries wait between the two. More than the ring holds cannot be: then it is not
-    /// believed.
+    /// Number of entries that wait between the two. More than the ring holds cannot be: then it is
+    /// not believed.
     #[inline]
     pub fn filled(self, producer: u32, consumer: u32) -> u32 {
         producer.wrapping_sub(consumer).min(self.size)
     }
 
-    /// How many more there is room for.
+    /// Number of entries that there is room for.
     #[inline]
     pub fn free(self, producer: u32, consumer: u32) -> u32 {
         self.size - self.filled(producer, consumer)
@@ -109,7 +109,7 @@ impl<T: Plain> Consumer<T> {
         Some(Consumer { ring, next })
     }
 
-    /// How many entries wait.
+    /// Number of entries that wait.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.ring.indices.filled(self.ring.producer().load(Ordering::Acquire), self.next)
@@ -175,7 +175,7 @@ impl<T: Plain> Producer<T> {
         count as usize
     }
 
-    /// Whether the other side asks for a system call to go on.
+    /// True if the other side asks for a system call to go on.
     #[inline]
     pub fn asks_to_be_woken(&self) -> bool {
         let flags = self.ring.word(self.ring.layout.flags).load(Ordering::Relaxed);

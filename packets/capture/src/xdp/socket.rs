@@ -25,7 +25,7 @@ pub(super) struct Statistics {
     pub dropped: u64,
     /// Dropped: the receive ring was full.
     pub ring_full: u64,
-    /// How often no free frame was there. In copy mode these packets are among `dropped`.
+    /// Times that no free frame was there. In copy mode these packets are among `dropped`.
     pub fill_empty: u64,
     /// Free frames that we offered and that do not exist.
     pub invalid: u64,
@@ -92,7 +92,7 @@ impl Socket {
         Ok(net::bind(&self.0, &SocketAddrXdp::new(flags, interface, queue))?)
     }
 
-    /// Whether the driver writes into our frames itself. Only a bound socket knows.
+    /// True if the driver writes into our frames itself. Only a bound socket knows.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
         let options = sockopt::xdp_options(&self.0)?;
         Ok(options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))

@@ -45,12 +45,12 @@ impl Source {
         }
     }
 
-    /// Whether packets are stamped when they are taken.
+    /// True if packets are stamped when they are taken.
     pub fn is_at_dequeue(&self) -> bool {
         self.at == StampAt::Dequeue
     }
 
-    /// How late packets that come fast may be taken.
+    /// Longest time that packets which come fast may wait to be taken.
     pub fn lateness(&self) -> Duration {
         if self.is_at_dequeue() { LATE_AT_DEQUEUE } else { LATE }
     }

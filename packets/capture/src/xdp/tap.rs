@@ -22,7 +22,7 @@ use crate::link::{Change, Watcher};
 use crate::pace::{PACKETS, Pace};
 use crate::tap::{Chunk, Facts, Losses, Method, Next, Tap, TapError};
 
-/// How many frames are taken out of a ring at a time.
+/// Largest number of frames taken out of a ring at a time.
 const BATCH: u32 = 512;
 
 /// A packet is in a ring by then, long since.
@@ -297,7 +297,7 @@ impl Tap for XdpTap {
 }
 
 impl XdpTap {
-    /// Whether no packet can be between the program and the rings any more.
+    /// True if no packet can be between the program and the rings any more.
     fn is_over(&self) -> bool {
         self.stopped.is_some_and(|stopped| stopped.elapsed() > ON_THE_WAY)
     }

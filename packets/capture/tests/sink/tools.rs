@@ -14,8 +14,8 @@ use truechimer_timehands::Status;
 use crate::made::{Scratch, change, facts, frame, packet, stamped};
 use crate::options;
 
-/// How many packets there are, how many bear our record, and how many states of the clock stand in
-/// the file; the interfaces' with them.
+/// Numbers of packets, of those that bear our record, and of states of the clock in the file; the
+/// interfaces' with them.
 fn left(path: &Path) -> (usize, usize, usize) {
     let mut blocks = Blocks::new(BufReader::new(File::open(path).unwrap()));
     let (mut section, mut left) = (Section::new(), (0, 0, 0));

@@ -7,7 +7,7 @@ use super::{BURST, exchange, lengths, options};
 use truechimer_capture::xdp::{CopyCounts, Mode, StampAt, XdpCopyTap, XdpOptions};
 use truechimer_capture::{KernelClock, Method, Next, RawStamp, Tap};
 
-/// How many packets the network stack got at the near end.
+/// Number of packets that the network stack got at the near end.
 fn passed() -> u64 {
     let text = ip(&["-j", "-s", "link", "show", NEAR]);
     let rows: serde_json::Value = serde_json::from_str(&text).unwrap();

@@ -87,7 +87,7 @@ impl Engine {
         true
     }
 
-    /// Whether this is the first packet back, and one alone asked for it.
+    /// Takes the round trip, if this is the first packet back, and one alone asked for it.
     fn first_answer(&mut self, point: usize, key: &FlowKey, number: u64, stamp: Stamp) {
         let clock = self.clocks.get(point).copied().flatten();
         let here = self.flows.by_number(number).filter(|flow| flow.rtp.is_none());

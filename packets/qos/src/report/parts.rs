@@ -185,15 +185,15 @@ pub struct RtpReport {
     pub ssrc: u32,
     /// The payload type of the last packet.
     pub payload_type: u8,
-    /// Whether there was more than one.
+    /// True if there was more than one.
     pub mixed_types: bool,
-    /// Its clock rate; without it there is no jitter.
+    /// Clock rate, Hz; without it there is no jitter.
     pub clock_hz: Option<u32>,
     /// Jitter (RFC 3550) after the last packet, ns.
     pub jitter_ns: Option<f64>,
-    /// Its mean.
+    /// Mean jitter over all packets, ns.
     pub jitter_mean_ns: Option<f64>,
-    /// Its greatest value.
+    /// Greatest jitter, ns.
     pub jitter_max_ns: Option<f64>,
     /// Delay less the least delay, by the sender's timestamps: PDV (RFC 5481 section 4.2), with
     /// what the sender's clock drifts in it.
@@ -213,7 +213,7 @@ pub struct NumbersReport {
     pub late: u64,
     /// Packets with numbers far from all others.
     pub strays: u64,
-    /// How often the numbers began anew.
+    /// Number of times that the numbers began anew.
     pub restarts: u64,
     /// Reordering.
     pub reordering: ReorderReport,

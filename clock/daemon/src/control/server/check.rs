@@ -8,7 +8,7 @@ use truechimer_time::{Count, Span};
 
 use super::{Accepted, Answer, Budget, Client, Handler, MAX_REQUEST};
 use crate::changes::{Change, Changes};
-use crate::control::{Changed, DaemonInfo};
+use crate::control::{Changed, DaemonInfo, Reloaded};
 
 /// The most sources that can be added.
 const MOST: usize = 64;
@@ -42,7 +42,9 @@ impl Handler for Terse {
         Answer { daemon, report }
     }
 
-    fn reload(&mut self) {}
+    fn reload(&mut self) -> Result<Reloaded, String> {
+        Err("the new one is wrong".into())
+    }
 
     fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
         let accepted = source.ok_or("which one?")?.to_owned();

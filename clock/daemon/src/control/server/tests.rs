@@ -50,8 +50,12 @@ impl Handler for Oracle {
         }
     }
 
-    fn reload(&mut self) {
+    fn reload(&mut self) -> Result<Reloaded, String> {
         self.reloads += 1;
+        match self.reloads {
+            1 => Ok(Reloaded { reloading: true, warnings: vec!["a restart".into()] }),
+            _ => Err("c:1: wrong".into()),
+        }
     }
 
     fn accept(&mut self, source: Option<&str>) -> Result<Accepted, String> {
@@ -99,7 +103,9 @@ fn with_server<T: Send>(client: impl FnOnce(&Path) -> T + Send) -> (T, Oracle, u
 fn every_verb_is_answered() {
     let (answers, oracle, _) = with_server(|path| {
         let version = control::version(path, TIMEOUT).unwrap();
-        control::reload(path, TIMEOUT).unwrap();
+        assert_eq!(control::reload(path, TIMEOUT).unwrap().warnings, ["a restart"]);
+        let wrong = control::reload(path, TIMEOUT).unwrap_err();
+        assert_eq!(wrong.to_string(), "the daemon refused: c:1: wrong");
         let accepted = control::accept(path, Some("s1:123"), TIMEOUT).unwrap();
         assert_eq!((&*accepted.accepted, &*accepted.status), ("s1:123", "synchronised"));
         let refused = control::accept(path, None, TIMEOUT).unwrap_err();
@@ -113,7 +119,7 @@ fn every_verb_is_answered() {
     assert_eq!(oracle.changes, [(Change::Add, text), (Change::Offline, None)]);
     assert_eq!(answers.0, Version { version: crate::VERSION.into() });
     assert_eq!(answers.1, Oracle::default().report(), "to the last bit");
-    assert_eq!(oracle.reloads, 1);
+    assert_eq!(oracle.reloads, 2);
 }
 
 #[test]

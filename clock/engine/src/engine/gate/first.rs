@@ -15,13 +15,13 @@ use crate::event::{Action, HostCheck, RtcReading};
 /// Zones of local time are whole quarter-hours off UTC, and 14 hours at the most.
 const ZONES: Span = Span::from_secs(900);
 const ZONES_REACH: Span = Span::from_secs(14 * 3600);
-/// How far a real-time clock may be off local time to be taken for it: it drifts by up to some 10 s
-/// a week. Nothing more than needed, as it witnesses nothing then.
+/// Span from local time within which a real-time clock is taken for it: it drifts by up to some
+/// 10 s a week. Nothing more than needed, as it witnesses nothing then.
 const ZONES_TO_WITHIN: Span = Span::from_secs(60);
-/// How many servers have to agree on a first time that a witness of this machine contradicts.
+/// Number of servers that have to agree on a first time that a witness of this machine contradicts.
 const SEVERAL: usize = 2;
 
-/// Whether a clock that is so far off may run in the local time of some zone.
+/// True if a clock that is so far off may run in the local time of some zone.
 fn is_zone(off: Span) -> bool {
     let off = off.abs();
     let rest = Span(off.0 % ZONES.0);
@@ -41,7 +41,7 @@ impl Engine {
         plausible.then(|| read + self.settings.nominal.span(at - count))
     }
 
-    /// Whether a first time is published, or the first after a break of the counter.
+    /// Decides whether a first time is published, or the first after a break of the counter.
     pub(super) fn first(&mut self, time: Instant, agree: usize, at: Count) -> Result<(), Bar> {
         let (least, unix) = (self.least(), self.leaps.utc(time).unix);
         if agree < least {

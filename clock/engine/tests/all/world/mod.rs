@@ -45,7 +45,7 @@ pub fn address(host: &str) -> SocketAddr {
     format!("192.0.2.{}:123", host.trim_start_matches(char::is_alphabetic)).parse().unwrap()
 }
 
-/// How a server behaves.
+/// Behaviour of a server.
 #[derive(Clone, Copy)]
 pub struct Server {
     pub offset: Span,
@@ -57,10 +57,10 @@ pub struct Server {
     /// One-way delays, there and back, ns.
     pub delay: i64,
     pub back: i64,
-    /// How much its clock gains from the start on, ppb.
+    /// Rate at which its clock gains from the start on, ppb.
     pub skew: i64,
     pub leap: LeapIndicator,
-    /// Its clock is set so often, ns, by itself or by another daemon of the same machine; 0: always.
+    /// Interval at which its clock is set, ns, by itself or by another daemon there; 0: always.
     pub set_every: u64,
 }
 
@@ -103,6 +103,8 @@ pub struct World {
     pub names: BTreeMap<String, Vec<SocketAddr>>,
     /// Address that every name resolves to instead of its own.
     pub moved: Option<SocketAddr>,
+    /// True if another event comes before each answer of the name service.
+    pub interrupted: bool,
     /// There is no name service.
     pub nameless: bool,
     /// Sources of this host are not answered, by whatever server.
@@ -133,6 +135,7 @@ impl World {
             more_addresses: Vec::new(),
             names: BTreeMap::new(),
             moved: None,
+            interrupted: false,
             nameless: false,
             deaf: None,
             keyless: false,
@@ -171,6 +174,9 @@ impl World {
                         let first = std::iter::once(self.moved.unwrap_or(address(&host)));
                         Ok(first.chain(self.more_addresses.iter().copied()).collect())
                     };
+                    if self.interrupted {
+                        self.event(Event::Timer);
+                    }
                     self.event(Event::Resolved { source, result });
                 }
                 Action::Send { source, .. } if self.keyless => {

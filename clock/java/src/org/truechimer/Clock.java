@@ -18,7 +18,7 @@ public final class Clock implements AutoCloseable {
     private static final Cleaner CLEANER = Cleaner.create();
     private static final Charset NAMES = Charset.forName(System.getProperty("sun.jnu.encoding", "UTF-8"));
     private static final int TEXT = 8192;
-    /** How long a thread's interruption, or the clock's end, may have to wait, ns. */
+    /** Longest time that a thread's interruption, or the clock's end, may have to wait, ns. */
     private static final long SLICE = 50_000_000;
 
     private final long handle;
@@ -133,7 +133,7 @@ public final class Clock implements AutoCloseable {
     }
 
     /**
-     * How long it was from one moment to another, by the clock that no correction of the time disturbs;
+     * Length of the time from one moment to another, by the clock that no correction of the time disturbs;
      * negative if the second one came first.
      */
     public Length elapsed(Moment from, Moment to) throws ReadException {
@@ -152,7 +152,7 @@ public final class Clock implements AutoCloseable {
         }
     }
 
-    /** How long the machine has been up, suspended or not, which no correction of the time moves. */
+    /** Time for which the machine has been up, suspended or not, which no correction of the time moves. */
     public Length uptime() throws ReadException {
         try {
             Place place = asked();

@@ -12,7 +12,7 @@ public final class Length {
         boundNanos = place.bytes.getLong(8);
     }
 
-    /** How long, ns, to the nearest; negative if the second moment came first. */
+    /** Length, ns, to the nearest; negative if the second moment came first. */
     public long nanos() {
         return nanos;
     }

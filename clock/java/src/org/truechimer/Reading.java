@@ -66,7 +66,10 @@ public final class Reading {
         return earliest;
     }
 
-    /** The best estimate: ns since 1970, rounded down. Not necessarily half-way between the others. */
+    /**
+     * The best estimate: ns since 1970, rounded down. Not necessarily half-way between the others. While
+     * nothing is promised it is only what the clock shows, in 1970 perhaps.
+     */
     public long bestNanos() {
         return best;
     }
@@ -116,12 +119,12 @@ public final class Reading {
         return taiOffset;
     }
 
-    /** Whether {@link #taiOffset} is TAI - UTC. */
+    /** True if {@link #taiOffset} is TAI - UTC. */
     public boolean taiKnown() {
         return (flags & TAI_KNOWN) != 0;
     }
 
-    /** Whether the best estimate lies within an inserted second, 23:59:60, shown as another 23:59:59. */
+    /** True if the best estimate lies within an inserted second, 23:59:60, shown as another 23:59:59. */
     public boolean leapSecond() {
         return (flags & LEAP_SECOND) != 0;
     }

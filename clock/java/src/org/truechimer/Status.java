@@ -13,7 +13,7 @@ public enum Status {
 
     private static final Status[] ALL = values();
 
-    /** Whether the bound is promised to hold. */
+    /** True if the bound is promised to hold. */
     public boolean boundHolds() {
         return this == SYNCHRONISED || this == HOLDOVER;
     }

@@ -24,7 +24,7 @@ public final class Tick {
         return Reading.instant(time);
     }
 
-    /** How many times before this one had come already when it was asked for, and were left out. */
+    /** Number of times before this one that had come already when it was asked for, and were left out. */
     public long missed() {
         return missed;
     }

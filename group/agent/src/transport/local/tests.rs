@@ -37,7 +37,7 @@ fn three(hub: &Hub) -> [Local; 3] {
     all
 }
 
-/// Whether poll(2) would wake; what has rung so far is forgotten.
+/// True if poll(2) would wake; what has rung so far is forgotten.
 fn rings(local: &Local) -> bool {
     (&local.bell).read(&mut [0; 64]).is_ok_and(|n| n > 0)
 }

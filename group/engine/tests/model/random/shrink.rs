@@ -7,7 +7,7 @@ use crate::check::Violation;
 use crate::world::Step;
 
 impl Run {
-    /// Whether this can happen here. After what was left out, much cannot.
+    /// True if this can happen here. After what was left out, much cannot.
     fn may(&mut self, act: &Act) -> bool {
         let world = &mut self.world;
         let lives = |node: usize| world.nodes[node].engine.is_some();

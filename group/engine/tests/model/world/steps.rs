@@ -45,7 +45,7 @@ impl World {
         !unjudged && (!self.case.starts || enough)
     }
 
-    /// Whether the node has something to take that nothing else can take away from it. A partition
+    /// True if the node has something to take that nothing else can take away from it. A partition
     /// can: what was sent by a node that parts from this one, since the last configuration.
     fn sure(&self, node: usize) -> bool {
         let blocked = self.nodes[node].dirty && !self.may_flush(node);
@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// How long until the earliest deadline, ns, and whose it is.
+    /// Time until the earliest deadline, ns, and the node that it is of.
     pub(super) fn next_deadline(&self) -> Option<(i64, usize)> {
         let wait = |node: &Node| {
             let deadline = node.engine.as_ref()?.deadline()?;

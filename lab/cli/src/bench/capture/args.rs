@@ -28,17 +28,17 @@ Figures by the clock are judged by an interval over the rounds that holds the tr
 
 Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct BenchCapture {
-    /// What to measure.
+    /// Measurement to make.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What to measure.
+/// Measurements of `truechimer-lab bench capture`.
 #[derive(Subcommand, Debug)]
 pub enum What {
-    /// What a stamp costs in the kernel, and how that varies
+    /// Cost of a stamp in the kernel, and how that varies
     Overhead(Asked),
-    /// How well each kind of stamp keeps a constant rate
+    /// Precision of each kind of stamp at a constant rate
     Arrival(Asked),
     /// Loss, rate and jitter beside tcpdump and dumpcap
     Rate(Asked),
@@ -106,7 +106,7 @@ impl Measure {
     ];
 }
 
-/// How to measure, and where the figures go.
+/// Settings of a measurement, and where the figures go.
 #[derive(Args, Debug)]
 pub struct Asked {
     /// Fewer sizes, rounds and packets: to see that it works, not for figures
@@ -114,7 +114,7 @@ pub struct Asked {
     quick: bool,
     #[command(flatten)]
     pub files: Files,
-    /// How often everything is repeated
+    /// Number of times that everything is repeated
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: Option<u16>,
@@ -159,7 +159,7 @@ fn command(named: Option<&std::path::Path>) -> Result<PathBuf, Failure> {
     binary::named_or_found(named, "truechimer").map_err(|lacking| Failure(lacking.0))
 }
 
-/// How the report begins.
+/// Beginning of the report.
 pub fn page() -> Page {
     program::page("Packet capture: cost, loss, rate and accuracy")
 }
@@ -171,7 +171,7 @@ pub struct Once {
     tool: String,
     #[command(flatten)]
     order: Order,
-    /// How many trials, one after the other
+    /// Number of trials, one after the other
     #[arg(long, default_value_t = 1)]
     times: u32,
     /// The command truechimer [default: beside this program]

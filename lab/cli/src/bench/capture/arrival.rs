@@ -1,4 +1,4 @@
-//! How well the stamps of each method keep a constant rate.
+//! Precision of the stamps of each method at a constant rate.
 
 mod keep;
 mod sender;
@@ -38,7 +38,7 @@ impl Source {
     }
 }
 
-/// How packets are taken and stamped.
+/// Way in which packets are taken and stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Way {
     /// A packet socket: the kernel's stamp.
@@ -76,7 +76,7 @@ struct Row {
     precision: Spread,
     /// Precision where the sender kept to the period, ns.
     kept: Spread,
-    /// How often it did.
+    /// Share of the packets where it did.
     kept_share: f64,
     /// Precision of the raw stamps, before conversion, ns.
     raw: Spread,

@@ -9,7 +9,7 @@ use truechimer_outcome::outcome::Failure;
 /// The stage and those who may enter it.
 #[derive(Debug)]
 pub struct Contest<'a> {
-    /// How to measure.
+    /// Settings of the measurement.
     pub options: &'a Options,
     /// Where.
     pub stage: Stage,

@@ -39,7 +39,7 @@ pub struct Order {
     /// Bytes of each, without the frame check sequence
     #[arg(long, default_value_t = 64)]
     pub size: usize,
-    /// How many
+    /// Number of frames
     #[arg(long, default_value_t = 1000)]
     pub frames: u32,
     /// Frames a second; 0: as many as can be made
@@ -51,7 +51,7 @@ pub struct Order {
     /// Each frame carries the time at which it was sent
     #[arg(long)]
     pub timed: bool,
-    /// What tells these frames from those of other runs
+    /// Number that tells these frames from those of other runs
     #[arg(long, default_value_t = 0)]
     pub run: u32,
     /// The number of the XDP program on the capturing interface; 0: none
@@ -65,11 +65,11 @@ pub struct Order {
 /// Result of sending.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sent {
-    /// How many frames left the generator.
+    /// Number of frames that left the generator.
     pub frames: u64,
     /// Time taken, s.
     pub seconds: f64,
-    /// How often the sender was held up for more than 0.2 ms.
+    /// Number of times that the sender was held up for more than 0.2 ms.
     pub held_up: u64,
 }
 

@@ -20,7 +20,8 @@ pub struct Options {
     pub quick: bool,
     /// The command `truechimer`.
     pub truechimer: PathBuf,
-    /// How often everything is repeated, all in turn; `None`: as the measurement thinks best.
+    /// Number of times that everything is repeated, all in turn; `None`: as the measurement thinks
+    /// best.
     pub rounds: Option<usize>,
     /// Frame sizes in bytes, without the frame check sequence; empty: as the measurement thinks
     /// best.
@@ -47,13 +48,13 @@ impl Options {
         if self.sizes.is_empty() { own.to_vec() } else { self.sizes.clone() }
     }
 
-    /// Whether something of this name is wanted.
+    /// True if something of this name is wanted.
     #[must_use]
     pub fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part.as_str()))
     }
 
-    /// Whether this part is wanted.
+    /// True if this part is wanted.
     #[must_use]
     pub fn has(&self, part: Part) -> bool {
         self.parts.is_empty() || self.parts.contains(&part)

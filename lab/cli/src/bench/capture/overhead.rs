@@ -33,7 +33,7 @@ const ATTEMPTS: usize = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Kind {
     act: Act,
-    /// Whether packets are stamped by the kernel meanwhile.
+    /// True if packets are stamped by the kernel meanwhile.
     stamped: bool,
     name: &'static str,
     /// Kind that it is compared with: an index into [`KINDS`].
@@ -76,7 +76,7 @@ struct Overhead {
     costs: Vec<Cost>,
     /// The ruler's step, ns.
     step: f64,
-    /// Why the ruler is not the TSC.
+    /// Reason why the ruler is not the TSC.
     no_tsc: Option<String>,
     cpu: usize,
 }

@@ -14,14 +14,14 @@ pub const SNAP: u32 = 2048;
 /// A way to capture.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tool {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: &'static str,
     program: Program,
-    /// Its arguments beside the interface, the file and the snap length.
+    /// Arguments beside the interface, the file and the snap length.
     arguments: &'static [&'static str],
-    /// Whether it attaches an XDP program to the interface.
+    /// True if it attaches an XDP program to the interface.
     pub xdp: bool,
-    /// Whether its times have no more than microseconds.
+    /// True if its times have no more than microseconds.
     pub coarse: bool,
 }
 
@@ -135,7 +135,7 @@ impl Tool {
         }
     }
 
-    /// How many packets it says it lost; `None` if it does not say.
+    /// Number of packets that it says it lost; `None` if it does not say.
     #[must_use]
     pub fn own_word(&self, said: &str) -> Option<u64> {
         match self.program {

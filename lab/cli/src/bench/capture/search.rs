@@ -13,13 +13,13 @@ pub struct Search {
     tolerance: f64,
     /// Something was lost at this rate; it gets a second try.
     doubted: Option<f64>,
-    /// How often the sender may still be too slow at this rate.
+    /// Number of times that the sender may still be too slow at this rate.
     chances: u32,
     tries: u32,
     next: f64,
 }
 
-/// How often a rate is asked for again because the sender was too slow.
+/// Number of times that a rate is asked for again because the sender was too slow.
 const CHANCES: u32 = 3;
 /// Slower than this share of what it was asked for is too slow.
 const SLOW: f64 = 0.95;

@@ -15,7 +15,7 @@ use crate::bench::capture::generator::{Order, Sent, Source};
 use crate::bench::capture::peers::Tool;
 use truechimer_outcome::outcome::Failure;
 
-/// How long a program may take to start, or to end.
+/// Time that a program has to start, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A file that has not grown for so long, while its writer had little to do, will not grow.
 const QUIET: Duration = Duration::from_millis(300);
@@ -68,7 +68,7 @@ impl Spool {
         &self.path
     }
 
-    /// Its length in bytes.
+    /// Length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.file.metadata().map_or(0, |data| data.len())
@@ -158,7 +158,7 @@ impl Places {
 /// One frame of ours as it was found in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// Its number.
+    /// Number of the frame.
     pub number: u64,
     /// When it was captured, Unix ns.
     pub time_ns: i64,
@@ -171,9 +171,9 @@ pub struct Found {
 pub struct Trial {
     /// Result of sending.
     pub sent: Sent,
-    /// How many of these are in the file.
+    /// Number of these that are in the file.
     pub captured: u64,
-    /// How many came after one with a higher number, or twice.
+    /// Number of those that came after one with a higher number, or twice.
     pub disordered: u64,
     /// Loss by the program's own account.
     pub own_word: Option<u64>,
@@ -192,7 +192,7 @@ impl Trial {
         1.0 - self.captured as f64 / (self.sent.frames as f64).max(1.0)
     }
 
-    /// How many were lost.
+    /// Number of frames that were lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.sent.frames.saturating_sub(self.captured)

@@ -25,12 +25,12 @@ with 95 %, and not at all while a sleeping thread is woken late: the machine is 
 
 Exit status: 0 no goal was missed, 1 one was, 2 error.")]
 pub struct BenchGroup {
-    /// What to measure.
+    /// Measurement to make.
     #[command(subcommand)]
     pub what: What,
 }
 
-/// What to measure.
+/// Measurements of `truechimer-lab bench group`.
 #[derive(Subcommand, Debug)]
 pub enum What {
     /// End to end: a server of three replicas with and without the group's clock
@@ -74,7 +74,7 @@ pub enum What {
     Load(load::Orders),
 }
 
-/// How to measure, and where the figures go.
+/// Settings of a measurement, and where the figures go.
 #[derive(Args, Debug)]
 pub struct Asked {
     /// Less of everything: to see that it works, not for figures
@@ -85,7 +85,7 @@ pub struct Asked {
     /// Where random numbers begin: the same seed, the same delays and fail-overs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How many operations or fail-overs
+    /// Number of operations or fail-overs
     #[arg(short = 'n', long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     count: Option<u32>,
@@ -202,7 +202,7 @@ impl At {
     }
 }
 
-/// How the report begins.
+/// Beginning of the report.
 pub fn page() -> Page {
     program::page("The group's clock: what it costs and survives")
 }

@@ -11,7 +11,7 @@ use truechimer_outcome::outcome::Failure;
 const NAME: &str = "truechimer-bare";
 /// Bytes of a proposal, about.
 const SIZE: usize = 96;
-/// How long one may take.
+/// Time that one may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A process group of its own.
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Bare {
     cpg: Cpg,
     events: VecDeque<Event>,
-    /// How many messages there were to be, and how many have come.
+    /// Number of the newest message that was sent, and of the newest that has come.
     sent: u64,
     come: u64,
 }

@@ -17,12 +17,12 @@ pub const MEMBERS: u32 = 3;
 /// The agents' real-time priority, below Corosync's, as docs/use/group-setup.md has it. Where that is
 /// not permitted they go on without.
 const PRIORITY: u8 = 10;
-/// How long anything may take on a machine that does much else.
+/// Time that anything may take on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long an agent may take to say how things stand.
+/// Time that an agent has to say how things stand.
 const STATUS_PATIENCE: Duration = Duration::from_secs(20);
 
-/// How a bed is to be.
+/// Settings of a bed.
 #[derive(Clone, Debug)]
 pub struct How {
     /// The ring.

@@ -1,4 +1,4 @@
-//! How a group's clock drifts from UTC over days, simulated: the published algorithm, and steered.
+//! Drift of a group's clock from UTC over days, simulated: the published algorithm, and steered.
 //!
 //! The real engines of the replicas, in virtual time, over a simulated ordered network: every
 //! replica's physical clock has a rate of its own that wanders with the hour of the day, its
@@ -19,11 +19,11 @@ use truechimer_group::{
 /// Setting of a simulation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// How long, s.
+    /// Length, s.
     pub seconds: u64,
-    /// How often all replicas read the group's clock, ms.
+    /// Time between readings of the group's clock by all replicas, ms.
     pub every_ms: u64,
-    /// How often a sample of the series is taken, s.
+    /// Time between samples of the series, s.
     pub sample_s: u64,
     /// The replicas' clocks.
     pub clocks: Vec<Clock>,
@@ -38,13 +38,13 @@ pub struct Clock {
     pub rate_ppb: i64,
     /// Amplitude of its daily swing, parts in 10⁹.
     pub swing_ppb: i64,
-    /// How far its UTC may be off at most, ns: the bound that it claims, and holds.
+    /// Largest error of its UTC, ns: the bound that it claims, and holds.
     pub bound_ns: i64,
     /// The least time that a message takes to or from it, ns.
     pub latency_ns: i64,
 }
 
-/// How the group's clock is made.
+/// Way in which the group's clock is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tie {
     /// Tie as published: proposals as they are, no reports of UTC.
@@ -64,7 +64,7 @@ pub struct Sample {
     pub least_ns: i64,
     /// The greatest, ns.
     pub most_ns: i64,
-    /// Whether each member's view is within what that member's own clock then said of UTC.
+    /// True if each member's view is within what that member's own clock then said of UTC.
     pub within: bool,
     /// The share of rounds that the first replica has won since the last sample.
     pub first_won: f64,

@@ -21,7 +21,7 @@ use campaign::{Campaign, Recovery, Work};
 use show::Report;
 use verify::{Tally, Verdict, Violation};
 
-/// How the campaign is to be, beside what all measurements are asked.
+/// Settings of the campaign, beside what all measurements are asked.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Wanted {
     /// After how long the ring takes a silent node for lost, ms
@@ -36,19 +36,40 @@ pub struct Wanted {
     #[arg(long, value_name = "N", default_value_t = 4)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=64))]
     threads: u64,
-    /// How long each of them pauses between two readings, µs
+    /// Pause of each of them between two readings, µs
     #[arg(long, value_name = "US", default_value_t = 5000)]
     pause: u64,
     /// Only these fail-overs of the plan, the first being 0: FROM..TO
     #[arg(long, value_name = "FROM..TO")]
     #[arg(value_parser = range)]
     steps: Option<(usize, usize)>,
+    /// The group's mode
+    #[arg(long, value_enum, default_value_t = Mode::Active)]
+    mode: Mode,
     /// By knet instead of udpu
     #[arg(long)]
     knet: bool,
     /// Keep all records in this folder, whatever comes of it (violations keep them in any case)
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+}
+
+/// Modes in which all members' programs read.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// All propose
+    Active,
+    /// The primary alone proposes
+    SemiActive,
+}
+
+impl Mode {
+    const fn name(self) -> &'static str {
+        match self {
+            Mode::Active => "active",
+            Mode::SemiActive => "semi-active",
+        }
+    }
 }
 
 fn range(text: &str) -> Result<(usize, usize), String> {
@@ -110,6 +131,7 @@ pub fn run(options: &Options, wanted: &Wanted) -> Result<Outcome, Failure> {
         recoveries,
         tally,
         violations,
+        mode: wanted.mode.name(),
         broken,
     };
     let well = report.violations.is_empty() && report.broken.is_empty();
@@ -160,7 +182,10 @@ fn campaign(
         token_ms: Some(wanted.token),
         ..Settings::default()
     };
-    let how = How { ring: settings, ..How::usual(&options.truechimer) };
+    std::fs::create_dir_all(dir).map_err(|error| Failure::of(dir.display(), error))?;
+    let group = format!("mode = {:?}", wanted.mode.name());
+    let environment = campaign::clocks(dir)?;
+    let how = How { ring: settings, group, environment, ..How::usual(&options.truechimer) };
     let mut campaign = Campaign::start(how, work, dir, options.progress)?;
     let plan = plan::plan(options.seed + u64::from(ring), count, MEMBERS, token);
     let (from, to) = wanted.steps.unwrap_or((0, plan.len()));

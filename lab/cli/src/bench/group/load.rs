@@ -17,10 +17,10 @@ use crate::bench::group::serve::{attach, write};
 const SLACK_NS: u64 = 55_000;
 /// Readings that are kept, of each thread: the first.
 const MOST_KEPT: usize = 1 << 20;
-/// How long it waits for its start.
+/// Time that it waits for its start.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Its orders.
+/// Orders of the program.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Orders {
     #[command(flatten)]
@@ -34,10 +34,10 @@ pub struct Orders {
     /// The number of the first logical thread
     #[arg(long)]
     first: u64,
-    /// How many threads
+    /// Number of threads
     #[arg(long)]
     threads: u64,
-    /// How many rounds in each
+    /// Number of rounds in each
     #[arg(long)]
     rounds: u64,
     /// Pauses between readings, at least and at most, µs
@@ -50,12 +50,12 @@ pub struct Orders {
     seed: u64,
 }
 
-/// How programs load a group.
+/// Load of programs on a group.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     /// The number of the first logical thread.
     pub first: u64,
-    /// How many.
+    /// Number of threads.
     pub threads: u64,
     /// Rounds in each.
     pub rounds: u64,
@@ -89,7 +89,7 @@ impl Load {
 /// One reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// How long it took, ns.
+    /// Time that it took, ns.
     pub took: u64,
     /// The host's CLOCK_MONOTONIC_RAW when it was there, ns.
     pub raw: i64,
@@ -97,14 +97,14 @@ pub struct Sample {
     pub real: i64,
     /// The group's time, ns since 1970.
     pub time: i64,
-    /// Whose proposal it was.
+    /// Member whose proposal it was.
     pub synchronizer: u32,
 }
 
 /// Figures of a program.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Done {
-    /// How long all of it took, s.
+    /// Time that all of it took, s.
     pub seconds: f64,
     /// The readings of each thread.
     pub threads: Vec<Vec<Sample>>,

@@ -1,4 +1,4 @@
-//! How many messages a round takes: on the wire, and by the agents' own count. The paper's second
+//! Messages that a round takes: on the wire, and by the agents' own count. The paper's second
 //! experiment.
 
 use serde_json::json;

@@ -13,7 +13,7 @@ pub struct Options {
     pub truechimer: PathBuf,
     /// Where random numbers begin.
     pub seed: u64,
-    /// How many operations, instead of what the measurement thinks best.
+    /// Number of operations, instead of what the measurement thinks best.
     pub count: Option<usize>,
     /// Which processors the Corosyncs have, where the measurement leaves that open.
     pub placement: Placement,

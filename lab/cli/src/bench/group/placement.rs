@@ -52,7 +52,7 @@ impl Placement {
         }
     }
 
-    /// How things are placed, in a sentence.
+    /// Placement in a sentence.
     #[must_use]
     pub fn text(&self) -> String {
         match self {

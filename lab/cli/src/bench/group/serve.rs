@@ -24,7 +24,7 @@ use crate::bench::group::moment::realtime;
 
 /// Requests before those that count.
 const WARM_UP: u64 = 100;
-/// How long anything may take.
+/// Time that anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The logical thread that processes requests.
 const WORKER: Thread = Thread(200);
@@ -33,7 +33,7 @@ const ALONE: Thread = Thread(201);
 /// Readings of one lease.
 pub const LEASED: usize = 9;
 
-/// How a replica gets the time for its answer.
+/// Way in which a replica gets the time for its answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Way {
     /// Not at all.
@@ -55,7 +55,7 @@ impl Way {
     pub const ALL: [Way; 6] =
         [Way::None, Way::Round, Way::Riding, Way::Lease, Way::System, Way::Bare];
 
-    /// Its name in tables.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -94,10 +94,10 @@ pub struct Orders {
     /// Where the figures go
     #[arg(long)]
     out: PathBuf,
-    /// How many requests of each way (the client's)
+    /// Number of requests of each way (the client's)
     #[arg(long, default_value_t = 0)]
     count: u64,
-    /// How many nodes take part in bare round trips
+    /// Number of nodes that take part in bare round trips
     #[arg(long, default_value_t = 1)]
     nodes: u32,
     /// Pauses before each operation of a program that is alone, at most, µs
@@ -267,7 +267,7 @@ pub fn alone(orders: &Orders) -> Result<(), Failure> {
 struct Worker {
     clock: ThreadClock,
     bare: Bare,
-    /// Whether this is the replica that sends bare messages.
+    /// True if this is the replica that sends bare messages.
     first: bool,
     measured: [Measured; 6],
 }

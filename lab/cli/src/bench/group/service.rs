@@ -69,14 +69,14 @@ impl Service {
     }
 }
 
-/// How a program that is alone is measured.
+/// Settings for the measurement of a program that is alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone {
-    /// Its name in tables.
+    /// Name in tables.
     pub name: &'static str,
     /// By knet instead of udpu.
     pub knet: bool,
-    /// How many nodes, all of them members.
+    /// Number of nodes, all of them members.
     pub nodes: u32,
     /// Pauses before each operation, at most, µs.
     pub most_us: u64,
@@ -87,7 +87,7 @@ pub struct Alone {
 /// Measurements of it, ns.
 #[derive(Clone, Debug)]
 pub struct Alones {
-    /// How.
+    /// Settings of the measurement.
     pub how: Alone,
     /// Readings by a round.
     pub round: Vec<f64>,

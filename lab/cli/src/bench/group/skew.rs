@@ -1,4 +1,4 @@
-//! How far the group's clock is from the members' clocks and from real time: 10 000 rounds with
+//! Distance of the group's clock from the members' clocks and from real time: 10 000 rounds with
 //! random pauses, the synchronizer rotating, as in the paper's third experiment; and over days,
 //! simulated.
 
@@ -38,10 +38,10 @@ struct Run {
     group: Line,
     /// Each member's clock − real time.
     members: Vec<Line>,
-    /// How often the group's clock was surely not where a member's clock and bound have UTC; none
-    /// where members have none.
+    /// Number of rounds in which the group's clock was surely not where a member's clock and bound
+    /// have UTC; none where members have none.
     out_of_bounds: Option<usize>,
-    /// How often each member was the synchronizer.
+    /// Number of rounds that each member was the synchronizer of.
     won: Vec<usize>,
     rounds: usize,
     /// Rounds whose value was not the same everywhere.

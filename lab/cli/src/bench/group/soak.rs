@@ -15,19 +15,19 @@ use crate::bench::group::options::Options;
 
 /// Logical threads of each program.
 const THREADS: u64 = 4;
-/// How often things are looked at in all.
+/// Number of looks in all.
 const LOOKS: u32 = 240;
 /// The share of the time after which everything is warm.
 const WARM: f64 = 0.2;
 /// In less than this, s, an agent that has just been started is still warming up.
 const LEAST_TIME: f64 = 120.0;
-/// How much memory may have grown after that.
+/// Largest ratio of memory at the end to memory once all is warm.
 const MOST_GROWTH: f64 = 1.05;
 
-/// How long.
+/// Length of the soak.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Wanted {
-    /// How long
+    /// Length of the soak
     #[arg(long, value_name = "S", default_value_t = 600)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     seconds: u32,

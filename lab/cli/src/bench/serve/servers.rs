@@ -16,7 +16,7 @@ use truechimer_command::Failure;
 use truechimer_command::clock;
 use truechimer_command::scratch::Scratch;
 
-/// How long anything may take to be there.
+/// Time that anything has to be there.
 const SOON: Duration = Duration::from_secs(20);
 
 /// One server.
@@ -29,7 +29,7 @@ pub struct Contestant {
 /// All that runs; ends when dropped.
 pub struct Set {
     pub servers: Vec<Contestant>,
-    /// Why chronyd is not among them.
+    /// Reason why chronyd is not among them.
     pub chronyd: Option<String>,
     _children: Vec<Killed>,
     _daemon: Daemon,

@@ -63,17 +63,17 @@ fn timed(mut counts: u64, call: impl Fn(u64) -> u64) -> f64 {
 pub struct Renewal {
     /// The counter.
     pub counter: &'static str,
-    /// Its frequency.
+    /// Frequency of the counter, Hz.
     pub hz: u64,
     /// Of how many bits are read: of wider ones FreeBSD takes 32.
     pub bits: u32,
-    /// How long a hand lasts before the product overflows, s.
+    /// Time that a hand lasts before the product overflows, s.
     pub overflows_after_s: f64,
-    /// How long the counter lasts before it rolls over, s.
+    /// Time that the counter lasts before it rolls over, s.
     pub rolls_over_after_s: f64,
     /// The least rate at which a hand has to be renewed, Hz.
     pub least_hz: f64,
-    /// How long one of our hands lasts before its product overflows, in years.
+    /// Time that one of our hands lasts before its product overflows, in years.
     pub ours_lasts_years: f64,
 }
 

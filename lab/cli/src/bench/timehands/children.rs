@@ -53,12 +53,12 @@ impl Started {
         command.spawn().map(Started).map_err(failed)
     }
 
-    /// Its process identifier.
+    /// Process identifier.
     pub fn id(&self) -> u32 {
         self.0.id()
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn has_ended(&mut self) -> bool {
         !matches!(self.0.try_wait(), Ok(None))
     }

@@ -20,11 +20,11 @@ use truechimer_command::clock;
 
 /// Reads between two looks at whether the time is up.
 const BATCH: u64 = 256;
-/// How often a lock is looked at before the processor is left to others.
+/// Number of looks at a lock before the processor is left to others.
 const SPINS: u32 = 100;
 const NANOS: u64 = 1_000_000_000;
-/// How often the writer leaves the processor to others for the ticket lock before it takes whoever
-/// holds it to be dead.
+/// Number of times that the writer leaves the processor to others for the ticket lock before it
+/// takes whoever holds it to be dead.
 const PATIENCE: u32 = 100_000;
 
 /// Words of the shared file: the dummy counter; the seqlock; the locked clock. Each begins a pair
@@ -93,12 +93,12 @@ impl Subject {
         }
     }
 
-    /// Whether it can be read over a counter that is only a word in memory.
+    /// True if it can be read over a counter that is only a word in memory.
     pub fn takes_dummy(self) -> bool {
         !matches!(self, Subject::Realtime | Subject::Monotonic)
     }
 
-    /// Whether processes can share it.
+    /// True if processes can share it.
     pub fn is_shared(self) -> bool {
         self != Subject::Mutex
     }
@@ -164,7 +164,7 @@ impl Clocks {
         self.counter
     }
 
-    /// How long a count of it lasts, as the newest hand has it.
+    /// Length of a count, as the newest hand has it.
     pub fn period(&self) -> Period {
         self.clock.view().map_or(Period::NANOSECOND, |view| view.hand.period)
     }
@@ -239,7 +239,7 @@ impl Clocks {
         }
     }
 
-    /// Whether the seqlock or the ticket lock can be read once within this time.
+    /// True if the seqlock or the ticket lock can be read once within this time.
     pub fn try_once(&self, subject: Subject, time: Duration) -> bool {
         let end = HostInstant::now() + time;
         let seqlock = self.seqlock();

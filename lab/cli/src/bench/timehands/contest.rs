@@ -14,9 +14,9 @@ use super::not_stopped;
 use super::stage::Stage;
 use truechimer_command::Failure;
 
-/// How often the writer updates while the rest is compared, per second.
+/// Updates a second by the writer while the rest is compared.
 pub const CALM: u32 = 1;
-/// And how often beyond that.
+/// Updates a second beyond that.
 pub const BUSY: [u32; 2] = [100, 10_000];
 /// Clocks compared under a busy writer.
 const UNDER_BUSY: [Subject; 5] =
@@ -25,7 +25,7 @@ const UNDER_BUSY: [Subject; 5] =
 /// Reads of one reader in a turn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reads {
-    /// How often it read.
+    /// Number of reads.
     pub reads: u64,
     /// When it began, and when it was done.
     pub from: Count,
@@ -64,7 +64,7 @@ pub struct Row {
     pub turn: Turn,
     /// Reads a second of all readers together, by round.
     pub rates: Vec<f64>,
-    /// How often each reader read, over the average of its turn, in all rounds.
+    /// Reads of each reader over the average of its turn, in all rounds.
     pub shares: Vec<f64>,
 }
 

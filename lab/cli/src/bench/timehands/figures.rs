@@ -28,11 +28,11 @@ const WRITTEN: f64 = 0.8;
 pub struct Figures {
     /// The counter that was read.
     pub counter: &'static str,
-    /// How many processors this process may use.
+    /// Number of processors that this process may use.
     pub processors: usize,
-    /// How often each clock had its turn.
+    /// Number of turns of each clock.
     pub rounds: u16,
-    /// How long a turn was, ms.
+    /// Length of a turn, ms.
     pub turn_ms: u32,
     /// With how many readers.
     pub readers: Vec<u16>,
@@ -44,7 +44,7 @@ pub struct Figures {
     pub lock: Vec<Profile>,
     /// Cost of a conversion.
     pub division: Division,
-    /// How often FreeBSD's hands have to be renewed.
+    /// Rates at which FreeBSD's hands have to be renewed.
     pub renewals: Vec<Renewal>,
     /// Reads made while a writer stood still.
     pub standing: Standing,
@@ -60,7 +60,7 @@ pub struct Measured {
     pub turn: Turn,
     /// Reads a second of all readers together, median of rounds.
     pub reads_per_second: f64,
-    /// How much more than one reader alone that is; median of ratios within a round.
+    /// Ratio of that to one reader alone; median of ratios within a round.
     pub scaling: f64,
     /// Scaling in terms of the bare counter's.
     pub scaling_to_counter: f64,
@@ -77,7 +77,7 @@ pub struct Goal {
     pub found: Interval,
     /// Least figure that meets the goal.
     pub least: f64,
-    /// How it stands.
+    /// Verdict on the goal.
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -229,7 +229,7 @@ fn goals(contest: &Contest, readers: &[u16], standing: &Standing, processors: us
     ]
 }
 
-/// Whether there was such a writer at all.
+/// Checks that there was such a writer at all.
 fn writer_wrote(made: f64, wanted: u32) -> Control {
     if made >= WRITTEN * f64::from(wanted) {
         return Ok(());

@@ -16,17 +16,17 @@ use super::figures::tenths;
 /// or one reading of the counter each, as `reading_ns` has it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Profile {
-    /// How many threads there were.
+    /// Number of threads.
     pub threads: u16,
-    /// How often the lock was taken.
+    /// Number of times that the lock was taken.
     pub acquisitions: u64,
-    /// How often it was somebody else's just then.
+    /// Number of times that it was somebody else's just then.
     pub contended: u64,
-    /// How long it took to get it.
+    /// Time that it took to get it: mean, ns.
     pub acquire_mean_ns: f64,
     /// At most.
     pub acquire_max_ns: f64,
-    /// How long it was held: a reading of the counter, and a division.
+    /// Time for which it was held, a reading of the counter and a division: mean, ns.
     pub section_mean_ns: f64,
     /// At most.
     pub section_max_ns: f64,

@@ -6,7 +6,7 @@ use super::clocks::ALL;
 use super::contest::{BUSY, CALM, Turn, Who};
 use super::figures::Figures;
 use super::tables::fairly;
-use truechimer_command::program;
+use truechimer_command::report;
 
 /// All of it.
 pub fn page(figures: &Figures) -> Page {
@@ -15,8 +15,7 @@ pub fn page(figures: &Figures) -> Page {
          rounds.",
         figures.counter, figures.processors, figures.rounds
     );
-    let mut page = Page::new("Timehands").about(&about).version(env!("CARGO_PKG_VERSION"));
-    page = page.command(&program::line());
+    let mut page = report::page("Timehands").about(&about);
     for goal in &figures.goals {
         page = page.highlight(&goal.what, format!("{}; {}", goal.text(), goal.verdict.text()));
     }

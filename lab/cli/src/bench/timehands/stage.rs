@@ -138,7 +138,7 @@ impl Stage {
         }
     }
 
-    /// How many updates there were so far.
+    /// Number of updates so far.
     pub fn updates(&self) -> u64 {
         self.orders.updates.load(Relaxed)
     }

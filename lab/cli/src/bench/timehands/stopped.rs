@@ -20,31 +20,31 @@ use truechimer_command::{Ended, Failure, Outcome};
 
 /// Where the generation of the newest hand is in the file.
 const SEQUENCE: usize = 64;
-/// How often a writer is started until one stops where it is wanted to.
+/// Largest number of writers that are started until one stops where it is wanted to.
 const ATTEMPTS: u32 = 400;
-/// How long a process may take to come to a stop on a busy machine.
+/// Time that a process has to come to a stop on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Observations while a writer stood still.
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
-    /// How many writers of the page were stopped at random until one stood in the middle of an
-    /// update.
+    /// Number of writers of the page that were stopped at random until one stood in the middle of
+    /// an update.
     pub writers: u32,
     /// The generation of the hand that it had begun to write: the newest whole one is the one
     /// before.
     pub writing: u64,
-    /// How long readers were given.
+    /// Time that readers were given, ms.
     pub tried_ms: u64,
-    /// How many threads read the page meanwhile.
+    /// Number of threads that read the page meanwhile.
     pub readers: u16,
-    /// How often they did.
+    /// Number of times that they did.
     pub timehands_reads: u64,
-    /// How many of the readers could read at all.
+    /// Number of the readers that could read at all.
     pub timehands_readers: u16,
-    /// How many of as many readers could read the seqlock, whose writer stood half-way.
+    /// Number of as many readers that could read the seqlock, whose writer stood half-way.
     pub seqlock_readers: u16,
-    /// How many could read the clock under the ticket lock, whose holder stood still.
+    /// Number of those that could read the clock under the ticket lock, whose holder stood still.
     pub ticket_lock_readers: u16,
 }
 

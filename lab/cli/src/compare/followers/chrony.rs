@@ -20,7 +20,7 @@ use super::{Follower, Said};
 use crate::compare::bed::{Bed, SERVER};
 use crate::compare::moment::{Counters, Moment};
 
-/// How long it may take to open its control socket.
+/// Time that it has to open its control socket.
 const START: Duration = Duration::from_secs(20);
 /// An answer to `tracking` that took longer than that is of no use, ns.
 const SLOW_NS: f64 = 20e6;
@@ -28,7 +28,7 @@ const SLOW_NS: f64 = 20e6;
 /// Contents of `chronyc -c tracking`, as far as they matter.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tracking {
-    /// Its time − the system clock, s.
+    /// Time by chronyd − the system clock, s.
     pub correction: f64,
     /// The system clock gains so much on its time, parts in 10⁶.
     pub gain_ppm: f64,
@@ -36,7 +36,7 @@ pub struct Tracking {
     pub root_delay: f64,
     /// See there.
     pub root_dispersion: f64,
-    /// Whether it is synchronised at all.
+    /// True if it is synchronised at all.
     pub synchronised: bool,
 }
 
@@ -55,7 +55,7 @@ impl Tracking {
         })
     }
 
-    /// Its bound on its own error (as `chronyc(1)` has it, the correction being applied), ns.
+    /// Bound on its own error (as `chronyc(1)` has it, the correction being applied), ns.
     #[must_use]
     pub fn bound_ns(&self) -> f64 {
         (self.root_delay / 2.0 + self.root_dispersion) * 1e9

@@ -14,9 +14,9 @@ use super::{Follower, Said};
 use crate::compare::bed::Bed;
 use crate::compare::moment::{Counters, Moment};
 
-/// How long it may take to make its segment.
+/// Time that it has to make its segment.
 const START: Duration = Duration::from_secs(20);
-/// How often a segment that changes while it is read is read again.
+/// Number of times that a segment that changes while it is read is read again.
 const TRIES: u32 = 8;
 /// The magic numbers at its beginning.
 const MAGIC: [u32; 2] = [0x414d_5a4e, 0x4342_0200];
@@ -30,7 +30,7 @@ pub struct Segment {
     count: u64,
     as_of_ns: i128,
     void_after_ns: i128,
-    /// How long a count lasts, s.
+    /// Length of a count, s.
     period: f64,
     period_error: f64,
     bound_ns: i64,

@@ -14,7 +14,7 @@ pub const OURS: &str = "Truechimer";
 pub struct Said {
     /// Unix time, ns.
     pub unix_ns: i64,
-    /// How far from that the true time is at most, it says, ns; `None` if it says nothing.
+    /// Largest distance of the true time from that, by its word, ns; `None` if it says nothing.
     pub bound_ns: Option<f64>,
 }
 

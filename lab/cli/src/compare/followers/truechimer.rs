@@ -11,7 +11,7 @@ use super::{Follower, OURS, Said};
 use crate::compare::bed::{Bed, SERVER};
 use crate::compare::moment::{Counters, Moment};
 
-/// How long the daemon may take to make its page.
+/// Time that the daemon has to make its page.
 const START: Duration = Duration::from_secs(20);
 
 /// The daemon with default settings but for the poll interval.

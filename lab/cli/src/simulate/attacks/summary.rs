@@ -186,12 +186,14 @@ fn others(groups: &[Group<'_>]) -> Grid {
 
 /// The page of the documentation.
 pub fn page(outcome: &Outcome, rows: &[Judged]) -> String {
+    // The kinds that are run by themselves have numbers of their own.
+    let in_turns = rows.iter().filter(|row| row.attack >> 32 == 0).count();
     let mut page = format!(
-        "# Attacks on the path\n\nMade by `truechimer-lab simulate attacks --seed {} --attacks {} --json > rows.jsonl` and\n`{}`\n\
+        "# Attacks on the path\n\nMade by `truechimer-lab simulate attacks --seed {} --attacks {in_turns} --json > rows.jsonl`, \
+         likewise\n`--kind KIND --attacks 300` for redirect, pool-minority and pool-half, and\n`{}`\n\
          (version {}). The same seed gives the same figures, to the last digit. What is defended, and what is\n\
          not: [SECURITY.md](../../SECURITY.md).\n\n",
         rows.first().map_or(1, |row| row.seed),
-        rows.len(),
         program::line(),
         env!("CARGO_PKG_VERSION"),
     );

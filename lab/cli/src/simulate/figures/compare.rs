@@ -10,9 +10,9 @@ use truechimer_sim::figures::{Case, Figure, Pool, Record};
 
 use crate::simulate::screen::number;
 
-/// How much worse a reference figure may be.
+/// Largest ratio of a reference figure to its value before.
 const HEADLINE_LIMIT: f64 = 1.05;
-/// How much worse any other may be.
+/// Largest ratio of any other.
 const LIMIT: f64 = 1.3;
 /// Figures that are compared, but for those of the start.
 const JUDGED: [Figure; 12] = [
@@ -58,7 +58,7 @@ impl Row {
         limit(self.is_headline)
     }
 
-    /// Whether it is worse than it may be as far as these seeds go.
+    /// True if it is worse than it may be as far as these seeds go.
     fn is_above(&self) -> bool {
         self.ratio.is_some_and(|ratio| ratio.median > self.limit())
     }
@@ -213,7 +213,7 @@ fn grid(caption: &str, rows: &[&Row]) -> Grid {
     grid
 }
 
-/// How many rows of each figure are met, and the geometric mean of their ratios.
+/// Number of rows of each figure that are met, and the geometric mean of their ratios.
 fn tally(rows: &[Row]) -> Grid {
     let head = ["", "reference", "met", "NOT MET", "open", "other", "met", "NOT MET", "open"];
     let mut grid = Grid::new("Geometric mean of the ratios, and how many rows stand how", head);

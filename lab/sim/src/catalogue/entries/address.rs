@@ -5,7 +5,7 @@ use crate::path::PathSpec;
 use crate::scenario::Scenario;
 use crate::server::{AddressSpec, Lie, ServerSpec, Stretch};
 
-/// How long after its move a wrong machine is right again, s.
+/// Time from its move until a wrong machine is right again, s.
 const WRONG: f64 = 900.0;
 
 pub(super) fn all() -> Vec<Scenario> {

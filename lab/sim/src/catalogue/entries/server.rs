@@ -10,7 +10,7 @@ use crate::server::{Lie, Ramp, Refuse, ServerRestart, ServerSpec, Step, Wander};
 const MIDNIGHT: i64 = 1_814_400_000;
 const BEFORE: i64 = MIDNIGHT - 16 * 3600;
 
-/// How long a wrong server is wrong, s.
+/// Time for which a wrong server is wrong, s.
 const WRONG: f64 = 600.0;
 
 /// An honest server of this name on the LAN.

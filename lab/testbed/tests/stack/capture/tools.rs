@@ -17,7 +17,7 @@ use truechimer_testbed::temp::Dir;
 
 use super::traffic::{LAST_WORDS, SENDER};
 
-/// Whether a program of the system is installed.
+/// Checks that a program of the system is installed.
 pub fn installed(name: &str) -> Result<(), Lacking> {
     match Command::new(binary::system(name)).arg("--version").output() {
         Ok(_) => Ok(()),
@@ -101,7 +101,7 @@ impl Capture {
         }
     }
 
-    /// Whether the file has these bytes by now.
+    /// True if the file has these bytes by now.
     pub fn has(&self, words: &[u8]) -> bool {
         let bytes = std::fs::read(&self.file).unwrap_or_default();
         bytes.windows(words.len()).any(|window| window == words)
@@ -158,7 +158,7 @@ pub fn ours(packets: &[Packet]) -> Vec<Packet> {
     packets.iter().filter(|packet| packet.data.get(6..12) == Some(&SENDER)).cloned().collect()
 }
 
-/// How many packets tshark finds in a file, with whatever it says on standard error.
+/// Number of packets that tshark finds in a file, with whatever it says on standard error.
 pub fn tshark(file: &Path) -> (usize, String) {
     let mut command = Command::new(binary::system("tshark"));
     command.args(["-n", "-T", "fields", "-e", "frame.number", "-e", "frame.time_epoch", "-r"]);
@@ -167,7 +167,7 @@ pub fn tshark(file: &Path) -> (usize, String) {
     (String::from_utf8_lossy(&output.stdout).lines().count(), errors)
 }
 
-/// How many packets tcpdump finds in a file, with whatever it says on standard error.
+/// Number of packets that tcpdump finds in a file, with whatever it says on standard error.
 pub fn tcpdump_reads(file: &Path) -> (usize, String) {
     let mut command = Command::new(binary::system("tcpdump"));
     let output = command.args(["-n", "-t", "-r"]).arg(file).output().unwrap();

@@ -71,11 +71,11 @@ pub(super) struct Described {
     pub master: Option<u32>,
     /// Interface that it stands on.
     pub lower: Option<u32>,
-    /// Whether that is in another network namespace.
+    /// True if that is in another network namespace.
     pub is_elsewhere: bool,
     /// The kind of virtual link.
     pub kind: Option<String>,
-    /// Whether there is a device behind it (Linux 5.14 and later tell).
+    /// True if there is a device behind it (Linux 5.14 and later tell).
     pub is_physical: bool,
 }
 

@@ -20,7 +20,7 @@ use crate::bench::capture::options::Options;
 use crate::bench::capture::trial::{Places, Spool};
 use truechimer_outcome::outcome::Failure;
 
-/// How long the relay holds each datagram at least, ms.
+/// Least time for which the relay holds each datagram, ms.
 pub const HELD_MS: u32 = 5;
 /// Where the NTP server listens, in the first namespace.
 const NTP: u16 = 11123;
@@ -34,7 +34,7 @@ const EXIT: u16 = 9;
 const SETTLING: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the second daemon's requests get to the server.
+/// Road of the second daemon's requests to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Road {
     /// Over the wire.

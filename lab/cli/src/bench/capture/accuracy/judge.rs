@@ -36,7 +36,7 @@ impl Judged {
         self.delay_ns - self.true_ns
     }
 
-    /// Whether the bound held.
+    /// True if the bound held.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.error_ns().abs() <= self.bound_ns

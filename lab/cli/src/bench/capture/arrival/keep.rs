@@ -11,13 +11,13 @@ use crate::bench::capture::frame::marked;
 /// One of our frames, as it came.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Seen {
-    /// Its number.
+    /// Number of the frame.
     pub number: u64,
     /// When it was sent, `CLOCK_MONOTONIC`, ns.
     pub sent_ns: u64,
-    /// Its time, as it would be written, Unix ns.
+    /// Time of the frame, as it would be written, Unix ns.
     pub unix_ns: i64,
-    /// Its stamp.
+    /// Stamp of the frame, before conversion.
     pub raw: RawStamp,
 }
 

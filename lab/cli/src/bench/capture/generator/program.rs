@@ -17,7 +17,7 @@ pub enum Way {
     Out(u32),
 }
 
-/// How frames are made.
+/// Way in which frames are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recipe {
     /// Where they go.
@@ -26,15 +26,15 @@ pub struct Recipe {
     pub gap_ns: u64,
     /// Frames in a burst; a power of two.
     pub burst: u32,
-    /// Whether each frame carries the time at which it was sent.
+    /// True if each frame carries the time at which it was sent.
     pub timed: bool,
 }
 
 /// A burst that is due longer ago than this is given up, so that a sender that was held up does
 /// not make good for it with a flood.
 const SLACK_NS: u64 = 200_000;
-/// How often at most the program looks whether a burst is due. The verifier follows every turn, and
-/// gives up after 8192.
+/// Largest number of looks of the program at whether a burst is due. The verifier follows every turn, and gives
+/// up after 8192.
 const TURNS: i32 = 8000;
 /// Least time for a look at the clock.
 const LOOK_NS: u64 = 15;

@@ -88,7 +88,7 @@ pub struct Record {
     pub number: u32,
     /// Act that was done.
     pub act: u32,
-    /// Whether the packet carried a stamp when the second reading was taken.
+    /// True if the packet carried a stamp when the second reading was taken.
     pub stamped: bool,
 }
 

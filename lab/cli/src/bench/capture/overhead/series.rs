@@ -10,7 +10,7 @@ const LEAST_ROUNDS: usize = 4;
 /// Measured times of packets that followed each other.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Block {
-    /// How long it took, ns.
+    /// Time that each took, ns.
     pub cost: Vec<f64>,
     /// When it was over, ns on any scale.
     pub at: Vec<f64>,
@@ -22,7 +22,7 @@ pub type Series = Vec<Block>;
 /// Figures of one series.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Figures {
-    /// How many values.
+    /// Number of values.
     pub count: usize,
     /// Mean, ns.
     pub mean: f64,
@@ -150,7 +150,7 @@ pub fn correlation(pairs: &[(f64, f64)]) -> f64 {
     if scale > 0.0 { both / scale } else { f64::NAN }
 }
 
-/// How overheads and inter-arrival times go together.
+/// Relation between overheads and inter-arrival times.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Together {
     /// Pearson's correlation of overhead and inter-arrival time.
@@ -160,7 +160,7 @@ pub struct Together {
     /// Of the hundredth with the largest overheads, the share whose inter-arrival times are among
     /// the largest hundredth: 0.01 by chance.
     pub large: f64,
-    /// How many values the hundredth is.
+    /// Number of values in the hundredth.
     pub few: usize,
 }
 

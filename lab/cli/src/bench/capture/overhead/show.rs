@@ -49,7 +49,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
         .collect()
 }
 
-/// Whether anything came of it.
+/// True if anything came of it.
 fn is_there(series: &Series) -> bool {
     series.iter().any(|block| !block.cost.is_empty())
 }

@@ -15,7 +15,7 @@ const AWAKE: Duration = Duration::from_micros(150);
 /// Packets of one size at one gap.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Pattern {
-    /// Its name.
+    /// Name of the pattern.
     pub name: &'static str,
     /// Bytes of the Ethernet frame, without the frame check sequence.
     pub size: usize,
@@ -23,7 +23,7 @@ pub struct Pattern {
     pub gap: Duration,
     /// Packets of a kind that follow each other before the next kind has its turn.
     pub block: usize,
-    /// How often each kind has its turn in a full measurement.
+    /// Number of turns of each kind in a full measurement.
     pub rounds: usize,
     /// And in a quick one.
     pub quick: usize,

@@ -21,7 +21,7 @@ const READS: u32 = 20_000;
 pub struct Cost {
     /// Of what.
     pub name: String,
-    /// How much, ns.
+    /// Cost, ns.
     pub ns: f64,
 }
 

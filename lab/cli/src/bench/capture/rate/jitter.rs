@@ -1,4 +1,4 @@
-//! How far stamps are from a constant delay after the sender's own.
+//! Distance of stamps from a constant delay after the sender's own.
 
 use serde_json::{Value, json};
 use truechimer_outcome::interval::Interval;

@@ -19,7 +19,7 @@ use truechimer_outcome::stats::{median, range, show_rate, show_share};
 const TOLERANCE: f64 = 0.05;
 /// Nobody is asked for less.
 const LEAST: f64 = 20e3;
-/// How long frames come, s: long enough that no ring holds them all.
+/// Time for which frames come, s: long enough that no ring holds them all.
 const SECONDS: f64 = 1.0;
 const QUICK_SECONDS: f64 = 0.4;
 /// The most frames of one trial, which bounds the memory they take.

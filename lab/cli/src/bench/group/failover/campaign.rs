@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use truechimer_group::Phase;
 use truechimer_outcome::outcome::Failure;
+use truechimer_testbed::binary;
 use truechimer_testbed::process::{Process, Signal};
 
 use super::kept;
@@ -19,11 +20,11 @@ use crate::bench::group::args::At;
 use crate::bench::group::bed::{Bed, How, MEMBERS};
 use crate::bench::group::moment::monotonic;
 
-/// How long a fail-over may take until all is well again.
+/// Time that a fail-over may take until all is well again.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How often files and processes are looked at.
+/// Time between looks at files and processes.
 const LOOK: Duration = Duration::from_millis(4);
-/// How long to wait before a program is started again that could not attach.
+/// Time to wait before a program is started again that could not attach.
 const ATTACH_PAUSE: Duration = Duration::from_millis(50);
 
 /// Work of the witnesses.
@@ -31,9 +32,9 @@ const ATTACH_PAUSE: Duration = Duration::from_millis(50);
 pub struct Work {
     /// Reading threads at each node.
     pub threads: u64,
-    /// How long each pauses between readings, µs.
+    /// Pause of each between readings, µs.
     pub pause_us: u64,
-    /// How long a sender pauses between messages, µs.
+    /// Pause of a sender between messages, µs.
     pub message_us: u64,
 }
 
@@ -49,6 +50,23 @@ pub struct Recovery {
     pub back_ns: i64,
     /// Corosync itself lost a node to which nothing had been done: this machine was too busy.
     pub disturbed: bool,
+    /// True if it was done to the primary's node.
+    pub primary: bool,
+}
+
+/// Environment of each node's agent, so that its system clock can be stepped: by a file of its own in `dir`.
+///
+/// # Errors
+/// Where that has no absolute path.
+pub fn clocks(dir: &Path) -> Result<Vec<Vec<(&'static str, String)>>, Failure> {
+    let dir = std::path::absolute(dir).map_err(|error| Failure::of(dir.display(), error))?;
+    let of_node = |node: u32| {
+        vec![
+            ("LD_PRELOAD", binary::warp().display().to_string()),
+            ("TRUECHIMER_WARP_STATE", dir.join(format!("clock{node}")).display().to_string()),
+        ]
+    };
+    Ok((1..=MEMBERS).map(of_node).collect())
 }
 
 /// One ring's campaign.
@@ -66,7 +84,7 @@ pub struct Campaign {
 /// A node's program.
 struct Node {
     process: Option<Process>,
-    /// Its number among the lives.
+    /// Number of the program among the lives.
     life: u32,
     id: LifeId,
     path: PathBuf,
@@ -244,6 +262,7 @@ impl Campaign {
         let logs: Vec<(u32, usize)> =
             (1..=MEMBERS).map(|node| (node, self.ring_log(node).len())).collect();
         self.look()?;
+        let primary = self.is_primary(step.node);
         let from = monotonic();
         for node in self.nodes.values_mut() {
             node.gap = 0;
@@ -283,7 +302,25 @@ impl Campaign {
             survivors_ns: survivors.unwrap_or_default(),
             back_ns: back.unwrap_or_default(),
             disturbed,
+            primary,
         })
+    }
+
+    /// True for the node of the primary, where there is one.
+    fn is_primary(&mut self, node: u32) -> bool {
+        let report = self.bed.report(node).unwrap_or_default();
+        let active = report.pointer("/group/mode").is_none_or(|mode| mode == "active");
+        !active && report.get("first") == Some(&node.into())
+    }
+
+    /// Steps the clock that a node's agent reads.
+    fn set_clock(&self, node: u32, by: &str) -> Result<(), Failure> {
+        let mut command = self.bed.command(node, Path::new("date"));
+        let clocks = clocks(&self.dir)?;
+        let clock = clocks.into_iter().nth(node as usize - 1).unwrap_or_default();
+        command.args(["-s", by]).envs(clock).stdout(std::process::Stdio::null());
+        let status = command.status().map_err(|error| Failure::of("date", error))?;
+        if status.success() { Ok(()) } else { Err(Failure(format!("date -s: {status}"))) }
     }
 
     fn ring_log(&self, node: u32) -> String {
@@ -316,6 +353,7 @@ impl Campaign {
                     }
                 }
             }
+            Fault::Clock => self.set_clock(node, steps_by(step)[0])?,
         }
         Ok(())
     }
@@ -334,6 +372,7 @@ impl Campaign {
                     node.held = false;
                 }
             }
+            Fault::Clock => self.set_clock(node, steps_by(step)[1])?,
         }
         Ok(())
     }
@@ -406,7 +445,16 @@ impl Node {
     }
 }
 
-/// Whether Corosync wrote that another node than this left.
+/// Words by which a clock is stepped, and back.
+fn steps_by(step: &Step) -> [&'static str; 2] {
+    if step.number.is_multiple_of(2) {
+        ["2 seconds", "2 seconds ago"]
+    } else {
+        ["2 seconds ago", "2 seconds"]
+    }
+}
+
+/// True if Corosync wrote that another node than this left.
 fn lost_others(log: &str, node: u32) -> bool {
     let left = log.lines().filter_map(|line| line.split_once("left: ").map(|(_, rest)| rest));
     let named =

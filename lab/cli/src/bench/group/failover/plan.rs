@@ -26,11 +26,13 @@ pub enum Fault {
     Scatter,
     /// The program is killed and started again: it joins the running group.
     Restart,
+    /// The agent's system clock is stepped, and stepped back.
+    Clock,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 9] = [
+    pub const ALL: [Fault; 10] = [
         Fault::KillAgent,
         Fault::KillCorosync,
         Fault::StopAgent,
@@ -40,9 +42,10 @@ impl Fault {
         Fault::Partition,
         Fault::Scatter,
         Fault::Restart,
+        Fault::Clock,
     ];
 
-    /// Its name in tables.
+    /// Name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -55,10 +58,11 @@ impl Fault {
             Fault::Partition => "partition 1 | 2",
             Fault::Scatter => "partition 1 | 1 | 1",
             Fault::Restart => "restart program",
+            Fault::Clock => "clock stepped by 2 s",
         }
     }
 
-    /// Whether nobody is left who can go on.
+    /// True if nobody is left who can go on.
     #[must_use]
     pub const fn hits_all(self) -> bool {
         matches!(self, Fault::Scatter)
@@ -74,9 +78,9 @@ pub struct Step {
     pub fault: Fault,
     /// To which node.
     pub node: u32,
-    /// How long it stays so.
+    /// Time for which it stays so.
     pub hold: Duration,
-    /// How long all goes well before the next.
+    /// Time for which all goes well before the next.
     pub calm: Duration,
 }
 
@@ -139,7 +143,7 @@ mod tests {
 
     #[test]
     fn all_faults_hit_all_nodes() {
-        let plan = plan(7, 900, 3, TOKEN);
+        let plan = plan(7, 1000, 3, TOKEN);
         for fault in Fault::ALL {
             for node in 1..=3 {
                 let hits = plan.iter().filter(|s| s.fault == fault && s.node == node).count();

@@ -28,8 +28,13 @@ pub enum What {
     Value {
         /// The logical thread.
         thread: u64,
-        /// Its how-manieth operation.
+        /// Number of the operation in the thread.
         round: u64,
+        /// The value.
+        value: Agreed,
+    },
+    /// The time at present.
+    Present {
         /// The value.
         value: Agreed,
     },
@@ -37,7 +42,7 @@ pub enum What {
     Refused {
         /// The logical thread.
         thread: u64,
-        /// Why: a [`Cause`] as a number.
+        /// Reason: a [`Cause`] as a number.
         cause: Cause,
     },
     /// A message came in the group's order.
@@ -46,7 +51,7 @@ pub enum What {
         from: Member,
         /// Contents: sender's life and count.
         content: u64,
-        /// Its time.
+        /// Time of the message.
         value: Agreed,
     },
     /// A majority has everything up to there.
@@ -60,7 +65,7 @@ pub enum What {
     Turn(Phase),
 }
 
-/// Why an operation gave no value.
+/// Reason why an operation gave no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Cause {
@@ -84,7 +89,7 @@ fn place(phase: Phase) -> u64 {
     PHASES.iter().position(|p| *p == phase).unwrap_or_default() as u64
 }
 
-/// Why a file of records cannot be used.
+/// Reason why a file of records cannot be used.
 #[derive(Debug)]
 pub enum Broken {
     /// Failure to read it.
@@ -133,6 +138,7 @@ impl Record {
             What::Committed { point } => (4, 0, 0, Agreed { point, ..none }),
             What::Phase(phase) => (5, place(phase), 0, none),
             What::Turn(phase) => (6, place(phase), 0, none),
+            What::Present { value } => (7, 0, 0, value),
         };
         let flags = if value.utc.is_some() { HAS_UTC } else { 0 };
         let utc = value.utc.unwrap_or(Bound { earliest: 0, latest: 0 });
@@ -194,6 +200,7 @@ impl Record {
                 What::Message { from: Member(from), content: a, value }
             }
             4 => What::Committed { point },
+            7 => What::Present { value },
             kind @ (5 | 6) => {
                 let phase = usize::try_from(a).ok().and_then(|a| PHASES.get(a));
                 let phase = *phase.ok_or("no such phase")?;
@@ -270,6 +277,7 @@ mod tests {
             What::Phase(Phase::Outside),
             What::Phase(Phase::Live),
             What::Turn(Phase::Joining),
+            What::Present { value: value(Some(bound)) },
         ];
         all.into_iter().map(|what| Record { began: -1, done: i64::MAX, what }).collect()
     }

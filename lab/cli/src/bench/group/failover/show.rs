@@ -18,7 +18,7 @@ pub struct Report {
     pub seed: u64,
     /// The ring's token.
     pub token: Duration,
-    /// How many rings side by side.
+    /// Number of rings side by side.
     pub rings: u32,
     /// Work of the programs.
     pub work: Work,
@@ -28,14 +28,17 @@ pub struct Report {
     pub tally: Tally,
     /// The first violations.
     pub violations: Vec<Violation>,
-    /// How many fail-overs there were to be.
+    /// The group's mode.
+    pub mode: &'static str,
+    /// Number of fail-overs that there were to be.
     pub wanted: u32,
-    /// Why a ring's campaign ended early.
+    /// Reason why a ring's campaign ended early.
     pub broken: Vec<String>,
 }
 
-const GOALS: [(&str, &[Kind]); 6] = [
+const GOALS: [(&str, &[Kind]); 7] = [
     ("roll-backs: of a thread, of the group in its order, over restarts", &[Kind::RollBack]),
+    ("readings not later than what was read before they began, at any node", &[Kind::RealTime]),
     ("disagreements: a round or message with two values", &[Kind::Disagreement]),
     ("rounds lost or doubled at a program that went on", &[Kind::LostRound, Kind::SurvivorLost]),
     ("values or messages while outside the primary component", &[Kind::WhileOutside]),
@@ -66,14 +69,15 @@ impl Report {
         let disturbed = self.recoveries.iter().filter(|r| r.disturbed).count();
         let mut about = vec![
             format!(
-                "{} fail-overs in random order (seed {}) on {} of three nodes, token {} ms. At each \
+                "{} fail-overs in random order (seed {}), in the mode {}, on {} of three nodes, token {} ms. At each \
                  node a program of {threads} threads reads the group's clock every {pause_us} µs in \
-                 each of them, sends and takes an ordered message every {message_us} µs, asks for \
+                 each of them, reads the time at present, sends and takes an ordered message every {message_us} µs, asks for \
                  commits, and records everything it sees. It ends when its member has been outside \
                  the primary component, after it has gone on asking for 40 ms, and is started \
                  again, as a user's program would be.",
                 self.recoveries.len(),
                 self.seed,
+                self.mode,
                 if self.rings == 1 {
                     "a real Corosync ring".to_owned()
                 } else {
@@ -131,9 +135,9 @@ impl Report {
             "Recovery, by what was done",
             ["what", "times", "gap p50", "p99", "most", "back p50", "p99", "most"],
         );
-        for fault in Fault::ALL {
-            let all: Vec<&Recovery> =
-                self.recoveries.iter().filter(|r| r.step.fault == fault && !r.disturbed).collect();
+        for (fault, primary) in Fault::ALL.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+            let is = |r: &&Recovery| r.step.fault == fault && r.primary == primary && !r.disturbed;
+            let all: Vec<&Recovery> = self.recoveries.iter().filter(is).collect();
             if all.is_empty() {
                 continue;
             }
@@ -141,7 +145,8 @@ impl Report {
                 let values: Vec<f64> = all.iter().map(|r| of(r) as f64).collect();
                 [0.5, 0.99, 1.0].map(|q| show_ns(quantile(&values, q)))
             };
-            let name = [fault.name().to_owned(), all.len().to_string()];
+            let whose = if primary { ", the primary's" } else { "" };
+            let name = [format!("{}{whose}", fault.name()), all.len().to_string()];
             let figures = cells(|r| r.survivors_ns).into_iter().chain(cells(|r| r.back_ns));
             recoveries.row(name.into_iter().chain(figures));
         }
@@ -153,6 +158,7 @@ impl Report {
             ("records", records),
             ("rounds", rounds),
             ("values", values),
+            ("readings of the time at present", self.tally.present),
             ("messages", messages),
             ("deliveries", deliveries),
             ("commits", commits),
@@ -196,16 +202,18 @@ impl Report {
                     "step": r.step.number, "fault": r.step.fault.name(), "node": r.step.node,
                     "hold_ms": r.step.hold.as_millis() as u64,
                     "gap_ns": r.survivors_ns, "back_ns": r.back_ns, "disturbed": r.disturbed,
+                    "primary": r.primary,
                 })
             })
             .collect();
         let violations: Vec<String> = self.violations.iter().map(|v| v.to_string()).collect();
         let t = self.tally;
         json!({
-            "seed": self.seed, "token_ms": self.token.as_millis() as u64, "rings": self.rings,
+            "seed": self.seed, "mode": self.mode, "token_ms": self.token.as_millis() as u64, "rings": self.rings,
             "fail_overs": recoveries, "violations": violations, "broken": self.broken,
             "tally": {
                 "lives": t.lives, "records": t.records, "rounds": t.rounds, "values": t.values,
+                "present": t.present,
                 "messages": t.messages, "deliveries": t.deliveries, "commits": t.commits,
                 "refused_outside": t.refused_outside, "failed": t.failed, "orphans": t.orphans,
                 "unsure": t.unsure,

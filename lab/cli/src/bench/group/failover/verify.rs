@@ -1,4 +1,4 @@
-//! Whether what the programs saw is what one clock would have shown them.
+//! Check that what the programs saw is what one clock would have shown them.
 //!
 //! Every record of every program's life goes in, in the order of its file; the verifier knows
 //! nothing of the engine and trusts no member's word about another.
@@ -9,6 +9,7 @@
 //! and nothing that left the group may rest on it.
 
 mod order;
+mod present;
 #[cfg(test)]
 mod tests;
 mod violation;
@@ -55,6 +56,9 @@ struct Life {
     refused: HashMap<u64, u64>,
     /// For each thread the first value.
     first: HashMap<u64, Agreed>,
+    /// For each thread the moment of its last record; and that of the life's first.
+    heard: HashMap<u64, i64>,
+    since: Option<i64>,
     last_message: Option<Place>,
     /// The messages' places, to see what is missing.
     messages: Vec<Place>,
@@ -63,7 +67,7 @@ struct Life {
     committed: Option<Point>,
     /// Since when it is outside.
     outside: Option<i64>,
-    /// Whether the messages that came last were followed by its going outside.
+    /// True if the messages that came last were followed by its going outside.
     turned_out: bool,
     records: u64,
 }
@@ -73,6 +77,9 @@ struct Life {
 struct Seen<T> {
     what: T,
     lives: Vec<LifeId>,
+    /// When the first of them asked for it, and when the first of them had it, ns of CLOCK_MONOTONIC.
+    began: i64,
+    done: i64,
 }
 
 /// Identity of a message.
@@ -89,6 +96,8 @@ pub struct Verifier {
     lives: Vec<Life>,
     values: HashMap<(u64, u64), Vec<Seen<Agreed>>>,
     messages: HashMap<(Member, u64), Vec<Seen<Message>>>,
+    /// Readings of the time at present: when each began and was done, and by which life.
+    present: Vec<(i64, i64, Agreed, LifeId)>,
     windows: Vec<Window>,
     /// Refusals and losses, to be held against the windows: node, when, text.
     losses: Vec<(u32, i64, String)>,
@@ -109,6 +118,8 @@ pub struct Tally {
     pub rounds: u64,
     /// Values that programs got.
     pub values: u64,
+    /// Readings of the time at present.
+    pub present: u64,
     /// Messages in the group's order.
     pub messages: u64,
     /// Times that one was delivered.
@@ -137,6 +148,7 @@ impl Tally {
             records,
             rounds,
             values,
+            present,
             messages,
             deliveries,
             commits,
@@ -146,6 +158,7 @@ impl Tally {
             unsure,
             violations,
         } = other;
+        self.present += present;
         self.lives += lives;
         self.records += records;
         self.rounds += rounds;
@@ -170,6 +183,8 @@ impl Verifier {
             threads: HashMap::new(),
             refused: HashMap::new(),
             first: HashMap::new(),
+            heard: HashMap::new(),
+            since: None,
             last_message: None,
             messages: Vec::new(),
             generation: 0,
@@ -191,11 +206,16 @@ impl Verifier {
     pub fn record(&mut self, id: LifeId, record: &Record) {
         let Some(life) = self.lives.get_mut(id.0 as usize) else { return };
         life.records += 1;
+        life.since.get_or_insert(record.began);
         self.tally.records += 1;
         match record.what {
+            What::Present { value } => {
+                self.tally.present += 1;
+                self.present.push((record.began, record.done, value, id));
+            }
             What::Value { thread, round, value } => self.value(id, record, thread, round, value),
             What::Message { from, content, value } => {
-                self.message(id, Message { from, content, value });
+                self.message(id, record, Message { from, content, value });
             }
             What::Refused { thread, cause } => {
                 match cause {
@@ -234,6 +254,7 @@ impl Verifier {
         let Some(life) = self.lives.get_mut(id.0 as usize) else { return };
         life.generation = life.generation.max(value.point.generation);
         life.first.entry(thread).or_insert(value);
+        life.heard.insert(thread, record.done);
         let last = life.threads.insert(thread, (round, value));
         let refused = life.refused.insert(thread, 0).unwrap_or(0);
         if let Some(since) = life.outside.filter(|since| record.began > *since) {
@@ -257,10 +278,10 @@ impl Verifier {
         }
         let seen = self.values.entry((thread, round)).or_default();
         self.tally.rounds += u64::from(seen.is_empty());
-        note(seen, value, id);
+        note(seen, value, id, record);
     }
 
-    fn message(&mut self, id: LifeId, message: Message) {
+    fn message(&mut self, id: LifeId, record: &Record, message: Message) {
         self.tally.deliveries += 1;
         let Agreed { point, time, .. } = message.value;
         let own = (point, time.0);
@@ -281,7 +302,7 @@ impl Verifier {
         let seen = self.messages.entry((message.from, message.content)).or_default();
         self.tally.messages += u64::from(seen.is_empty());
         let twice = seen.iter().any(|seen| seen.lives.contains(&id));
-        note(seen, message, id);
+        note(seen, message, id, record);
         if twice {
             self.violation(Kind::MessageTwice, &what, this, "the same life".to_owned());
         }
@@ -350,10 +371,14 @@ pub struct Verdict {
     pub violations: Vec<Violation>,
 }
 
-fn note<T: PartialEq>(seen: &mut Vec<Seen<T>>, what: T, life: LifeId) {
+fn note<T: PartialEq>(seen: &mut Vec<Seen<T>>, what: T, life: LifeId, record: &Record) {
+    let &Record { began, done, .. } = record;
     match seen.iter_mut().find(|seen| seen.what == what) {
-        Some(seen) => seen.lives.push(life),
-        None => seen.push(Seen { what, lives: vec![life] }),
+        Some(seen) => {
+            seen.lives.push(life);
+            (seen.began, seen.done) = (seen.began.min(began), seen.done.min(done));
+        }
+        None => seen.push(Seen { what, lives: vec![life], began, done }),
     }
 }
 

@@ -24,18 +24,18 @@ use crate::bench::group::moment::{monotonic, realtime};
 
 /// The first of the threads.
 pub const FIRST_THREAD: u64 = 100;
-/// How long it goes on asking once it is outside.
+/// Time for which it goes on asking once it is outside.
 const LAST_TRIES: Duration = Duration::from_millis(40);
 /// A thread whose value is older than this does not pause before the next: it catches up.
 const BEHIND_NS: i64 = 50_000_000;
-/// How long a new program waits for its agent.
+/// Time that a new program waits for its agent.
 const AGENT_PATIENCE: Duration = Duration::from_secs(30);
-/// How often a majority is asked for.
+/// Pause before each commit.
 const COMMIT_EVERY: Duration = Duration::from_millis(10);
-/// How long a commit may take.
+/// Time that a commit may take.
 const COMMIT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Its orders.
+/// Orders of the program.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Orders {
     #[command(flatten)]
@@ -46,13 +46,13 @@ pub struct Orders {
     /// Where the records go
     #[arg(long)]
     records: PathBuf,
-    /// How many threads read
+    /// Number of threads that read
     #[arg(long)]
     threads: u64,
-    /// How long each pauses between two readings, µs
+    /// Pause of each between two readings, µs
     #[arg(long)]
     pause_us: u64,
-    /// How long the sender pauses between two messages, µs
+    /// Pause of the sender between two messages, µs
     #[arg(long)]
     message_us: u64,
 }
@@ -72,7 +72,7 @@ struct Witness {
     recorded: AtomicI64,
 }
 
-/// Why the program ends: its exit status.
+/// Reason why the program ends: its exit status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     /// The member was outside.
@@ -125,6 +125,7 @@ pub fn run(orders: &Orders) -> Result<(), Failure> {
             let witness = &witness;
             scope.spawn(move || witness.read(Thread(FIRST_THREAD + n)));
         }
+        scope.spawn(|| witness.read_present());
         scope.spawn(|| witness.send());
         scope.spawn(|| witness.commit());
     });
@@ -226,6 +227,7 @@ impl Witness {
                             Rejection::Behind
                             | Rejection::Busy
                             | Rejection::TooManyThreads
+                            | Rejection::Full
                             | Rejection::Observer,
                         ) => Cause::Other,
                         // It is outside, or has been.
@@ -242,6 +244,22 @@ impl Witness {
                         _ => self.ending.store(true, Ordering::Release),
                     }
                 }
+            }
+            std::thread::sleep(Duration::from_micros(self.orders.pause_us));
+        }
+    }
+
+    /// Reads the time at present, of which nothing is missed, to the end.
+    fn read_present(&self) {
+        let Ok(place) = u8::try_from(self.orders.at.member.saturating_sub(1)) else { return };
+        let clock: ThreadClock = self.replica.thread(Thread::now(place, 0));
+        loop {
+            let began = monotonic();
+            match clock.now(Call::Group, None) {
+                Ok(value) => self.write(began, What::Present { value }),
+                Err(ReadError::Gone) => end(End::Gone, "while reading"),
+                // It is outside.
+                Err(_) => {}
             }
             std::thread::sleep(Duration::from_micros(self.orders.pause_us));
         }

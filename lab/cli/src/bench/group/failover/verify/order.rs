@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use truechimer_group::{Agreed, Point};
 
+use super::present::{self, Reading};
 use super::{Kind, LifeId, Place, Seen, Verifier, message_name, place};
 
-/// Whether what these lives saw may be an orphan: they are all of one node (what two of three have
+/// True if what these lives saw may be an orphan: they are all of one node (what two of three have
 /// is the majority's), none of them saw anything of a later generation, and there was one.
 fn may_be_orphan(verifier: &Verifier, lives: &[LifeId], point: Point, newest: u64) -> bool {
     let life = |id: &LifeId| verifier.lives.get(id.0 as usize);
@@ -17,7 +18,7 @@ fn may_be_orphan(verifier: &Verifier, lives: &[LifeId], point: Point, newest: u6
     point.generation < newest && lives.iter().all(ended)
 }
 
-/// Whether one of them was told that a majority has it.
+/// True if one of them was told that a majority has it.
 fn committed(verifier: &Verifier, lives: &[LifeId], point: Point) -> bool {
     let by = |id: &LifeId| verifier.lives.get(id.0 as usize).and_then(|life| life.committed);
     lives.iter().any(|id| by(id) >= Some(point))
@@ -83,6 +84,7 @@ impl Verifier {
         let mut places: Vec<Place> = Vec::new();
         let (mut orphans, mut unsure) = (0, 0);
         let mut ends = Ends::default();
+        let mut read = self.present_readings();
         for ((thread, round), seen) in &self.values {
             let name = || format!("thread {thread} round {round}");
             let sorted = self.sort(seen, |value| *value, newest, &name, &mut found);
@@ -93,6 +95,7 @@ impl Verifier {
                     unsure += 1;
                 } else {
                     ends.history(&seen.lives, seen.what.point);
+                    read.push(self.reading_of(*thread, *round, seen));
                     history.push((seen.what, name()));
                 }
             }
@@ -108,6 +111,7 @@ impl Verifier {
                     unsure += 1;
                 } else {
                     places.push((point, seen.what.value.time.0));
+                    read.push(Reading { began: None, done: seen.done, value: seen.what.value });
                     ends.history(&seen.lives, point);
                     history.push((seen.what.value, name()));
                 }
@@ -115,6 +119,7 @@ impl Verifier {
         }
         ends.check(self, &mut found);
         self.check_times(history, &mut found);
+        present::check(read, &mut found);
         places.sort_unstable();
         self.check_messages(&places, &mut found);
         self.tally.orphans = orphans;

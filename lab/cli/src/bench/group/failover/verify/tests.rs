@@ -167,7 +167,7 @@ fn a_thread_that_goes_back_is_a_roll_back() {
     for life in 0..3 {
         change(&mut lives, life, 16, 6, |v| v.time.0 -= 3 * MS);
     }
-    assert_eq!(kinds(&lives), [Kind::RollBack]);
+    assert_eq!(kinds(&lives), [Kind::RollBack, Kind::RealTime]);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_value_of_one_thread_before_that_of_another_is_a_roll_back() {
         // Still greater than its own thread's last, but not than the message between.
         change(&mut lives, life, 16, 6, |v| v.time.0 -= 2 * MS);
     }
-    assert_eq!(kinds(&lives), [Kind::RollBack]);
+    assert_eq!(kinds(&lives), [Kind::RollBack, Kind::RealTime]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn two_equal_values_are_a_roll_back() {
     for life in 0..3 {
         change(&mut lives, life, 17, 6, |v| v.time.0 -= MS);
     }
-    assert_eq!(kinds(&lives), [Kind::RollBack]);
+    assert_eq!(kinds(&lives), [Kind::RollBack, Kind::RealTime]);
 }
 
 #[test]
@@ -352,4 +352,59 @@ fn many_violations_are_counted_and_some_kept() {
     assert_eq!(verdict.tally.violations, 999);
     assert_eq!(verdict.violations.len(), MOST_KEPT);
     assert!(verdict.violations[0].to_string().contains("lost round: thread 16 round 2"));
+}
+
+fn present(index: u64, began: u64, time_of: u64) -> Record {
+    let mut value = agreed(2, index, 1);
+    value.time = GroupTime(1_000_000_000 + time_of as i64 * MS + 500_000);
+    Record {
+        began: began as i64 * MS,
+        done: index as i64 * MS + 700,
+        what: What::Present { value },
+    }
+}
+
+#[test]
+fn the_time_at_present_is_later_than_what_was_read_before_it_began() {
+    let mut lives = right();
+    // Begun after the value of 40 was there, and between it and the next.
+    lives[0].2.insert(42, present(41, 41, 40));
+    assert_eq!(kinds(&lives), []);
+    assert_eq!(verdict(&lives).tally.present, 1);
+    // At another node, no later than that.
+    lives[1].2.push(present(43, 42, 40));
+    assert_eq!(kinds(&lives), [Kind::RealTime]);
+    // Begun before: either may be the earlier.
+    lives[1].2.pop();
+    lives[1].2.push(present(43, 39, 40));
+    assert_eq!(kinds(&lives), []);
+}
+
+#[test]
+fn a_round_is_later_than_what_was_read_before_the_first_asked_for_it() {
+    let late = |lives: &mut Lives, nodes: usize| {
+        for (_, _, records) in lives.iter_mut().take(nodes) {
+            let of_42 = |what: &What| matches!(what, What::Value { thread: 16, round: 14, .. });
+            find(records, of_42).began = 50 * MS;
+        }
+    };
+    // One who comes to it late gets what was agreed on then.
+    let mut lives = right();
+    late(&mut lives, 1);
+    assert_eq!(kinds(&lives), []);
+    let mut lives = right();
+    late(&mut lives, 2);
+    assert_eq!(kinds(&lives), [Kind::RealTime]);
+    // It may have been asked for by one that was killed: by a life of the proposer's node.
+    let proposer = agreed(2, 42, 1).synchronizer.0;
+    for (node, found) in [(proposer, vec![]), (proposer % 3 + 1, vec![Kind::RealTime])] {
+        let before = (1..42).filter(|index| index % 3 == 0);
+        let killed = before.map(|index| value(16, index / 3, 1 + u64::from(index >= 30), index));
+        lives.push((node, 9, killed.collect()));
+        assert_eq!(
+            kinds(&lives).into_iter().filter(|it| *it == Kind::RealTime).collect::<Vec<_>>(),
+            found
+        );
+        lives.pop();
+    }
 }

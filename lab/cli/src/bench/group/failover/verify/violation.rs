@@ -9,6 +9,8 @@ pub enum Kind {
     Disagreement,
     /// A later value is not greater: of a thread, of the group in its order, or over a restart.
     RollBack,
+    /// A value that is not greater than one that somebody had before anybody asked for it.
+    RealTime,
     /// A program missed a round of its thread, or had one twice.
     LostRound,
     /// A member outside the primary component gave a value or a message.
@@ -34,6 +36,7 @@ impl Kind {
         match self {
             Kind::Disagreement => "disagreement",
             Kind::RollBack => "roll-back",
+            Kind::RealTime => "earlier than what was read before",
             Kind::LostRound => "lost round",
             Kind::WhileOutside => "value while outside",
             Kind::CommitLost => "commit lost",

@@ -1,8 +1,4 @@
 //! The time at present: read at all members by programs that are no replicas of each other.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::SeqCst;
@@ -10,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Bed, PATIENCE, Running, until};
+use crate::bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Mode, Rejection, Thread};
 use truechimer_group_client::link::{Outside, ReadError, Role, Together};
 use truechimer_group_client::{Gone, NextError, Options, Replica};
@@ -74,7 +70,7 @@ fn blink(bed: &Bed, member: u32) {
     });
 }
 
-/// How many numbers of the time at present the group knows.
+/// Number of numbers of the time at present that the group knows.
 fn numbers(bed: &Bed, member: u32) -> usize {
     let threads = bed.report(member).threads;
     threads.iter().filter(|thread| thread.thread.starts_with("ffff")).count()
@@ -139,7 +135,8 @@ fn those_that_wait_together_share_rounds() {
     let values: BTreeSet<i64> = thread::scope(|scope| {
         let all: Vec<_> = (0..40).map(|_| scope.spawn(|| read(&reader, 1))).collect();
         until("all wait", || bed.report(1).programs.reads == 40);
-        assert!(bed.report(1).waiting.longest_ns > Some(0));
+        let waiting = bed.report(1).waiting;
+        assert!(waiting.longest_ns > Some(0) && waiting.longest_is_now);
         bed.hub.heal();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     });
@@ -215,7 +212,7 @@ fn a_program_that_starts_with_nobody_is_told_of_its_gap() {
     assert!(!bed.report(1).programs.missed);
 }
 
-/// What is shared has a place in the stream.
+/// Shared threads have a place in the stream.
 #[test]
 fn whoever_shares_a_thread_is_told_of_a_gap() {
     let bed = Bed::new();
@@ -273,4 +270,24 @@ fn one_that_is_given_up_holds_up_nobody() {
     bed.hub.heal();
     assert!(read(&reader, 1) > before);
     until("nothing waits", || bed.report(1).waiting.operations == 0);
+}
+
+/// A program that waits for a majority's word is told of that, and of no primary.
+#[test]
+fn what_a_reading_of_the_time_at_present_waits_for_is_said() {
+    let bed = Bed::new();
+    for mode in [Mode::Active, Mode::SemiActive, Mode::Passive] {
+        let agents = three(&bed, mode);
+        let reader = reader(&bed, 3);
+        read(&reader, 3);
+        let mut report = bed.report(3);
+        assert!(!report.waiting.longest_is_now, "none waits");
+        report.waiting.longest_ns = Some(3_000_000_000);
+        report.waiting.longest_is_now = true;
+        let why = report.why_blocked();
+        assert!(why.contains("2 of 3 members' agents have not acknowledged it"), "{mode}: {why}");
+        report.waiting.disk = 1;
+        assert!(report.why_blocked().contains("the disk"), "{mode}");
+        drop((reader, agents));
+    }
 }

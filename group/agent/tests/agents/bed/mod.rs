@@ -1,5 +1,7 @@
 //! Agents on threads, a hub between them, and a directory that vanishes.
 
+pub mod service;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,7 +15,7 @@ use truechimer_group_agent::transport::Hub;
 use truechimer_group_agent::{Agent, Report, Settings};
 use truechimer_group_client::{Replica, Watcher, Where};
 
-/// How long anything that should happen soon may take on a busy machine.
+/// Longest time for anything that should happen soon, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 const GROUP: &str = "test";
@@ -157,7 +159,7 @@ impl Bed {
         (Running::start(self.settings(Bed::membership(member), &state), hubs), state)
     }
 
-    /// Why an agent does not start.
+    /// Starts an agent that must not start. Returns the reason.
     pub fn refused(&self, member: u32, state: &Path) -> String {
         // Another hub, as if it were another process: its transport would have it.
         let settings = self.settings(Bed::membership(member), state);

@@ -1,12 +1,8 @@
 //! The primary by real agents: it follows the programs, and operators' words.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::thread;
 
-use bed::{Bed, PATIENCE, Running, until};
+use crate::bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Mode};
 use truechimer_group_agent::ThreadReport;
 use truechimer_group_client::{Agreed, Post, Replica, Unshifted, Watcher};

@@ -33,7 +33,7 @@ impl Service {
         self.done.len() + self.queue.len()
     }
 
-    /// Its state, with what is still to be done.
+    /// State of the service, with what is still to be done.
     fn state(&self) -> Vec<u8> {
         let mut state = (self.done.len() as u64).to_le_bytes().to_vec();
         for (request, time) in &self.done {

@@ -1,14 +1,10 @@
 //! Several agents in one process, on the local transport, with real programs' threads.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
 
-use bed::{Bed, PATIENCE, until};
+use crate::bed::{Bed, PATIENCE, until};
 use truechimer_group::{Call, Member, Thread};
 use truechimer_group_client::link::{Outside, ReadError, Role};
 use truechimer_group_client::{Began, Options, Replica};

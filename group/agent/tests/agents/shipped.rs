@@ -6,7 +6,7 @@ use truechimer_group_agent::config::{Membership, Place, UtcSource, parse};
 #[test]
 fn the_documented_file_is_right_and_complete() {
     let name = "docs/reference/truechimer-group.toml";
-    let text = include_str!("../../../docs/reference/truechimer-group.toml");
+    let text = include_str!("../../../../docs/reference/truechimer-group.toml");
     let settings = parse(text, name).expect("as it stands");
     assert_eq!(settings.groups, [Membership::new("ledger")]);
     // Every key in a comment is a key, with a value that is allowed, and its default.

@@ -1,12 +1,8 @@
 //! Troubles that a member's report tells of: at which member, and why.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::time::Duration;
 
-use bed::{Bed, PATIENCE, Running, until};
+use crate::bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Mode, Rejection, Thread};
 use truechimer_group_agent::Trouble;
 use truechimer_group_client::link::{ReadError, Together};

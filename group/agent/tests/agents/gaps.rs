@@ -1,13 +1,9 @@
 //! Members that were out of the majority: what their programs from before get, and what not.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bed::{Bed, PATIENCE, Running, until};
+use crate::bed::{Bed, PATIENCE, Running, until};
 use truechimer_group::{Call, Member, Rejection, Thread};
 use truechimer_group_client::link::{Outside, ReadError};
 use truechimer_group_client::{Began, CommitError, Event, NextError, Options, Replica};

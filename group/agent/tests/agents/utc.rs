@@ -1,13 +1,9 @@
 //! Programs get no time that is not tied to UTC, unless the user wants it so.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bed::{Bed, PATIENCE, until};
+use crate::bed::{Bed, PATIENCE, until};
 use truechimer_group::{Call, Thread};
 use truechimer_group_agent::config::UtcSource;
 use truechimer_group_client::Event;

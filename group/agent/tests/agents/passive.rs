@@ -1,17 +1,11 @@
 //! Passive replication by real agents: the primary's own checkpoints, its end, and its return.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
-#[path = "bed/service.rs"]
-mod service;
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use bed::{Bed, PATIENCE, Running};
-use service::{Done, Service, serve};
+use crate::bed::service::{Done, Service, serve};
+use crate::bed::{Bed, PATIENCE, Running};
 use truechimer_group::{Call, Member, Mode, Thread};
-use truechimer_group_client::link::Role;
+use truechimer_group_client::link::{Role, Together};
 use truechimer_group_client::{Options, Replica};
 
 fn agent(bed: &Bed, member: u32) -> Running {
@@ -43,6 +37,54 @@ fn three(bed: &Bed) -> (Vec<Running>, [Service; 3]) {
         all[2].installs == 1 && live(bed, &[1, 2, 3])
     });
     (agents, [one, two, three])
+}
+
+/// Checkpoints that come while the time at present is read leave no numbers behind.
+/// Sets a mark when it goes.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[test]
+fn checkpoints_beside_readings_of_the_time_at_present_take_no_numbers() {
+    let bed = Bed::new();
+    let (agents, [mut one, mut two, mut three]) = three(&bed);
+    let family = two.replica.family();
+    let apart =
+        Options { role: Role::Reader, family, together: Together::Apart, ..Options::default() };
+    let reader = Replica::attach_with(&bed.place("test", 2), &apart).unwrap();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| {
+            let (mut last, mut many) = (0, 0);
+            while !over.load(SeqCst) {
+                let read = reader.thread(Thread::now(1, 0)).now(Call::Group, Some(PATIENCE));
+                let time = read.expect("it waits for the checkpoint, at most").time.0;
+                assert!(time > last, "{time} after {last}");
+                (last, many) = (time, many + 1);
+            }
+            many
+        });
+        // Also where this fails: the reader is waited for.
+        let _end = Ends(&over);
+        for _ in 0..30 {
+            let installs = two.installs;
+            one.checkpoint();
+            serve(&mut [&mut one, &mut two, &mut three], PATIENCE, "it is there", |all| {
+                all[1].installs == installs + 1
+            });
+        }
+        over.store(true, SeqCst);
+        assert!(read.join().unwrap() > 0);
+    });
+    let threads = bed.report(2).threads;
+    let present = threads.iter().filter(|it| it.thread.starts_with("ffff")).count();
+    assert!((1..=4).contains(&present), "{present} numbers: {threads:?}");
+    drop((reader, agents));
 }
 
 #[test]

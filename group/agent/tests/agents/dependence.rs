@@ -1,12 +1,8 @@
 //! Dependence on something else: on another group's clock, on the disk, on the system's leave.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-
-#[allow(dead_code, reason = "other tests use the rest")]
-mod bed;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bed::{Bed, PATIENCE, until};
+use crate::bed::{Bed, PATIENCE, until};
 use truechimer_group::{Call, Refusal, Thread};
 use truechimer_group_client::{CommitError, Event, Replica};
 

@@ -1,0 +1,3 @@
+module truechimer/group
+
+go 1.19
