@@ -36,6 +36,11 @@ pub fn ask(page: &Page, socket: &Control) -> Result<Answer, Failure> {
     at_its_socket(page, socket, |path| control::report(path, PATIENCE))
 }
 
+/// Asks likewise a daemon that is not waited for if it does not answer at once.
+pub fn ask_at_once(page: &Page, socket: &Control) -> Result<Answer, Failure> {
+    at_its_socket(page, socket, |path| control::report(path, AT_ONCE))
+}
+
 /// Reason of the daemon that writes this page for its clock's status, if that is the one meant, and if
 /// it answers at once.
 pub fn reason(page: &Path, status: Status) -> Option<String> {

@@ -21,12 +21,13 @@ use truechimer_command::{Ended, Failure, Outcome};
 #[command(after_help = "\
 A clock page that is not there yet is waited for. Where a daemon that has ended left one, all places
 are looked at again for one that a daemon tends, as long as it takes. At the timeout it says of which
-page what is missing, and why by its daemon's word, if that can be asked (its control socket beside
-the page).
+page what is missing, and why by its daemon's word, if that answers within 0.2 s (its control socket
+beside the page).
 
 A server's own root distance and half of the round trip to it are part of the bound: over the
 Internet some 5 to 50 ms remain, on a LAN some 100 us. Without --max-bound nothing is asked of the
-bound: a clock that is synchronised is enough, however wide it is.
+bound: a clock that is synchronised is enough, however wide it is. Where a server's time has moved
+and is held off, the bound covers both until that is decided; what is there for that only is named.
 
 This clock is synchronised before the system clock is: one that is steered is read and stepped up to
 a second later, and slewed for hours where no step is allowed. Who reads the system clock, as what
@@ -46,7 +47,8 @@ pub struct Waitsync {
     #[arg(long, value_name = "SPAN", value_parser = parse::positive, allow_hyphen_values = true)]
     pub system_clock: Option<Span>,
     /// Time to wait
-    #[arg(long, value_name = "SPAN", default_value = "30s", value_parser = parse::not_negative, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SPAN", default_value = "30s")]
+    #[arg(value_parser = parse::not_negative, allow_hyphen_values = true)]
     pub timeout: Span,
     /// Print one JSON object at the end
     #[arg(long)]
@@ -62,6 +64,7 @@ struct Answer {
     waited_ns: i64,
     status: Option<&'static str>,
     bound_ns: Option<i64>,
+    disputed_bound_ns: Option<i64>,
     max_bound_ns: Option<i64>,
     system_offset_ns: Option<i64>,
     why: Option<String>,
@@ -79,16 +82,20 @@ struct Seen {
     reading: Option<Reading>,
     /// Lead of the system clock over this one, if that matters; negative: it is behind.
     ahead: Option<Span>,
+    /// Part of the bound that is there as samples are held off.
+    disputed: Option<Span>,
     /// Fault that is left.
     why: Option<String>,
+    /// Time until then.
+    waited: Duration,
 }
 
 /// Runs the command.
 pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
     let start = Instant::now();
     let timeout = duration(args.timeout);
-    let Seen { reading, ahead, why } = wait(args, start, timeout)?;
-    let waited = Span::from_nanos_wide(start.elapsed().as_nanos().try_into().unwrap_or(i128::MAX));
+    let Seen { reading, ahead, disputed, why, waited } = wait(args, start, timeout)?;
+    let waited = Span::from_nanos_wide(waited.as_nanos().try_into().unwrap_or(i128::MAX));
     let bound = reading.and_then(|reading| reading.bound());
     if args.json {
         let answer = Answer {
@@ -96,6 +103,7 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
             waited_ns: waited.as_nanos_i64(),
             status: reading.map(|reading| reading.status.name()),
             bound_ns: bound.map(Span::as_nanos_up),
+            disputed_bound_ns: disputed.map(Span::as_nanos_up),
             max_bound_ns: args.max_bound.map(Span::as_nanos_i64),
             system_offset_ns: ahead.map(Span::as_nanos_i64),
             why: why.clone(),
@@ -110,8 +118,7 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
                 writeln!(out, "{short} after {}: {why}", args.timeout)?;
             }
             (None, bound) => {
-                let bound = bound.unwrap_or(Span::MAX).rounded_up();
-                writeln!(out, "synchronised to ± {bound} after {waited}")?;
+                writeln!(out, "{}", good(bound.unwrap_or(Span::MAX), disputed, waited))?;
             }
         }
     }
@@ -122,8 +129,9 @@ pub fn run(args: &Waitsync, out: &mut dyn Write) -> Ended {
 fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Failure> {
     let short = |reading, page: Option<&Path>, why: String| {
         let at = page.map_or_else(String::new, |page| format!("{}: ", page.display()));
+        let waited = start.elapsed();
         let why = at + &why + &by_daemon(args, page);
-        Ok(Seen { reading, why: Some(why), ..Seen::default() })
+        Ok(Seen { reading, why: Some(why), waited, ..Seen::default() })
     };
     let mut clock = match Clock::open_within(args.page.page.as_deref(), timeout) {
         Ok(clock) => clock,
@@ -155,24 +163,42 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
             },
         };
         let Some(most) = args.system_clock else {
-            return Ok(Seen { reading: Some(reading), ..Seen::default() });
+            return Ok(seen_good(&clock, reading, start));
         };
         let (reading, ahead) = beside_system(&clock)?;
         // A later one than what was waited for: no worse is told.
         if !is_good(&reading, args.max_bound) {
             continue;
         }
-        let seen = Seen { reading: Some(reading), ahead: Some(ahead), why: None };
+        let seen = Seen { ahead: Some(ahead), ..seen_good(&clock, reading, start) };
         if ahead.abs() <= most {
             return Ok(seen);
         }
         if start.elapsed() >= timeout {
-            let (by, way) = (ahead.abs(), if ahead < Span::ZERO { "behind" } else { "ahead" });
+            let by = ahead.abs().rounded_up();
+            let way = if ahead < Span::ZERO { "behind" } else { "ahead" };
             let why = format!("the system clock is {by} {way}: more than {most}");
             return Ok(Seen { why: Some(why), ..seen });
         }
         std::thread::sleep(LOOKS);
     }
+}
+
+/// Good news, with what is doubtful about it.
+fn good(bound: Span, disputed: Option<Span>, waited: Span) -> String {
+    let news = format!("synchronised to ± {} after {waited}", bound.rounded_up());
+    let disputed = disputed.filter(|&disputed| disputed > Span::ZERO);
+    let doubt = disputed.map(|disputed| {
+        let disputed = disputed.rounded_up();
+        format!("; {disputed} of it for a server that is held off: see truechimer status")
+    });
+    news + &doubt.unwrap_or_default()
+}
+
+/// State after a wait for this reading.
+fn seen_good(clock: &Clock, reading: Reading, start: Instant) -> Seen {
+    let disputed = clock.view().ok().and_then(|view| view.disputed());
+    Seen { reading: Some(reading), disputed, waited: start.elapsed(), ..Seen::default() }
 }
 
 /// Clock of a page that a daemon tends, where none tends this one.
@@ -215,7 +241,7 @@ fn system() -> i128 {
 fn by_daemon(args: &Waitsync, page: Option<&Path>) -> String {
     let control = Control { control: None };
     let page = page.map_or_else(|| args.page.clone(), |page| Page { page: Some(page.into()) });
-    match daemon::ask(&page, &control) {
+    match daemon::ask_at_once(&page, &control) {
         Ok(answer) if !answer.report.reason.is_empty() => {
             format!("; {}", show::plain(&answer.report.reason))
         }
@@ -247,4 +273,23 @@ fn short_of(reading: &Reading, max_bound: Option<Span>) -> String {
 /// A span as std has it; what is too long for it is as good as for ever.
 fn duration(span: Span) -> Duration {
     Duration::from_nanos(u64::try_from(span.as_nanos_i64()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_off_is_named() {
+        let told = |disputed| good(Span::from_millis(700), disputed, Span::from_secs(1));
+        let plain = "synchronised to ± 700.000 ms after 1.000 s";
+        assert_eq!(told(None), plain);
+        assert_eq!(told(Some(Span::ZERO)), plain);
+        assert_eq!(
+            told(Some(Span::from_micros(699_001))),
+            format!(
+                "{plain}; 699.001 ms of it for a server that is held off: see truechimer status"
+            )
+        );
+    }
 }

@@ -7,9 +7,8 @@ use super::{Found, Left, Part};
 const POLLS: std::ops::RangeInclusive<i32> = 0..=10;
 /// Exponents of chrony's own intervals, where a line names none: 64 s, and up to 1024 s.
 const DEFAULT_POLLS: (i32, i32) = (6, 10);
-/// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need.
-const NEEDLESS: [&str; 5] = ["auto_offline", "online", "copy", "extpps", "pps"];
-/// Options of that kind that have a value, and what does it here.
+/// Options that say how chrony weighs, filters or starts a source, without a counterpart or a need, and what does it
+/// here. These have a value.
 const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
     (
         &["maxdelay", "maxdelayratio", "maxdelaydevratio", "maxdelayquant", "mindelay"],
@@ -28,6 +27,14 @@ const NEEDLESS_VALUES: [(&[&str], &str); 5] = [
         &["presend", "version", "minstratum", "extfield"],
         "requests are of version 4, and say nothing",
     ),
+];
+
+/// Options of that kind that stand alone.
+const NEEDLESS: [(&str, &str); 4] = [
+    ("auto_offline", "a request that cannot be sent is not held against a server"),
+    ("burst", "one good reply is as much as the best of several"),
+    ("copy", "the daemon hands on no stratum and no reference; `truechimer serve` has its own"),
+    ("online", "each server is asked unless it is `offline`"),
 ];
 
 /// Takes a `server`, `pool` or `peer`.
@@ -82,20 +89,22 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                 found.lose(line, "offset: each server of a pool has a path of its own");
             }
             "offset" => asymmetry(number(), line, &mut keys, found),
-            "burst" => {}
             "iburst" => burst = true,
-            name if NEEDLESS.contains(&name) => {}
-            name => match NEEDLESS_VALUES.iter().find(|(names, _)| names.contains(&name)) {
-                Some((_, why)) => {
-                    let _ = number();
-                    let why = format!("{name}: {why}");
-                    found.needless.push(Left { from: line.shown(), why });
+            name => {
+                let with_value = NEEDLESS_VALUES.iter().find(|(names, _)| names.contains(&name));
+                let _ = with_value.and_then(|_| number());
+                let alone = NEEDLESS.iter().find(|(alone, _)| *alone == name).map(|(_, why)| why);
+                match with_value.map(|(_, why)| why).or(alone) {
+                    Some(why) => {
+                        let why = format!("{name}: {why}");
+                        found.needless.push(Left { from: line.shown(), why });
+                    }
+                    None => {
+                        let name = super::printable(name);
+                        found.lose(line, format!("no option is known here by the name {name}"));
+                    }
                 }
-                None => {
-                    let name = super::printable(name);
-                    found.lose(line, format!("no option is known here by the name {name}"));
-                }
-            },
+            }
         }
     }
     // Of a server that proves itself the key exchange says where it is.
@@ -327,6 +336,8 @@ pub(super) fn refclock(line: &Line, found: &mut Found) {
                 }
                 _ => return found.refuse(line, "offset: must be less than 0.5 s"),
             },
+            // The default.
+            ("rate", Some(value)) if value.parse() == Ok(1.0) => {}
             ("refid", Some(name)) => lines.push(format!("name = {}", quoted(name))),
             ("noselect", _) => {
                 return found.refuse(line, "noselect: a reference clock is believed or left out");

@@ -102,6 +102,21 @@ fn a_pool_of_one_server_with_proof_is_a_host() {
 }
 
 #[test]
+fn options_that_are_not_needed_are_named() {
+    has(
+        "server a auto_offline copy burst online",
+        &["auto_offline: a request", "copy: ", "burst: one good", "online: each"],
+    );
+    let pulse = |rate: &str| made(&format!("refclock PPS /dev/pps0{rate}\nserver a")).0;
+    assert_eq!(
+        pulse(" rate 1").replace(" rate 1", ""),
+        pulse(""),
+        "the default says nothing of its own"
+    );
+    assert!(pulse(" rate 5").contains("rate: pulses more often than once a second"));
+}
+
+#[test]
 fn who_gets_no_server_is_told_why() {
     let why = |text: &str| taken(text).nothing();
     let pool = why("driftfile /d\nlocal stratum 8\npool a nts");

@@ -51,6 +51,7 @@ pub(super) struct Json<'a> {
     poll_s: u32,
     retry_ns: Option<i64>,
     reach: u8,
+    polls: u8,
     last_reply_ns: Option<i64>,
     offset_ns: Option<i64>,
     /// Reference of `offset_ns`: `clock`, or the name of a server while there is no clock.
@@ -186,6 +187,7 @@ impl Json<'_> {
             poll_s: source.poll,
             retry_ns: ns(source.retry),
             reach: source.reach,
+            polls: source.polls,
             last_reply_ns: ns(source.last_reply),
             offset_ns: ns(source.offset),
             offset_to: source.offset.map(|_| source.offset_to.as_deref().unwrap_or("clock")),

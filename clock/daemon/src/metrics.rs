@@ -345,7 +345,8 @@ fn of_sources(sources: &[SourceReport]) -> Vec<Family> {
             "source_reach",
             "ratio",
             "Share of the last eight polls with a reply that was used or is held off",
-            &|s| Some(f64::from(s.reach.count_ones()) / 8.0),
+            // Before the first poll: none.
+            &|s| Some(f64::from(s.reach.count_ones()) / f64::from(s.polls.max(1))),
         ),
         gauges("source_stratum", "", "Stratum of the server", &|s| s.stratum.map(f64::from)),
         gauges("source_poll", "seconds", "Time between requests", &|s| Some(f64::from(s.poll))),
@@ -465,6 +466,7 @@ mod tests {
             weight: Some(0.25),
             holdover: false,
             reach: 0b1110_1111,
+            polls: 8,
             poll: 16,
             retry: None,
             last_reply: Some(Span::from_secs(2)),
@@ -556,7 +558,9 @@ mod tests {
 
     #[test]
     fn what_is_known_is_told_in_base_units() {
-        let told = told(&snapshot(Some(hand()), vec![source("a:123"), source("b:123")]));
+        // The second has been asked three times, and has answered twice.
+        let new = SourceReport { reach: 0b110, polls: 3, ..source("b:123") };
+        let told = told(&snapshot(Some(hand()), vec![source("a:123"), new]));
         for (name, expected) in [
             ("truechimer_bound_seconds", 101e-6),
             ("truechimer_path_bound_seconds", 80e-6),
@@ -598,6 +602,7 @@ mod tests {
             ("truechimer_source_held_off{source=\"a:123\"}", 1.0),
             ("truechimer_source_accepted_in_seconds{source=\"a:123\"}", 900.0),
             ("truechimer_source_reach_ratio{source=\"a:123\"}", 0.875),
+            ("truechimer_source_reach_ratio{source=\"b:123\"}", 2.0 / 3.0),
             ("truechimer_source_offset_seconds{source=\"a:123\"}", -3e-6),
             ("truechimer_source_cookies{source=\"a:123\"}", 6.0),
             ("truechimer_source_requests_total{source=\"a:123\"}", 9_007_199_254_740_992.0),

@@ -101,8 +101,8 @@ pub struct Engine {
     inherited: Vec<Held>,
     /// Beginning of those servers of pools that join before there is a time of our own.
     known: Known,
-    /// Standard uncertainty of the published difference clock's rate.
-    deviation: Rate,
+    /// Standard uncertainty of the published difference clock's rate, once one was measured.
+    deviation: Option<Rate>,
     /// The last rate that was worth keeping, and its error: a server that drifts away puts it in
     /// doubt.
     kept_rate: Option<(Period, Rate)>,
@@ -187,7 +187,7 @@ impl Engine {
             last_at: start.at,
             inherited: Vec::new(),
             known: Known::default(),
-            deviation: Rate::ZERO,
+            deviation: None,
             kept_rate: None,
             split_told: false,
             events: 0,

@@ -69,6 +69,8 @@ pub(crate) struct Tally {
     /// The last eight polls or seconds, newest in the lowest bit: 1 = a sample that was used, or is
     /// held off.
     pub(crate) reach: u8,
+    /// Polls that `reach` tells of: eight, or as many as there have been.
+    pub(crate) polls: u8,
     /// Requests sent, or samples seen.
     pub(crate) requests: u64,
     /// Samples that were used.
@@ -90,6 +92,7 @@ impl Tally {
     /// Counts a request or second that has yet to bring a sample.
     pub(crate) fn poll(&mut self) {
         self.reach <<= 1;
+        self.polls = (self.polls + 1).min(8);
     }
 
     /// Counts a request that is about to be sent.
@@ -298,6 +301,7 @@ impl Peer {
             holdover: estimate.is_some_and(|e| self.is_stale(e, at)),
             vote: self.votes(),
             reach: self.tally.reach,
+            polls: self.tally.polls,
             poll: self.filter.poll(),
             last_reply: newest.map(|exchange| self.filter.span(at - exchange.received.count)),
             rtt_floor: estimate.filter(|_| self.is_proven()).map(|e| e.rtt_floor),

@@ -181,6 +181,9 @@ pub struct SourceReport {
     pub vote: bool,
     /// The last eight polls, newest in the lowest bit: 1 = a reply that was used, or is held off.
     pub reach: u8,
+    /// Polls that `reach` tells of: eight, or as many as there have been.
+    #[serde(default)]
+    pub polls: u8,
     /// Seconds between requests.
     pub poll: u32,
     /// Time until a server is asked again that refuses service (`DENY`, `RSTR`), if it does and no
@@ -395,6 +398,7 @@ impl SourceReport {
             aead: None,
             vote: false,
             reach: 0,
+            polls: 0,
             poll: 0,
             retry: None,
             last_reply: None,

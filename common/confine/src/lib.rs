@@ -26,6 +26,7 @@ mod files;
 
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
 
 pub use rustix::thread::CapabilitySet;
 
@@ -93,7 +94,7 @@ impl Rules {
     /// is not opened: of a file in it that file alone may be read. Of a directory that is not there
     /// yet, the first above it that is.
     pub fn read_folder_of(&mut self, path: &Path) {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = absolute(path);
         for path in led_to(path) {
             let folder = path.ancestors().skip(1).find(|folder| folder.is_dir());
             let folder = folder.filter(|folder| folder.parent().is_some());
@@ -103,7 +104,7 @@ impl Rules {
 
     /// Allows to write files in the directory that this file is in, and to make and remove them.
     pub fn write_folder_of(&mut self, path: &Path) {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let path = absolute(path);
         if let Some(folder) = path.parent() {
             // By the name that the directory has without links: the same one twice is one.
             add(&mut self.write, folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
@@ -167,6 +168,15 @@ impl Rules {
         let filtered = calls::filter(self.calls, self.keep);
         Confined { write, missing, landlocked, kept, privileges, filtered }
     }
+}
+
+/// A path from the root. Relative ones begin where the process was at the first question: who is confined may not find
+/// out any more, if it was begun in a directory that is elsewhere by its own mounts.
+fn absolute(path: &Path) -> PathBuf {
+    static BEGUN_IN: OnceLock<PathBuf> = OnceLock::new();
+    let begun_in = BEGUN_IN.get_or_init(|| std::env::current_dir().unwrap_or_default());
+    let path = begun_in.join(path);
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 /// A path, and where it leads by links: the next one each, and what is there in the end.

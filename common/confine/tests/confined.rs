@@ -51,6 +51,24 @@ fn refused<T: std::fmt::Debug>(what: std::io::Result<T>) {
 }
 
 #[test]
+fn relative_paths_are_those_of_the_start() {
+    let Some(folder) = confined() else { return alone("relative_paths_are_those_of_the_start") };
+    let rules = || {
+        let mut rules = Rules::service();
+        rules.read_folder_of("service.toml".as_ref());
+        rules.write_folder_of("page".as_ref());
+        rules
+    };
+    std::env::set_current_dir(folder.join("own")).unwrap();
+    let begun = rules();
+    // Another of the same name: ours is nowhere.
+    fs::remove_dir(folder.join("own")).unwrap();
+    fs::create_dir(folder.join("own")).unwrap();
+    assert!(std::env::current_dir().is_err(), "it is still found");
+    assert_eq!(begun.lacking(&rules()), Vec::<String>::new());
+}
+
+#[test]
 fn files_programs_and_ports() {
     let Some(folder) = confined() else { return alone("files_programs_and_ports") };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -193,11 +193,11 @@ impl Engine {
         self.sources.iter().find(|s| s.id() == id).map_or(0, Source::waiting)
     }
 
-    /// Standard uncertainty of the published difference clock's rate, by measured noise alone; none
+    /// Standard uncertainty of the published difference clock's rate, by measured noise alone; none before a reply, or
     /// while nothing is promised.
     #[must_use]
     pub fn difference_deviation(&self) -> Option<Rate> {
-        self.hand.status.bound_holds().then_some(self.deviation)
+        self.deviation.filter(|_| self.hand.status.bound_holds())
     }
 
     /// The source that the published clock follows, for those who serve it on.

@@ -284,7 +284,7 @@ impl Engine {
             leaps: self.leaps,
             void_after: at + estimate.period.counts(VOID_AFTER),
         };
-        self.deviation = estimate.difference_deviation;
+        self.deviation = Some(estimate.difference_deviation);
         let Hand { difference, difference_error, .. } = self.hand;
         if difference_error <= WORTH_SAVING {
             self.kept_rate = Some((difference, difference_error));

@@ -1,9 +1,9 @@
 //! A daemon that starts again with the clock page of the last one: what it may promise by that.
 
-use crate::world::again::{MS, again, begun, left, off, selections, statuses};
-use crate::world::{HONEST, Server, World, start};
-use truechimer_engine::{ReasonKind, Saved, SourceStatus};
-use truechimer_time::{CountSpan, Span};
+use crate::world::again::{MS, again, begun, begun_with, left, off, selections, statuses};
+use crate::world::{HONEST, Server, World, config, start};
+use truechimer_engine::{ReasonKind, Saved, SourceStatus, Start};
+use truechimer_time::{CountSpan, Rate, Span};
 use truechimer_timehands::Status;
 
 #[test]
@@ -34,6 +34,19 @@ fn the_page_gives_no_vote_to_servers_that_disagree() {
         let each = report.sources.iter().map(|s| s.offset.unwrap());
         assert!(each.zip(servers).all(|(offset, (_, s))| (offset + s.offset).abs() < MS(2)));
     }
+}
+
+#[test]
+fn a_rate_that_no_reply_has_measured_has_no_deviation() {
+    let (before, hand, _) = left(&[("s1", HONEST)]);
+    assert!(before.engine.difference_deviation().is_some());
+    let at = before.now + CountSpan(10_000_000_000);
+    let mut warm = begun_with(config(&["s1"]), Start { at, warm: Some(hand), ..start() }, &[]);
+    warm.run(60);
+    assert!(warm.hand().status.bound_holds());
+    assert_eq!(warm.engine.difference_deviation(), None);
+    let answered = again(&before, hand, None, &[("s1", HONEST)]);
+    assert!(answered.engine.difference_deviation().is_some_and(|of| of > Rate::ZERO));
 }
 
 /// Without a majority each says how far away the nearest is that it contradicts.

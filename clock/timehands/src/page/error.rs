@@ -147,7 +147,7 @@ impl fmt::Display for PageError {
             PageError::Replaced { path } => write!(
                 f,
                 "something else is in the place of the clock page {}, and programs that open it now \
-                 get no time: remove it, and the page is made anew",
+                 get none of ours: remove it, and the page is made anew",
                 path.display()
             ),
             PageError::Locked { path, pid } => {
