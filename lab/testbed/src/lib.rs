@@ -8,6 +8,7 @@
 //! * [`postgresql`]: a cluster of PostgreSQL, and sessions with its server.
 //! * [`ring`]: a Corosync ring of several nodes on this machine.
 //! * [`exchange`]: one question to an NTP server, judged by the host's clock.
+//! * [`receiver`]: a receiver's sentences, for gpsd.
 //! * [`relay`]: a path between client and server that delays, loses and duplicates.
 //! * [`daemon`]: the daemon under test and the commands that ask it.
 //! * [`truth`], [`watch`]: what the time is, around each reading of the clock under test.
@@ -31,6 +32,7 @@ pub mod ports;
 pub mod postgresql;
 pub mod process;
 pub mod ptp4l;
+pub mod receiver;
 pub mod relay;
 pub mod ring;
 pub mod scale;

@@ -24,7 +24,10 @@ use std::time::Duration;
 use truechimer_counter::{Choice, Counter, realtime_pair};
 use truechimer_stamp::interface::Asker;
 use truechimer_testbed::exchange::exchange;
+use truechimer_testbed::receiver;
 use truechimer_testbed::relay::Relay;
+use truechimer_testbed::scale::Line;
+use truechimer_testbed::truth::raw_ns;
 use truechimer_testbed::udp::receive;
 
 use breach::breach;
@@ -62,6 +65,9 @@ usage: truechimer-testbed query SERVER:PORT [COUNT EVERY_MS]
            print, again and again, the ms since the start and, beside such a clock read by cross stamps,
            the error of the system clock (ns), and error and bound of each clock that counts by the
            kernel's raw clock (ns:ns)
+       truechimer-testbed receiver LISTEN:PORT LINE
+           a receiver for gpsd, by TCP: sentences of NMEA 0183 that say which second of such a LINE
+           has begun 50 ms before
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
            read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
            error, whether its bound held, and each change of status and epoch, as JSON
@@ -110,6 +116,7 @@ fn main() -> ExitCode {
             Some(clock) => card_server::serve(listen, clock),
             None => serve(listen, time),
         },
+        ["receiver", listen, line] => receive_satellites(listen, line),
         ["errors", device, ahead, seconds, every, pages @ ..] => {
             errors([device, ahead], seconds, every, pages)
         }
@@ -191,6 +198,15 @@ fn relay(listen: &str, server: &str, seed: &str, there: &str, back: &str) -> Res
     };
     println!("relaying");
     relay.run().map_err(|error| error.to_string())
+}
+
+fn receive_satellites(listen: &str, line: &str) -> Result<(), String> {
+    let line: Line = line.parse()?;
+    let listener = TcpListener::bind(listen).map_err(|error| format!("{listen}: {error}"))?;
+    println!("receiving");
+    loop {
+        receiver::serve(&listener, || line.unix_ns(raw_ns()), || false);
+    }
 }
 
 fn pass(listen: &str, server: &str) -> std::io::Result<()> {

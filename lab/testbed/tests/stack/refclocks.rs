@@ -1,7 +1,6 @@
 //! Reference clocks that show the whole time: samples over a socket beside a server, and a real gpsd
 //! by shared memory.
 
-use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -19,21 +18,20 @@ use truechimer_testbed::lacking::{Lacking, or_skip};
 use truechimer_testbed::namespace::Pair;
 use truechimer_testbed::process::{self, Process, Signal};
 use truechimer_testbed::truth::Truth;
-use truechimer_testbed::{binary, temp};
-use truechimer_time::Date;
+use truechimer_testbed::{binary, receiver, temp};
 
 use crate::number;
 
 /// Sends samples to a socket, ten a second, of a clock that is so far ahead of the system clock.
-struct Sender {
-    path: PathBuf,
+pub(crate) struct Sender {
+    pub(crate) path: PathBuf,
     ahead: Arc<AtomicI64>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sender {
-    fn start(dir: &temp::Dir, ahead_ns: i64) -> Sender {
+    pub(crate) fn start(dir: &temp::Dir, ahead_ns: i64) -> Sender {
         let path = dir.join("receiver.sock");
         let (ahead, ended) = (Arc::new(AtomicI64::new(ahead_ns)), Arc::new(AtomicBool::new(false)));
         let (to, by, end) = (path.clone(), ahead.clone(), ended.clone());
@@ -151,33 +149,6 @@ fn a_trusted_socket_needs_no_server_and_chronyd_reads_the_clock_from_another() {
     assert!(!offsets.is_empty(), "0.25 s ahead, as chronyd has it");
 }
 
-/// Sentences of a receiver that knows the system clock's time, for gpsd as a client.
-fn receiver(listener: TcpListener, end: Arc<AtomicBool>) {
-    let Ok((mut gpsd, _)) = listener.accept() else { return };
-    let sentence = |text: &str| {
-        let sum = text.bytes().fold(0, |sum, byte| sum ^ byte);
-        format!("${text}*{sum:02X}\r\n")
-    };
-    while !end.load(Ordering::Relaxed) {
-        let second = unix_ns() / 1_000_000_000 + 1;
-        let wait = second * 1_000_000_000 - unix_ns() + 50_000_000;
-        thread::sleep(Duration::from_nanos(u64::try_from(wait).unwrap_or(0)));
-        let day = Date::of(second.div_euclid(86_400));
-        let of_day = second.rem_euclid(86_400);
-        let time = format!("{:02}{:02}{:02}.00", of_day / 3600, of_day / 60 % 60, of_day % 60);
-        let (y, m, d) = (day.year, day.month, day.day);
-        let text = sentence(&format!(
-            "GPRMC,{time},A,4807.038,N,01131.000,E,000.0,000.0,{d:02}{m:02}{:02},,,A",
-            y % 100
-        )) + &sentence(&format!(
-            "GPGGA,{time},4807.038,N,01131.000,E,1,08,0.9,545.4,M,46.9,M,,"
-        )) + &sentence(&format!("GPZDA,{time},{d:02},{m:02},{y},00,00"));
-        if gpsd.write_all(text.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
-
 fn gpsd(dir: &Path, receiver: u16) -> Result<Process, Lacking> {
     let program = binary::system("gpsd");
     Command::new(&program)
@@ -202,7 +173,9 @@ fn a_real_gpsd_is_followed_by_shared_memory() {
     let end = Arc::new(AtomicBool::new(false));
     let (of_thread, place) = (end.clone(), dir.join(""));
     let Some(gpsd) = or_skip(gpsd(&place, port)) else { return };
-    let thread = thread::spawn(move || receiver(listener, of_thread));
+    let thread = thread::spawn(move || {
+        receiver::serve(&listener, unix_ns, || of_thread.load(Ordering::Relaxed))
+    });
     let source = "[[source]]\nshm = 0\nerror = \"500ms\"\noffset = \"50ms\"\ntrust = true\n";
     let setup = Setup { servers: Vec::new(), sections: source, ..Setup::new(&dir, "") };
     let mut daemon = setup.start();
