@@ -8,6 +8,7 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used)]
 
 mod accept;
+mod asymmetry;
 mod audit;
 mod bed;
 mod capture;
