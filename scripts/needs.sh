@@ -8,7 +8,7 @@
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ptpd/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
-export PATH=$PATH:$target/test/cbindgen/bin:$target/test/nginx/usr/sbin:$target/test/chrony-siv
+export PATH=$PATH:$target/test/cbindgen/bin:$target/test/nginx/usr/sbin:$target/test/chrony-siv:$target/test/gpsd/usr/sbin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.
@@ -125,11 +125,13 @@ need_chronyd_siv() {
     chronyd-siv --version >/dev/null 2>&1 || echo "no chronyd $least or later: what needs it will be skipped"
 }
 
-# gpsd likewise, with the libraries that nothing else needs.
+# gpsd likewise: the package would have systemd listen for its clients.
 need_gpsd() {
-    gpsd -V >/dev/null 2>&1 && return
-    apt_install gpsd
-    gpsd -V >/dev/null 2>&1 || echo "no gpsd (package gpsd): what needs it will be skipped"
+    complete gpsd && return
+    echo "unpacking gpsd into $target/test/gpsd"
+    apt_install libusb-1.0-0 libbluetooth3 libdbus-1-3
+    unpack "$target/test/gpsd" gpsd
+    complete gpsd || echo "no gpsd (package gpsd): what needs it will be skipped"
 }
 
 # Another implementation of STAMP, built from its sources: some minutes.
