@@ -17,8 +17,8 @@ use crate::number;
 use crate::refclocks::Sender;
 
 /// Requests and replies take so long at least, ms: much longer than a scheduler lets them wait.
-const THERE: i64 = 80;
-const BACK: i64 = 20;
+const THERE: i64 = 240;
+const BACK: i64 = 60;
 const MS: i64 = 1_000_000;
 const SERVER: &str = "192.0.2.1:11123";
 
