@@ -1,4 +1,4 @@
-//! What a receiver taught of a server's path, used once the receiver is gone, and by the next daemon.
+//! Asymmetry of a path, learnt beside a receiver: used once that is gone, and by the next daemon.
 
 use std::process::Command;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn an_asymmetry_is_learnt_beside_a_receiver_and_used_without_it_by_the_next_daem
     daemon.process.signal(Signal::Term);
     assert!(daemon.process.wait(SOON).is_some(), "SIGTERM ends it");
 
-    // Without the page, which tells the time of before: it has to hear the path first.
+    // Without the page, which has the time of before: it has to hear the path first.
     std::fs::remove_file(&daemon.page).unwrap();
     let mut daemon = setup.start();
     let mut watch = daemon.watch(Truth::host());
