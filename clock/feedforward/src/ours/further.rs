@@ -13,8 +13,8 @@ use crate::Exchange;
 use crate::corridor::{BoundedRate, Corridor};
 use crate::number::between;
 
-/// Number kept at most, which is a second of the fastest masters: of more, every other one goes.
-const MOST: usize = 128;
+/// Number kept at most, which is what the fastest masters say between two questions, up to 1.5 s: of more, every other one goes.
+const MOST: usize = 256;
 
 /// Time after which a reply is of no use, s: the rate may have changed since.
 const LONGEST: f64 = 16.0;

@@ -58,7 +58,7 @@ fn masters_are_followed_within_the_bound_and_no_worse_than_servers() {
 fn sync_between_questions_makes_stamps_matter_less() {
     for (sync, stamp, most) in [
         (0.0625, 8.0, 1.7),
-        (0.0078125, 100.0, 1.6),
+        (0.0078125, 100.0, 1.4),
         (0.0625, 100.0, 1.4),
         (0.25, 100.0, 1.3),
         (0.0625, 5000.0, 1.4),
