@@ -159,10 +159,25 @@ fn gpsd(dir: &Path, receiver: u16) -> Result<Process, Lacking> {
         return Err(Lacking("segment 0 belongs to root, as gpsd does".into()));
     }
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut command = process::command(program);
-    command.args(["-N", "-n", "-D", "4", "-S", &port.to_string()]);
+    // Segments of its own: on the host somebody may follow others by those names.
+    let mut command = process::command("unshare");
+    command.arg("--ipc").arg(program).args(["-N", "-n", "-D", "4", "-S", &port.to_string()]);
     command.arg(format!("tcp://127.0.0.1:{receiver}"));
     Ok(Process::start(command, &dir.join("gpsd.log")))
+}
+
+/// The command, once there is one, with the shared memory of that process.
+fn beside(process: &Process, command: &Command) -> Command {
+    let memory = format!("/proc/{}/ns/ipc", process.pid());
+    let end = Instant::now() + SOON;
+    while std::fs::read_link(&memory).unwrap() == std::fs::read_link("/proc/self/ns/ipc").unwrap() {
+        assert!(Instant::now() < end, "no shared memory of its own: {}", process.output());
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut within = process::command("nsenter");
+    within.arg(format!("--ipc={memory}")).arg("--").arg(command.get_program());
+    within.args(command.get_args());
+    within
 }
 
 #[test]
@@ -178,7 +193,7 @@ fn a_real_gpsd_is_followed_by_shared_memory() {
     });
     let source = "[[source]]\nshm = 0\nerror = \"500ms\"\noffset = \"50ms\"\ntrust = true\n";
     let setup = Setup { servers: Vec::new(), sections: source, ..Setup::new(&dir, "") };
-    let mut daemon = setup.start();
+    let mut daemon = setup.run(beside(&gpsd, &setup.command()));
     let mut watch = daemon.watch(Truth::host());
     let found = refclock_when(&daemon, "shm0", |s| number(s, "accepted") > 5);
     println!("{found:#}\n{}", gpsd.output().lines().filter(|l| l.contains("NTP")).count());
