@@ -40,7 +40,11 @@ impl Engine {
                 self.set_apart(from, message.point != Point::default());
                 Notice::OtherGroup { from }
             }
-            Err(Broken::Version(version)) => Notice::Version { from, version },
+            Err(Broken::Version(version)) => {
+                // What it does by its version, and with whom, cannot be known: as with other settings.
+                self.set_apart(from, wire::is_of_live(bytes));
+                Notice::Version { from, version }
+            }
             Err(broken) => Notice::Malformed { from, what: broken.what() },
         };
         self.counts.foreign += 1;
