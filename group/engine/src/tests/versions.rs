@@ -1,5 +1,8 @@
 //! Members of two versions of the protocol in one ring.
 
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+
 use super::*;
 use crate::wire::VERSION;
 
@@ -97,4 +100,68 @@ fn a_part_of_the_ring_goes_on_only_with_a_majority_of_one_version() {
     net.pass(2 * S);
     assert_eq!(live(&net, &all), [1, 2, 4]);
     assert!(net.all_read(&[1, 2, 4], 18).time > during);
+}
+
+/// Members are upgraded and downgraded, killed and started, parted and brought together, in random order: at most one
+/// version gives values at a time, wherever, and they do not go back.
+#[test]
+fn whatever_happens_one_version_at_most_gives_values_and_none_goes_back() {
+    let mut begun = [0; 2];
+    for seed in 0..150 {
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let mut draw = |below: u64| random.next_u64() % below;
+        let all: Vec<u32> = (1..=3 + draw(3) as u32).collect();
+        let mut net = Net::formed(&all);
+        for id in &all {
+            let off = draw(2000) as i64 * MS - S;
+            net.nodes.get_mut(id).unwrap().utc = Some((off, 2 * S));
+        }
+        let mut newest = GroupTime(0);
+        // Which part of the ring each is in.
+        let mut parts: BTreeMap<u32, u64> = all.iter().map(|id| (*id, 0)).collect();
+        let mut story = Vec::new();
+        for thread in 16..56 {
+            let id = all[draw(all.len() as u64) as usize];
+            let what = draw(8);
+            match what {
+                // More often than not on from the old version.
+                0..=3 => {
+                    net.version = VERSION + u16::from(what > 0);
+                    if net.nodes[&id].engine.is_some() {
+                        net.kill(id);
+                        net.settle();
+                    }
+                    net.start(id);
+                }
+                4 if net.nodes[&id].engine.is_some() => net.kill(id),
+                5 => parts.values_mut().for_each(|part| *part = draw(2)),
+                6 => parts.values_mut().for_each(|part| *part = 0),
+                _ => net.pass(draw(20) as i64 * S),
+            }
+            story.push((id, what));
+            for part in 0..2 {
+                let is_in = |id: &u32| parts[id] == part && net.nodes[id].engine.is_some();
+                let ring: Vec<u32> = all.iter().copied().filter(is_in).collect();
+                if !ring.is_empty() && ring.iter().any(|id| net.nodes[id].ring != ring) {
+                    net.configure(&ring, &[]);
+                }
+            }
+            net.settle();
+            net.pass(20 * MS);
+            let up = |id: &u32| net.nodes[id].engine.is_some();
+            let up: Vec<u32> = all.iter().copied().filter(up).collect();
+            let live = live(&net, &up);
+            let versions: BTreeSet<u16> = live.iter().map(|id| net.nodes[id].version).collect();
+            assert!(versions.len() < 2, "{live:?}, {seed}: {story:?}");
+            assert!(live.is_empty() || live.len() * 2 > all.len(), "{live:?}, {seed}: {story:?}");
+            let Some(version) = versions.first() else { continue };
+            begun[usize::from(*version == VERSION)] += 1;
+            net.all_live(&live);
+            let value = net.all_read(&live, thread).time;
+            let back = newest.0 - value.0;
+            assert!(value > newest, "{back} ns back at {live:?}, {seed}: {story:?}");
+            newest = value;
+        }
+    }
+    assert!(begun.iter().all(|times| *times > 300), "{begun:?}");
 }
