@@ -90,9 +90,9 @@ pub struct Status {
 /// Reason why a member stands apart, though it is connected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Apart {
-    /// It has other settings.
+    /// Other settings than ours.
     Settings,
-    /// It speaks this version of the protocol.
+    /// Another version of the protocol: this one.
     Version(u16),
 }
 

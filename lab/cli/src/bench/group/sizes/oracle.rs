@@ -17,10 +17,10 @@ use crate::bench::group::sizes::etcd::{self, Etcd};
 
 /// Port that it listens at.
 const PORT: u16 = 2377;
-/// How far ahead a window is reserved, and how near its end the next is, ns.
+/// Length of a window when it is reserved, and what is left of it when the next one is, ns.
 const AHEAD_NS: i64 = 3_000_000_000;
 const NEAR_NS: i64 = 1_500_000_000;
-/// How often that is looked at.
+/// Time between two looks at that.
 const LOOK: Duration = Duration::from_millis(50);
 /// Key of the window's end in etcd ("pd" in base64, as its JSON has keys).
 const KEY: &str = "cGQ=";

@@ -84,7 +84,7 @@ pub struct Orders {
     oracle: u32,
 }
 
-/// What is wanted of the program.
+/// Orders of the program, to be written as arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Ways, in their turn.
