@@ -34,7 +34,7 @@ const THREAD: u64 = 300;
 /// Largest number of messages for each round.
 const MOST_MESSAGES: f64 = 1.02;
 
-/// Which sizes, and what beside.
+/// Sizes of the groups; presence of etcd.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Wanted {
     /// Numbers of members
