@@ -42,6 +42,11 @@ struct Times {
 }
 
 impl Times {
+    /// Time at which it is, by a clock that says this and may have been set back.
+    fn now(&self, clock: i64) -> i64 {
+        clock.max(*self.last.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The next one, by a clock that says this; none if it is beyond the window.
     fn next(&self, now: i64) -> Option<i64> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +94,7 @@ pub fn run(orders: &Orders) -> Result<(), Failure> {
         });
         loop {
             std::thread::sleep(LOOK);
-            let now = realtime();
+            let now = times.now(realtime());
             if times.end.load(Ordering::Acquire) - now < NEAR_NS {
                 reserve(&mut etcd, times, now)?;
             }
@@ -151,6 +156,7 @@ mod tests {
         assert_eq!(times.next(200), None, "nothing is reserved");
         times.end.store(203, Ordering::Release);
         assert_eq!(times.next(50), Some(101), "the clock was set back");
+        assert_eq!([times.now(50), times.now(150)], [101, 150]);
         let all = [200, 200, 10, 200].map(|now| times.next(now));
         assert_eq!(all, [Some(200), Some(201), Some(202), None]);
         times.end.store(300, Ordering::Release);
