@@ -8,7 +8,7 @@
 export PATH=$PATH:/usr/sbin:/sbin:$target/test/chrony/usr/sbin:$target/test/chrony/usr/bin
 export PATH=$PATH:$target/test/linuxptp/usr/sbin:$target/test/ptpd/usr/sbin:$target/test/ntpsec/usr/sbin:$target/test/prometheus/usr/bin
 export PATH=$PATH:$target/test/corosync/usr/sbin:$target/test/redis/usr/bin:$target/test/stamp-suite/bin
-export PATH=$PATH:$target/test/cbindgen/bin:$target/test/nginx/usr/sbin:$target/test/chrony-siv:$target/test/gpsd/usr/sbin
+export PATH=$PATH:$target/test/cbindgen/bin:$target/test/nginx/usr/sbin:$target/test/etcd/usr/bin:$target/test/chrony-siv:$target/test/gpsd/usr/sbin
 export PATH=$PATH:/usr/lib/postgresql/15/bin:$target/test/postgresql/usr/lib/postgresql/15/bin
 
 # As root, if that can be had without asking.
@@ -236,6 +236,14 @@ need_redis() {
     mkdir -p "$target/test/redis/usr/bin"
     ln -sf "$(command -v redis-check-rdb)" "$target/test/redis/usr/bin/redis-server"
     complete redis-server redis-cli || echo "no redis: what needs it will be skipped"
+}
+
+# Another time oracle, to compare with. Its package would start it.
+need_etcd() {
+    complete etcd && return
+    echo "unpacking etcd into $target/test/etcd"
+    unpack "$target/test/etcd" etcd-server
+    complete etcd || echo "no etcd (package etcd-server): what needs it will be skipped"
 }
 
 # Its own package would start it.

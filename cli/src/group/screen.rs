@@ -367,6 +367,7 @@ pub fn members(report: &Report) -> Table {
 fn state(member: &MemberReport, leads: bool) -> &'static str {
     match member {
         MemberReport { connected: false, .. } => "away",
+        MemberReport { apart: Some(_), .. } => "apart",
         MemberReport { suspect: true, .. } => "suspect",
         MemberReport { observer: true, live: true, .. } => "observer",
         MemberReport { live: true, fenced: true, .. } => "live, fenced",

@@ -20,8 +20,9 @@ unless proposals ride on programs' messages.
 
 Columns:
   member    its node; * is the one that was asked
-  state     live; joining; away (not connected); suspect (its clock contradicts the majority's,
-            and no longer moves the group's clock ahead); observer; drained (by an operator);
+  state     live; joining; away (not connected); apart (connected, with other settings or another
+            version of the protocol); suspect (its clock contradicts the majority's, and no
+            longer moves the group's clock ahead); observer; drained (by an operator);
             live, no program (in the modes semi-active and passive it is a backup then)
   offset    the group's clock - UTC by its clock
   reported  how long ago that was
@@ -34,6 +35,7 @@ interval around the value. error_bound_ns is the greater distance from the value
 What is not as it should be is said as 'trouble', with the member and the reason, as far as those
 that were asked know; in JSON in troubles, with its kind:
   outside    no majority of the members is connected, or this one is out
+  apart      a member has other settings or another version of the protocol, and is not let in
   away       another member is not connected
   stateless  a member lacks the group's state, or its program that of the others
   stalled    nothing is delivered for more than 2 s

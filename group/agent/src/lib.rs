@@ -43,8 +43,9 @@ pub use config::{ConfigError, Options, Settings};
 pub use error::AgentError;
 pub use notices::{Level, Noticed};
 pub use report::{
-    Counts, DifferenceReport, GroupReport, HandoverReport, MOST_PROCESSES, MOST_THREADS,
-    MemberReport, ProcessReport, Programs, Report, ThreadReport, ValueReport, Waiting,
+    ApartReport, Counts, DifferenceReport, GroupReport, HandoverReport, MOST_PROCESSES,
+    MOST_THREADS, MemberReport, ProcessReport, Programs, Report, ThreadReport, ValueReport,
+    Waiting,
 };
 pub use troubles::Trouble;
 pub use truechimer_notify::Service;

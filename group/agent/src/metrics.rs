@@ -327,8 +327,9 @@ fn of_group(all: &All<'_>) -> Vec<Family> {
 }
 
 /// Kinds of trouble that a member or its front can see.
-const TROUBLES: [&str; 10] = [
+const TROUBLES: [&str; 11] = [
     "outside",
+    "apart",
     "stateless",
     "stalled",
     "untimed",

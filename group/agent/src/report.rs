@@ -132,6 +132,9 @@ pub struct MemberReport {
     pub connected: bool,
     /// True if it takes part.
     pub live: bool,
+    /// Mark of a member that is connected and stands apart, with other settings or another version of
+    /// the protocol.
+    pub apart: Option<ApartReport>,
     /// True if its clock contradicts the majority's.
     pub suspect: bool,
     /// View that it has of the group's clock − UTC by its clock, ns, as last reported; positive:
@@ -153,6 +156,15 @@ pub struct MemberReport {
     pub fenced: bool,
     /// Difference of its program from others'.
     pub differs: Option<DifferenceReport>,
+}
+
+/// A member that is connected and stands apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ApartReport {
+    /// Version of the protocol that it speaks; none: it speaks ours, and has other settings.
+    pub version: Option<u16>,
+    /// True if it was live in a group of its own at its last word.
+    pub live: bool,
 }
 
 /// First known difference of a program from others.

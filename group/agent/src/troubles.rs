@@ -1,11 +1,12 @@
 //! Troubles by a member's report: who, and the reason.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serde::Serialize;
 use truechimer_group_front::{FrontReport, State};
 
-use crate::report::{DifferenceReport, MemberReport, Report};
+use crate::report::{ApartReport, DifferenceReport, MemberReport, Report};
 
 /// A reading that has waited for so long is blocked, ns.
 const BLOCKED_NS: i64 = 2_000_000_000;
@@ -15,7 +16,7 @@ const BLOCKED_NS: i64 = 2_000_000_000;
 pub struct Trouble {
     /// At which member.
     pub member: u32,
-    /// Kind of trouble: `outside`, `stateless`, `stalled`, `untimed`, `away`, `missed`, `diverged`,
+    /// Kind of trouble: `outside`, `apart`, `stateless`, `stalled`, `untimed`, `away`, `missed`, `diverged`,
     /// `blocked`, `gone`, `front`.
     pub kind: &'static str,
     /// Cause, in words.
@@ -107,6 +108,9 @@ impl Report {
                 None => None,
             },
             "joining" => {
+                if let Some(why) = self.why_apart() {
+                    return Some(("apart", why));
+                }
                 let why = last(&["no-checkpoint", "not-let-in"]);
                 let why = why.map_or_else(String::new, |why| format!(": {why}"));
                 let text = "it lacks the group's state, and waits to be let in";
@@ -114,6 +118,37 @@ impl Report {
             }
             _ => Some(("outside", self.why_outside(last(&["transport"])))),
         }
+    }
+
+    /// Explains why this member begins nothing, where others stand apart and too few are left, or some that
+    /// stand apart are live.
+    fn why_apart(&self) -> Option<String> {
+        let strangers =
+            || self.members.iter().filter_map(|one| Some((one.member, one.apart.as_ref()?)));
+        let ours = self.members.iter().filter(|one| {
+            self.group.members.contains(&one.member) && one.connected && one.apart.is_none()
+        });
+        let (ours, of) = (ours.count(), self.group.members.len());
+        let wait = match ours * 2 > of {
+            true if !strangers().any(|(_, apart)| apart.live) => return None,
+            true => "it waits until none of these is live any longer".to_owned(),
+            false => {
+                format!("it waits for a majority that is like it, and knows of {ours} of {of}")
+            }
+        };
+        // Each reason once, with its members.
+        let mut reasons: BTreeMap<(String, &str), Vec<u32>> = BTreeMap::new();
+        for (member, apart) in strangers() {
+            reasons.entry((apart.what(), apart.mend())).or_default().push(member);
+        }
+        let texts: Vec<String> = reasons
+            .iter()
+            .map(|((what, mend), who)| {
+                let (s, has) = if let [_] = who[..] { ("", "has") } else { ("s", "have") };
+                format!("member{s} {} {has} {what} ({mend})", list(who))
+            })
+            .collect();
+        (!texts.is_empty()).then(|| format!("{}: {wait}", texts.join(", ")))
     }
 
     fn why_outside(&self, transport: Option<String>) -> String {
@@ -143,6 +178,11 @@ impl Report {
     /// Trouble of another member.
     fn other(&self, member: &MemberReport) -> Option<Trouble> {
         let (kind, why) = match member {
+            MemberReport { apart: Some(apart), .. } => {
+                let why =
+                    format!("it has {}, and takes no part here: {}", apart.what(), apart.mend());
+                return Some(Trouble { member: member.member, kind: "apart", why });
+            }
             _ if member.member == self.member || member.observer => return None,
             MemberReport { connected: false, .. } => ("away", "it is not connected"),
             MemberReport { live: false, .. } => {
@@ -296,6 +336,28 @@ impl Report {
                 "this member's clock contradicts the majority's".to_owned()
             }
             _ => "it is proposed for, and not decided yet".to_owned(),
+        }
+    }
+}
+
+impl ApartReport {
+    /// Difference of such a member.
+    fn what(self) -> String {
+        let (what, live) = match self.version {
+            Some(version) => (format!("version {version} of the protocol"), ", live by it"),
+            None => ("other settings".to_owned(), ", live by these"),
+        };
+        if self.live { what + live } else { what }
+    }
+
+    /// Cure.
+    fn mend(self) -> &'static str {
+        match self.version {
+            Some(_) => "run one version of truechimer on all nodes",
+            None => {
+                "members, mode, order, steering, horizon, lease and the like must be the same on \
+                 all nodes; 'truechimer group status --json' has them"
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ pub use event::{
     Action, Cause, Event, Handover, LARGEST_PAYLOAD, Notice, Refusal, Rejection, Unshifted,
 };
 pub use settings::{Group, LARGEST_UNIVERSE, LONGEST_NAME, Own, SettingsError};
-pub use status::{MemberStatus, RECENT, Status, ThreadStatus};
+pub use status::{Apart, MemberStatus, RECENT, Status, ThreadStatus};
 pub use types::{
     Agreed, Bound, Call, Fence, GroupTime, Member, Mode, Order, Phase, Point, Post, Reading, Round,
     Thread, Utc,

@@ -7,6 +7,7 @@ use crate::event::{Action, Refusal, Unshifted};
 use crate::joining::Joined;
 use crate::message::{MOST_MEMBERS, Shift};
 use crate::stagger::Stagger;
+use crate::status::Apart;
 use crate::types::{Member, Phase};
 
 /// The configuration that this member is in. All of it but `quorate` is the same at all members of
@@ -21,8 +22,9 @@ pub(crate) struct Place {
     pub(crate) joins: BTreeMap<Member, Joined>,
     /// Members let in within this configuration: which life, by which join.
     pub(crate) admitted: BTreeMap<Member, (u64, u64)>,
-    /// Members whose settings are others than ours, and whether each was live at its last word.
-    pub(crate) foreign: BTreeMap<Member, bool>,
+    /// Members whose settings are others than ours, or their version of the protocol: which, and whether each
+    /// was live at its last word.
+    pub(crate) foreign: BTreeMap<Member, (Apart, bool)>,
     /// True if more than half of the universe is connected.
     pub(crate) primary: bool,
     /// Word of the layer below on the quorum.
@@ -74,13 +76,13 @@ impl Engine {
         self.consider_joining();
     }
 
-    /// A member turns out to have other settings than ours. Where too few are left that have ours,
-    /// others may go on by theirs: all of ours see that at the same place.
-    pub(crate) fn set_apart(&mut self, other: Member, live: bool) {
+    /// A member turns out to have other settings than ours, or to speak another version. Where too few
+    /// are left that have ours, others may go on by theirs: all of ours see that at the same place.
+    pub(crate) fn set_apart(&mut self, other: Member, why: Apart, live: bool) {
         if other == self.own.member || self.place.connected.binary_search(&other).is_err() {
             return;
         }
-        self.place.foreign.insert(other, live);
+        self.place.foreign.insert(other, (why, live));
         if self.phase == Phase::Live && !self.is_borne_out() {
             self.go_outside();
             self.consider_joining();

@@ -17,7 +17,7 @@ impl Engine {
         if !self.place.primary || self.phase == Phase::Live {
             return;
         }
-        if self.place.foreign.values().any(|&live| live) {
+        if self.place.foreign.values().any(|&(_, live)| live) {
             // Those of the list before, or of the one before that, are still more than half of it.
             return;
         }

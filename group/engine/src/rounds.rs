@@ -4,6 +4,7 @@ use crate::engine::Engine;
 use crate::event::{Action, Notice};
 use crate::message::{Entry, Kept, Message, Proposal, Report, Time};
 use crate::state::Decided;
+use crate::status::Apart;
 use crate::types::{Agreed, Bound, Call, GroupTime, Member, Order, Phase, Point, Round, Thread};
 use crate::view;
 use crate::wire::{self, Broken};
@@ -37,10 +38,14 @@ impl Engine {
                 return Some(message);
             }
             Ok(message) => {
-                self.set_apart(from, message.point != Point::default());
+                self.set_apart(from, Apart::Settings, message.point != Point::default());
                 Notice::OtherGroup { from }
             }
-            Err(Broken::Version(version)) => Notice::Version { from, version },
+            Err(Broken::Version(version)) => {
+                // What it does by its version, and with whom, cannot be known: as with other settings.
+                self.set_apart(from, Apart::Version(version), wire::is_of_live(bytes));
+                Notice::Version { from, version }
+            }
             Err(broken) => Notice::Malformed { from, what: broken.what() },
         };
         self.counts.foreign += 1;

@@ -21,7 +21,7 @@ pub struct Status {
     pub established: bool,
     /// Members connected (observers too), ascending.
     pub connected: Vec<Member>,
-    /// The group's members, and observers that have joined, ascending.
+    /// The group's members, observers that have joined, and those that stand apart, ascending.
     pub members: Vec<MemberStatus>,
     /// The live replica that proposes first: in the modes semi-active and passive, the only one
     /// that proposes.
@@ -87,6 +87,15 @@ pub struct Status {
     pub threads: BTreeMap<Thread, ThreadStatus>,
 }
 
+/// Reason why a member stands apart, though it is connected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Apart {
+    /// Other settings than ours.
+    Settings,
+    /// Another version of the protocol: this one.
+    Version(u16),
+}
+
 /// The most synchronizers that [`Status::recent`] names.
 pub const RECENT: usize = 64;
 
@@ -99,6 +108,9 @@ pub struct MemberStatus {
     pub observer: bool,
     /// True if it has the group's state and takes part.
     pub live: bool,
+    /// Reason why it stands apart, if it does, and whether it was live in a group of its own at its
+    /// last word.
+    pub apart: Option<(Apart, bool)>,
     /// True if its clock contradicts the majority's.
     pub suspect: bool,
     /// UTC by its clock − its view of the group's clock, ns, as last reported.
@@ -152,6 +164,7 @@ impl Engine {
         let counts = &self.counts;
         let mut names: BTreeSet<Member> = self.group.universe.iter().copied().collect();
         names.extend(live.iter().flat_map(|state| state.live.keys().copied()));
+        names.extend(self.place.foreign.keys().copied());
         let member = |&member: &Member| {
             let peer = live.and_then(|state| state.live.get(&member));
             let report = peer.and_then(|peer| peer.report);
@@ -161,6 +174,7 @@ impl Engine {
                 member,
                 observer: !self.group.counts(member),
                 live: peer.is_some(),
+                apart: self.place.foreign.get(&member).copied(),
                 suspect: peer.is_some_and(|peer| peer.suspect),
                 behind_utc_ns: report.and_then(behind),
                 reported_at: report.map(|report| report.view),

@@ -14,6 +14,7 @@ mod starts;
 mod threads;
 mod time;
 mod untold;
+mod versions;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,6 +33,8 @@ pub(crate) struct Node {
     pub(crate) utc: Option<(i64, i64)>,
     pub(crate) floor: Option<i64>,
     pub(crate) actions: Vec<Action>,
+    /// Version of the protocol that it speaks.
+    version: u16,
     /// Which ring it is in, and what that has still to give it.
     inbox: VecDeque<Item>,
     ring: Vec<u32>,
@@ -52,6 +55,26 @@ pub(crate) struct Net {
     pub(crate) buffer: usize,
     /// Time that a message is under way, ns.
     pub(crate) way: i64,
+    /// Version of the protocol that is started.
+    pub(crate) version: u16,
+}
+
+/// A message as one that speaks another version than this code has it: its own version is this one's, which is
+/// another, and of what another one says only the head means something.
+fn translated(bytes: &[u8], own: u16) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let said = bytes.get(4..6).map(|said| u16::from_le_bytes([said[0], said[1]]));
+    let version = match said {
+        Some(said) if said == own => wire::VERSION,
+        Some(wire::VERSION) => own,
+        Some(said) => said,
+        None => return bytes,
+    };
+    bytes[4..6].copy_from_slice(&version.to_le_bytes());
+    if version != wire::VERSION {
+        bytes.iter_mut().skip(wire::HEAD).for_each(|byte| *byte = !*byte);
+    }
+    bytes
 }
 
 pub(crate) const START: i64 = 1_700_000_000 * S;
@@ -73,6 +96,7 @@ impl Net {
             checkpoints: false,
             buffer: 1 << 20,
             way: 0,
+            version: wire::VERSION,
         }
     }
 
@@ -98,10 +122,12 @@ impl Net {
             utc: Some((0, MS)),
             floor: None,
             actions: Vec::new(),
+            version: self.version,
             inbox: VecDeque::new(),
             ring: Vec::new(),
         });
         node.lives += 1;
+        node.version = self.version;
         let own = Own {
             floor: node.floor,
             checkpoints: self.checkpoints,
@@ -169,6 +195,8 @@ impl Net {
             let Some(action) = node.engine.as_mut().and_then(Engine::next_action) else { break };
             match &action {
                 Action::Send(bytes) => {
+                    let mut bytes = bytes.clone();
+                    bytes[4..6].copy_from_slice(&node.version.to_le_bytes());
                     for other in node.ring.clone() {
                         let message = Item::Message(id, bytes.clone());
                         self.nodes.get_mut(&other).unwrap().inbox.push_back(message);
@@ -188,6 +216,7 @@ impl Net {
         let Some(item) = node.inbox.pop_front() else { return false };
         match item {
             Item::Message(from, bytes) => {
+                let bytes = translated(&bytes, node.version);
                 self.event(id, Event::Delivered { from: Member(from), bytes: &bytes });
             }
             Item::Configuration(ids, lost) => {

@@ -15,6 +15,9 @@
 //! 47  4  how many entries follow; each begins with one byte that says its kind
 //! ```
 //!
+//! The first 38 bytes mean the same in all versions from 8 on: members of two versions stand apart
+//! as those of unlike settings do, and have to know of each other whether they are live.
+//!
 //! Bytes from the network are hostile: whatever is wrong has a name, nothing is allocated that the
 //! message is not long enough for, and every limit of [`message`](crate::message) is checked here.
 
@@ -47,6 +50,15 @@ pub(crate) const FARTHEST: u64 = 1 << 61;
 
 /// The version of the protocol that this is.
 pub(crate) const VERSION: u16 = 8;
+
+/// Length of the head, which is the same in all versions from 8 on: up to the place that the sender has delivered.
+pub(crate) const HEAD: usize = 38;
+
+/// True if a message of another version says, in its head, that its sender is live; also where it has none.
+pub(crate) fn is_of_live(bytes: &[u8]) -> bool {
+    let place = bytes.get(HEAD - 16..HEAD);
+    place.is_none_or(|place| place.iter().any(|byte| *byte != 0))
+}
 
 /// A message's bytes.
 pub(crate) fn encode(message: &Message) -> Vec<u8> {

@@ -11,6 +11,7 @@ fn member(member: u32, connected: bool) -> MemberReport {
         observer: false,
         connected,
         live: connected,
+        apart: None,
         suspect: false,
         ahead_of_utc_ns: None,
         report_age_ns: None,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use truechimer_group::{Agreed, Cause, Fence, Handover, Mode, Phase, Status};
+use truechimer_group::{Agreed, Apart, Cause, Fence, Handover, Mode, Phase, Status};
 use truechimer_group_client::Began;
 use truechimer_group_client::link::Role;
 
@@ -12,8 +12,9 @@ use crate::config::Carrier;
 use crate::floor::Floor;
 use crate::metrics::Account;
 use crate::report::{
-    Counts, DifferenceReport, GroupReport, HandoverReport, MOST_PROCESSES, MOST_THREADS,
-    MemberReport, ProcessReport, Programs, Report, ThreadReport, ValueReport, Waiting,
+    ApartReport, Counts, DifferenceReport, GroupReport, HandoverReport, MOST_PROCESSES,
+    MOST_THREADS, MemberReport, ProcessReport, Programs, Report, ThreadReport, ValueReport,
+    Waiting,
 };
 
 impl Seat {
@@ -181,6 +182,13 @@ fn members(status: &Status, view: Option<i64>) -> Vec<MemberReport> {
         observer: member.observer,
         connected: status.connected.contains(&member.member),
         live: member.live,
+        apart: member.apart.map(|(why, live)| {
+            let version = match why {
+                Apart::Settings => None,
+                Apart::Version(version) => Some(version),
+            };
+            ApartReport { version, live }
+        }),
         suspect: member.suspect,
         ahead_of_utc_ns: member.behind_utc_ns.map(i64::saturating_neg),
         report_age_ns: view.zip(member.reported_at).map(|(now, then)| now.saturating_sub(then)),

@@ -206,3 +206,67 @@ fn what_is_sent_by_a_member_that_is_cut_off_is_refused() {
         assert_eq!(next(replica).as_deref(), Ok(&b"new"[..]));
     }
 }
+
+/// Five members bear the loss of two nodes, with all that runs there, and not of a third.
+#[test]
+fn five_members_go_on_without_two_and_stand_without_three() {
+    const FIVE: [&str; 2] = ["--members", "1,2,3,4,5"];
+    let Some(mut ring) = or_skip(Ring::up(&Settings { nodes: 5, ..Settings::brisk() })) else {
+        return;
+    };
+    let mut agents: Vec<_> = (1..=5).map(|node| Agent::start(&ring, node, &FIVE)).collect();
+    agents.iter().for_each(|agent| agent.wait_for("live"));
+    let mut replicas: Vec<Option<Replica>> =
+        Agent::attach_all(&agents).into_iter().map(Some).collect();
+    let these = |replicas: &[Option<Replica>], first: u64, rounds| {
+        agree(&replicas.iter().flatten().collect::<Vec<_>>(), first..first + 2, rounds)
+    };
+    let mut newest = last(&these(&replicas, 0, 50));
+    let kill = |node: u32, ring: &mut Ring, agents: &mut [Agent], replicas: &mut [Option<_>]| {
+        ring.kill(node);
+        agents[node as usize - 1].kill();
+        replicas[node as usize - 1] = None;
+    };
+    // The first in the order of proposing and the last, and two in the middle.
+    for (turn, lost) in (1..).zip([[1, 5], [2, 3]]) {
+        for node in lost {
+            kill(node, &mut ring, &mut agents, &mut replicas);
+        }
+        let during = these(&replicas, 10 * turn, 100);
+        assert!(*during.values().min().unwrap() > newest, "back without {lost:?}");
+        for node in lost {
+            ring.start(node);
+            agents[node as usize - 1] = Agent::start(&ring, node, &FIVE);
+        }
+        for node in lost {
+            let agent = &agents[node as usize - 1];
+            agent.wait_for("live");
+            let replica = agent.attach();
+            restarted(&replica);
+            replicas[node as usize - 1] = Some(replica);
+        }
+        let after = these(&replicas, 10 * turn + 2, 50);
+        assert!(*after.values().min().unwrap() > last(&during), "back with {lost:?} again");
+        newest = last(&after);
+    }
+    for node in [4, 1, 2] {
+        kill(node, &mut ring, &mut agents, &mut replicas);
+    }
+    for node in [3, 5] {
+        agents[node - 1].wait_for("outside");
+        let replica = replicas[node - 1].as_ref().unwrap();
+        assert_eq!(read(replica, 50, SHORT), None, "a value by two of five");
+        let why = agents[node - 1].report().troubles()[0].why.clone();
+        assert_eq!(why, "no majority of the members: 2 of 5 are connected, without 1, 2, 4");
+    }
+    // One more is a majority again.
+    ring.start(2);
+    agents[1] = Agent::start(&ring, 2, &FIVE);
+    for node in [2, 3, 5] {
+        agents[node - 1].wait_for("live");
+    }
+    replicas[1] = Some(agents[1].attach());
+    replicas.iter().flatten().for_each(restarted);
+    let end = these(&replicas, 60, 50);
+    assert!(*end.values().min().unwrap() > newest, "the clock has gone back");
+}

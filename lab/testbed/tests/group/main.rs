@@ -17,6 +17,7 @@ mod postgresql;
 mod redis;
 mod rounds;
 mod services;
+mod sizes;
 mod soak;
 mod strangers;
 mod unlike;

@@ -8,8 +8,11 @@ use truechimer_testbed::binary;
 use truechimer_testbed::lacking::or_skip;
 use truechimer_testbed::ring::{Ring, Settings};
 
-use crate::agents::{Agent, GROUP, agree};
+use crate::agents::{Agent, GROUP, SHORT, agree, read};
 use crate::front::runs;
+
+/// Exit status 1, as [`Agent::status`] shows it.
+const FAILS: &str = "unix_wait_status(256)";
 
 fn noticed(report: &Report, kind: &str) -> bool {
     report.notices.iter().any(|notice| notice.kind == kind)
@@ -144,6 +147,85 @@ fn other_settings_under_the_same_name_are_kept_out() {
     assert_ne!(other.report().phase, "live");
     let said = other.process.output();
     assert!(said.contains("has other settings"), "{said}");
+    // And to whoever asks.
+    for (agent, trouble) in [
+        (&other, "member 3: members 1, 2 have other settings, live by these"),
+        (&agents[0], "member 3: it has other settings, and takes no part here"),
+    ] {
+        agent.wait_until("it stands apart", |report| {
+            report.troubles().iter().any(|trouble| trouble.kind == "apart")
+        });
+        let status = agent.status();
+        let line = status.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        assert!(line.contains(trouble) && line.contains(FAILS), "{status}");
+        assert!(line.contains("must be the same on all nodes"), "{status}");
+    }
+}
+
+/// Three members of three settings: none has a majority, and each says why it waits.
+#[test]
+fn members_of_which_no_two_are_alike_say_why_they_wait() {
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let start =
+        |node: u32| Agent::start(&ring, node, &["--steering-cap-ppm", &(100 * node).to_string()]);
+    let agents: Vec<_> = (1..=3).map(start).collect();
+    for agent in &agents {
+        agent.wait_until("it knows of both others", |report| {
+            report.members.iter().filter(|member| member.apart.is_some()).count() == 2
+        });
+        let troubles = agent.report().troubles();
+        let own = troubles.iter().find(|trouble| trouble.member == agent.node).unwrap();
+        assert_eq!(own.kind, "apart", "{troubles:?}");
+        assert!(own.why.contains("other settings"), "{}", own.why);
+        assert!(own.why.ends_with("and knows of 1 of 3"), "{}", own.why);
+        assert!(agent.status().contains(FAILS), "{}", agent.status());
+    }
+}
+
+/// A member whose agent speaks another version of the protocol: the others go on as long as they are a majority without
+/// it, and say what to do.
+#[test]
+fn a_member_of_another_version_stands_apart_and_bears_nobody_out() {
+    let Some(ring) = or_skip(Ring::up(&Settings::brisk())) else { return };
+    let mut agents: Vec<_> = (1..=2).map(|node| Agent::start(&ring, node, &[])).collect();
+    agents.iter().for_each(|agent| agent.wait_for("live"));
+    let replicas = Agent::attach_all(&agents);
+    let mut command = ring.command(3, binary::testbed());
+    command.args(["member", GROUP]).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut other = command.spawn().unwrap();
+    let input = other.stdin.as_mut().unwrap();
+    // The head of a message, and what nobody here understands: its version is that of two exclamation marks, and the
+    // place that it has come to is not 0, as of one that is live.
+    writeln!(input, "say TCGR!!{}", "x".repeat(60)).unwrap();
+    agree(&replicas.iter().collect::<Vec<_>>(), 0..2, 100);
+    for agent in &agents {
+        agent.wait_until("it stands apart", |report| {
+            let apart = report.members[2].apart;
+            apart.is_some_and(|apart| apart.live && apart.version == Some(0x2121))
+        });
+        assert!(noticed(&agent.report(), "version"));
+        let status = agent.status();
+        let line = status.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+        assert!(
+            line.contains("member 3: it has version 8481 of the protocol, live by it"),
+            "{status}"
+        );
+        assert!(line.contains("run one version of truechimer on all nodes"), "{status}");
+        assert!(line.contains(FAILS), "{status}");
+    }
+    // One of the two is no majority, whoever else is connected.
+    agents[1].kill();
+    agents[0].wait_until("it is out", |report| report.phase == "joining");
+    assert_eq!(read(&replicas[0], 5, SHORT), None, "a value by one of three");
+    writeln!(other.stdin.as_mut().unwrap(), "say TCGR!!{}", "x".repeat(60)).unwrap();
+    agents[0].wait_until("it knows why", |report| {
+        let why = report.troubles().into_iter().find(|trouble| trouble.kind == "apart");
+        why.is_some_and(|trouble| trouble.member == 1 && trouble.why.contains("1 of 3"))
+    });
+    agents[1] = Agent::start(&ring, 2, &[]);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    agents.iter().for_each(|agent| agent.wait_for("live"));
 }
 
 #[test]

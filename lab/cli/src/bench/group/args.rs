@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::bench::group::failover::witness;
 use crate::bench::group::options::Options;
 use crate::bench::group::placement::Placement;
-use crate::bench::group::{failover, load, postgresql, serve, soak};
+use crate::bench::group::{failover, load, postgresql, serve, sizes, soak};
 use clap::{Args, Subcommand};
 use truechimer_group_client::{Member, Where};
 use truechimer_outcome::files::Files;
@@ -41,6 +41,8 @@ pub enum What {
     Skew(Asked),
     /// One reading beside a bare round trip; riding, leased, in several threads
     Read(Placed),
+    /// Groups of 3, 5, 7 and 9 members, beside a Raft time oracle (etcd) of the same size
+    Sizes(Sizes),
     /// PostgreSQL's primary and standby by the group's time and by the host's, pgbench at work
     Postgresql(Postgresql),
     /// Rounds and memory over time
@@ -69,6 +71,12 @@ pub enum What {
     /// Be there for bare round trips (what the other commands start at the nodes)
     #[command(hide = true)]
     Listener,
+    /// Get the time in several ways in turn (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Turns(sizes::turns::Orders),
+    /// Hand out times from memory (what the other commands start at the nodes)
+    #[command(hide = true)]
+    Oracle(sizes::oracle::Orders),
     /// Read as fast as one may (what the other commands start at the nodes)
     #[command(hide = true)]
     Load(load::Orders),
@@ -115,6 +123,15 @@ pub struct Soak {
     pub asked: Asked,
     #[command(flatten)]
     pub wanted: soak::Wanted,
+}
+
+/// Groups of several sizes.
+#[derive(Args, Debug)]
+pub struct Sizes {
+    #[command(flatten)]
+    pub placed: Placed,
+    #[command(flatten)]
+    pub wanted: sizes::Wanted,
 }
 
 /// A database at work.

@@ -87,6 +87,12 @@ impl Bed {
         &self.ring
     }
 
+    /// Number of the group's members: nodes 1 to this.
+    #[must_use]
+    pub fn members(&self) -> u32 {
+        self.how.members
+    }
+
     /// Log of a node's Corosync, whether it runs or not.
     #[must_use]
     pub fn log_of_ring(&self, node: u32) -> String {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use truechimer_outcome::outcome::Failure;
 use truechimer_testbed::process::Process;
 
-use crate::bench::group::bed::{Bed, MEMBERS};
+use crate::bench::group::bed::Bed;
 use crate::bench::group::load::{Done, Load, Sample};
 use crate::bench::group::serve;
 
@@ -22,6 +22,20 @@ pub struct Counts {
     pub suppressed: u64,
     /// Proposals that came too late (as node 1 has it).
     pub duplicates: u64,
+}
+
+impl Counts {
+    /// Counts since those.
+    #[must_use]
+    pub fn since(self, before: Counts) -> Counts {
+        Counts {
+            rounds: self.rounds - before.rounds,
+            messages: self.messages - before.messages,
+            proposals: self.proposals - before.proposals,
+            suppressed: self.suppressed - before.suppressed,
+            duplicates: self.duplicates - before.duplicates,
+        }
+    }
 }
 
 /// Result of a load.
@@ -42,7 +56,11 @@ impl Loaded {
     }
 }
 
-fn counts(bed: &mut Bed, node: u32) -> Result<Counts, Failure> {
+/// Counts of a node's agent so far.
+///
+/// # Errors
+/// Where it does not tell.
+pub fn counts(bed: &mut Bed, node: u32) -> Result<Counts, Failure> {
     let report = bed.report(node)?;
     let count = |name: &str| report.pointer(&format!("/counts/{name}"))?.as_u64();
     let counts = || {
@@ -76,12 +94,13 @@ impl Bed {
         let start = self.ring().dir().join(&format!("start{}", load.first));
         let load = Load { start: Some(start.clone()), ..load.clone() };
         let mut programs = Vec::new();
-        for node in 1..=MEMBERS {
+        let members = self.members();
+        for node in 1..=members {
             programs.push((node, self.start_load(node, &load)?));
         }
-        self.wait_for_programs(MEMBERS)?;
+        self.wait_for_programs(members)?;
         let mut before = Vec::new();
-        for node in 1..=MEMBERS {
+        for node in 1..=members {
             before.push(counts(self, node)?);
         }
         std::fs::write(&start, "").map_err(|error| Failure::of(start.display(), error))?;
@@ -90,19 +109,13 @@ impl Bed {
             self.wait_for_end(*node, process)?;
             nodes.push(serve::read::<Done>(out)?);
         }
-        let mut members = Vec::new();
-        for (node, before) in (1..=MEMBERS).zip(before) {
+        let mut each = Vec::new();
+        for (node, before) in (1..=members).zip(before) {
             let after = counts(self, node)?;
-            members.push(Counts {
-                rounds: after.rounds - before.rounds,
-                messages: after.messages - before.messages,
-                proposals: after.proposals - before.proposals,
-                suppressed: after.suppressed - before.suppressed,
-                duplicates: after.duplicates - before.duplicates,
-            });
+            each.push(after.since(before));
         }
-        let first = members.first().copied().unwrap_or_default();
-        let sum = |of: fn(&Counts) -> u64| members.iter().map(of).sum();
+        let first = each.first().copied().unwrap_or_default();
+        let sum = |of: fn(&Counts) -> u64| each.iter().map(of).sum();
         let counts = Counts {
             rounds: first.rounds,
             messages: sum(|c| c.messages),
@@ -110,6 +123,6 @@ impl Bed {
             suppressed: sum(|c| c.suppressed),
             duplicates: first.duplicates,
         };
-        Ok(Loaded { nodes, counts, members })
+        Ok(Loaded { nodes, counts, members: each })
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! * [`latency`], [`messages`], [`skew`]: the paper's three experiments.
 //! * [`read`]: what one reading costs, beside a bare round trip in the same run.
+//! * [`sizes`]: groups of three to nine, beside a Raft time oracle in the same run.
 //! * [`failover`]: the campaign of fail-overs, what the programs record and the verifier.
 //! * [`postgresql`]: a primary and its standby by the group's time, under load.
 //! * [`soak`]: rounds and memory over time.
@@ -27,6 +28,7 @@ mod postgresql;
 mod read;
 mod serve;
 mod service;
+mod sizes;
 mod skew;
 mod soak;
 mod wire;
@@ -57,6 +59,10 @@ pub fn run(line: &BenchGroup) -> Result<bool, Failure> {
             let outcome = postgresql::run(&loaded.placed.options()?, &loaded.wanted)?;
             show(&loaded.placed.asked, vec![outcome])
         }
+        What::Sizes(sized) => {
+            let outcome = sizes::run(&sized.placed.options()?, &sized.wanted)?;
+            show(&sized.placed.asked, vec![outcome])
+        }
         What::Failover(campaign) => {
             let asked = &campaign.asked;
             show(asked, vec![failover::run(&asked.options()?, &campaign.wanted)?])
@@ -74,6 +80,8 @@ pub fn run(line: &BenchGroup) -> Result<bool, Failure> {
         What::Client(orders) => serve::client(orders).map(|()| true),
         What::Alone(orders) => serve::alone(orders).map(|()| true),
         What::Listener => Bare::join()?.listen().map(|()| true),
+        What::Turns(orders) => sizes::turns::run(orders).map(|()| true),
+        What::Oracle(orders) => sizes::oracle::run(orders).map(|()| true),
         What::Load(orders) => load::run(orders).map(|()| true),
     }
 }
