@@ -153,7 +153,8 @@ impl Engine {
             (None, Status::Holdover) => self.quiet.as_ref().map_or_else(
                 || self.reason.clone(),
                 |Quiet { what, since, smears }| {
-                    format!("{what} {}{smears}", self.settings.nominal.span(now - *since))
+                    let age = self.settings.nominal.span(now - *since);
+                    format!("{what} {age}{}{smears}", self.absent(*since))
                 },
             ),
             (None, _) if self.unanswered => self.why_unanswered(now),
