@@ -34,7 +34,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         let (from, to) = (Time(1_790_000_000_000_000_000), Time(1_800_000_000_000_000_000));
         let mut account = Account::new(from, to);
         let mut scan = Scan::new(None);
-        if scan.file(1, &text, true, &mut |line| account.take(line)).is_err() {
+        if scan.file(1, &text, true, &mut |next| account.read(next)).is_err() {
             continue;
         }
         let chain = scan.finish();

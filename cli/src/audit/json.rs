@@ -3,7 +3,7 @@
 use serde::Serialize;
 use truechimer_audit::{Chain, Event};
 
-use super::Report;
+use super::{Pending, Report};
 
 /// A report.
 #[derive(Serialize)]
@@ -11,7 +11,10 @@ pub struct Json<'a> {
     from: String,
     to: String,
     unfinished_from: Option<String>,
+    unfinished_why: Option<&'static str>,
+    known_from: Option<String>,
     length_ns: i64,
+    judged_ns: i64,
     recorded_ns: i64,
     bounded_ns: i64,
     worst_bound_ns: Option<u64>,
@@ -46,6 +49,7 @@ struct GapJson {
     from: String,
     to: String,
     time_ns: i64,
+    broken: bool,
 }
 
 #[derive(Serialize)]
@@ -59,6 +63,14 @@ struct Source {
     to: String,
     time_ns: i64,
     statuses: Vec<String>,
+    times: Vec<StatusTime>,
+}
+
+#[derive(Serialize)]
+struct StatusTime {
+    status: String,
+    reason: Option<String>,
+    time_ns: i64,
 }
 
 #[derive(Serialize)]
@@ -128,19 +140,25 @@ impl<'a> Json<'a> {
     pub fn of(report: &Report<'a>) -> Json<'a> {
         let account = report.account;
         let worst = account.worst();
-        let length_ns = account.length_ns();
+        let judged_ns = account.judged_ns();
         let limits = account.shares(&report.limits_ns).into_iter().map(|share| Limit {
             limit_ns: share.limit_ns,
             within_ns: share.within_ns,
-            share: share.within_ns as f64 / length_ns.max(1) as f64,
+            share: share.within_ns as f64 / judged_ns.max(1) as f64,
         });
         let statuses = account.by_status().into_iter();
         let selected = account.by_source().into_iter();
         Json {
             from: account.from.to_string(),
             to: account.to.to_string(),
-            unfinished_from: report.unfinished.map(|begin| begin.to_string()),
-            length_ns,
+            unfinished_from: report.pending.map(|_| account.judged().to_string()),
+            unfinished_why: report.pending.map(Pending::word),
+            known_from: match report.pending {
+                Some(Pending::Unknown(until)) => Some(until.to_string()),
+                _ => None,
+            },
+            length_ns: account.length_ns(),
+            judged_ns,
             recorded_ns: account.recorded_ns(),
             bounded_ns: account.bounded_ns(),
             worst_bound_ns: worst.and_then(|piece| piece.bound_ns),
@@ -157,6 +175,7 @@ impl<'a> Json<'a> {
                     from: gap.from.to_string(),
                     to: gap.to.to_string(),
                     time_ns: gap.length_ns(),
+                    broken: gap.is_broken,
                 })
                 .collect(),
             selected: selected.map(|(name, (time_ns, _))| Named { name, time_ns }).collect(),
@@ -172,13 +191,29 @@ impl<'a> Json<'a> {
                     from: seen.first.to_string(),
                     to: seen.last.to_string(),
                     time_ns: seen.time_ns,
-                    statuses: seen.statuses,
+                    statuses: words(&seen.statuses),
+                    times: seen.statuses.into_iter().map(time).collect(),
                 })
                 .collect(),
             events: account.events().iter().map(event).collect(),
             chain: Verified::of(report.chain),
         }
     }
+}
+
+/// Statuses without their reasons, each once.
+fn words(times: &[truechimer_audit::StatusTime]) -> Vec<String> {
+    let mut words = Vec::new();
+    for it in times {
+        if !words.contains(&it.status) {
+            words.push(it.status.clone());
+        }
+    }
+    words
+}
+
+fn time(it: truechimer_audit::StatusTime) -> StatusTime {
+    StatusTime { status: it.status, reason: it.reason, time_ns: it.time_ns }
 }
 
 fn event(event: &Event) -> EventJson<'_> {

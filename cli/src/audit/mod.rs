@@ -9,15 +9,18 @@ mod screen;
 use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
-use truechimer_audit::{Account, Chain, Hash, Time, parse_time};
+use clap::{Args, ValueEnum};
+use truechimer_audit::{Account, Chain, Hash, StatusTime, Time, is_written, parse_time};
 use truechimer_command::{Ended, Failure, Outcome, output, parse, program, show};
 use truechimer_time::Span;
 
 /// Directory of the record in the packaged configuration.
 const RECORD: &str = "/var/lib/truechimer/audit";
-/// The record's end may lag behind now by so much without a gap: two intervals as packaged.
-const LAG_NS: i64 = 120_000_000_000;
+/// Time that a daemon may take to end an interval that is over, ns: it looks at least so often, or readers hold
+/// the clock for untended.
+const GRACE_NS: i64 = truechimer_timehands::PATIENCE.as_nanos_i64();
+/// Length of an interval of a record that does not say any, unless it has longer ones, ns.
+const INTERVAL_NS: i64 = 60_000_000_000;
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Words that every report has.
@@ -32,8 +35,8 @@ const MEANING: &str = "The chain shows that a line was changed, removed or put i
 The daemon keeps the record if 'directory' stands under [audit] in its configuration. Without a
 span of time the report is of the last 24 hours of the record. Times are UTC. A bound is the worst
 of its interval (a minute unless configured), and an interval counts as within a limit only if its
-worst bound was. The one that is not over is not in the record yet. Time of which the record says
-nothing (no daemon, a full disk) is time without a bound.
+worst bound was. The one that is not over is not in the record yet: shares are of the time up to it.
+Time of which the record says nothing (no daemon, a full disk) is time without a bound.
 
 Examples:
   truechimer audit --day yesterday --limit 100us --limit 1ms
@@ -69,12 +72,23 @@ pub struct Audit {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Print a row for each interval, as comma-separated values with a header
-    #[arg(long, conflicts_with = "json")]
-    csv: bool,
+    /// Print comma-separated values with a header: a row for each interval, or with =sources for each
+    /// stretch of time during which a source was the same
+    #[arg(long, value_name = "OF", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "intervals", conflicts_with = "json")]
+    csv: Option<Rows>,
     /// Write a report to FILE: one page with plots, to read or to print
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+/// Rows of comma-separated values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Rows {
+    /// Intervals.
+    Intervals,
+    /// Sources.
+    Sources,
 }
 
 /// A limit of the bound: 1 ns to a day.
@@ -91,9 +105,64 @@ struct Report<'a> {
     args: &'a Audit,
     account: &'a Account,
     chain: &'a Chain,
-    /// Begin of the interval that is not over, if the report reaches so far.
-    unfinished: Option<Time>,
+    /// Reason why the report ends, or is judged, no later.
+    pending: Option<Pending>,
     limits_ns: Vec<u64>,
+}
+
+/// Reason why the record says nothing yet of the time from some moment on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pending {
+    /// A daemon is at an interval that began then. True if it should have been over by now.
+    Interval(bool),
+    /// So it is, or there is no daemon, which nobody can tell before this time.
+    Unknown(Time),
+    /// That is to come.
+    ToCome,
+}
+
+impl Pending {
+    /// Word for programs.
+    fn word(self) -> &'static str {
+        match self {
+            Pending::Interval(_) => "interval",
+            Pending::Unknown(_) => "unknown",
+            Pending::ToCome => "to-come",
+        }
+    }
+
+    /// Words on it, for people, where the record has nothing yet from this time on.
+    fn text(self, from: Time) -> String {
+        let interval = |rest: &str| format!("the interval that began at {} {rest}", at(from));
+        match self {
+            Pending::Interval(false) => interval("is in the record when it is over"),
+            Pending::Interval(true) => interval(
+                "is overdue: a daemon has the record open, and does not run; what it finds is in the \
+                 record when it does",
+            ),
+            Pending::Unknown(until) => interval(&format!(
+                "is not over, or there is no daemon: cannot be told before {} (root and the daemon's \
+                 user see it at once)",
+                at(until)
+            )),
+            Pending::ToCome => format!("the time from {} on is to come", at(from)),
+        }
+    }
+}
+
+/// Time up to which a record can be judged now, and why no longer. `is_written`: whether a daemon has it open.
+fn judged(account: &Account, is_written: Option<bool>, now: Time) -> (Time, Pending) {
+    let end = now.max(account.ends.unwrap_or(now));
+    let Some(open) = account.open else { return (end, Pending::ToCome) };
+    let interval = account.interval_ns.and_then(|ns| i64::try_from(ns).ok());
+    let interval = interval.unwrap_or(account.longest_ns.max(INTERVAL_NS));
+    let until = Time(open.0.saturating_add(interval).saturating_add(GRACE_NS));
+    match is_written {
+        // A record of an older version does not say how long its intervals are.
+        Some(true) => (open, Pending::Interval(account.interval_ns.is_some() && now > until)),
+        None if now < until => (open, Pending::Unknown(until)),
+        None | Some(false) => (end, Pending::ToCome),
+    }
 }
 
 /// Runs the command.
@@ -116,49 +185,42 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         output::ready(path)?;
     }
     let asked = args.asked()?;
+    // Asked first: a daemon that ends meanwhile says so at the end of what is read then.
+    let is_written = is_written(folder);
+    let read = |(from, to)| {
+        let mut account = Account::new(from, to);
+        let take = &mut |next: Result<_, &_>| account.read(next);
+        let chain = truechimer_audit::read(folder, args.hash.as_ref(), take).map_err(unreadable)?;
+        Ok::<_, Failure>((account, chain))
+    };
     let (mut account, chain) = match asked {
-        Some((from, to)) => {
-            let mut account = Account::new(from, to);
-            let take = &mut |line| account.take(line);
-            let chain = truechimer_audit::read(folder, args.hash.as_ref(), take);
-            (account, chain.map_err(unreadable)?)
-        }
+        Some(span) => read(span)?,
         None => {
             // First its end, then the day before it.
-            let mut whole = Account::new(Time(i64::MIN), Time(i64::MAX));
-            let take = &mut |line| whole.take(line);
-            truechimer_audit::read(folder, None, take).map_err(unreadable)?;
-            let (from, to) = args.default_span(&whole)?;
-            let mut account = Account::new(from, to);
-            let take = &mut |line| account.take(line);
-            let chain = truechimer_audit::read(folder, args.hash.as_ref(), take);
-            (account, chain.map_err(unreadable)?)
+            let (whole, _) = read((Time(i64::MIN), Time(i64::MAX)))?;
+            read(args.default_span(&whole, is_written)?)?
         }
     };
-    // An interval that is not over yet is no gap.
-    let now = now();
-    let last = account.covers.unwrap_or(account.from);
-    let is_fresh = asked.is_none() || now.0.saturating_sub(last.0) <= LAG_NS;
-    if account.to > last && account.ends.is_none_or(|ends| account.to >= ends) && is_fresh {
-        account.to = last;
-    } else {
-        account.to = account.to.min(now.max(last));
-    }
-    let unfinished = unfinished(&account, now).filter(|begin| *begin == account.to);
-    if account.to <= account.from {
-        let text = format!(
-            "the record says nothing yet of the time from {} on: an interval is in it when it is over \
-             (after a minute unless configured)",
-            account.from
-        );
-        return Err(Failure::Said(text));
+    let (end, pending) = judged(&account, is_written, now());
+    // What is not asked for is no loss; but that an interval is not over is worth a word.
+    let is_short = end < account.to || end == account.to && pending != Pending::ToCome;
+    let pending = Some(pending).filter(|_| is_short);
+    account.judge(end);
+    if let Some(pending) = pending.filter(|_| account.judged_ns() == 0) {
+        let (from, why) = (account.from, pending.text(end));
+        return Err(Failure::Said(format!(
+            "the record says nothing yet of the time from {from} on: {why}"
+        )));
     }
     let limits_ns = args.limit.iter().map(|limit| limit.as_nanos_i64().unsigned_abs()).collect();
-    let report = Report { args, account: &account, chain: &chain, unfinished, limits_ns };
+    let report = Report { args, account: &account, chain: &chain, pending, limits_ns };
     if args.json {
         writeln!(out, "{}", show::json(&json::Json::of(&report))?)?;
-    } else if args.csv {
-        csv::rows(&report, out)?;
+    } else if let Some(rows) = args.csv {
+        match rows {
+            Rows::Intervals => csv::intervals(&report, out)?,
+            Rows::Sources => csv::sources(&report, out)?,
+        }
     } else {
         screen::report(&report, out)?;
     }
@@ -166,15 +228,6 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         output::save_report(path, &page::page(&report, &program::line()))?;
     }
     Ok(Outcome::of(chain.is_whole()))
-}
-
-/// Begin of the interval that a daemon is at: of the last one's end, unless the daemon ended since or
-/// has not been heard of for two of its intervals.
-fn unfinished(account: &Account, now: Time) -> Option<Time> {
-    let longest = account.pieces().map(|piece| piece.length_ns()).max().unwrap_or(0);
-    let lag = longest.saturating_mul(2).max(LAG_NS);
-    let begin = account.covers.or(account.begins).filter(|_| !account.is_ended)?;
-    (0..=lag).contains(&now.0.saturating_sub(begin.0)).then_some(begin)
 }
 
 /// Now, as far as the system clock knows.
@@ -211,9 +264,14 @@ impl Audit {
         Ok(Some((from, to)))
     }
 
-    /// To the end of the record: from where it was asked, or a day.
-    fn default_span(&self, whole: &Account) -> Result<(Time, Time), Failure> {
-        let some = whole.begins.zip(whole.ends);
+    /// To the end of what can be judged of the record: from where it was asked, or a day.
+    fn default_span(
+        &self,
+        whole: &Account,
+        is_written: Option<bool>,
+    ) -> Result<(Time, Time), Failure> {
+        let (end, _) = judged(whole, is_written, now());
+        let some = whole.begins.zip(whole.ends.map(|ends| ends.min(end)));
         let Some((begins, ends)) = some.filter(|(begins, ends)| begins < ends) else {
             let text = "has no interval yet: the first one is in it when it is over \
                         (after a minute unless configured)";
@@ -225,6 +283,21 @@ impl Audit {
         }
         Ok((from, ends))
     }
+}
+
+/// Statuses of a source with their reasons, and for how long each.
+fn statuses(times: &[StatusTime]) -> String {
+    let each = times.iter().map(|StatusTime { status, reason, time_ns }| {
+        let reason = reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+        format!("{status}{reason} {}", length(*time_ns))
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// A text with a capital letter.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A time to the millisecond.
@@ -257,6 +330,33 @@ fn percent(part: i64, whole: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// The end of a record is judged by what is known of the daemon, not by how long ago it was.
+    #[test]
+    fn an_open_interval_is_judged_by_the_daemon_that_may_be_at_it() {
+        let at = |second: i64| Time(second * SECOND);
+        let mut account = Account::new(at(0), at(10_000));
+        (account.begins, account.ends, account.open) = (Some(at(0)), Some(at(100)), Some(at(100)));
+        account.interval_ns = Some(240 * SECOND as u64);
+        let judge = |account: &Account, is_written, second| judged(account, is_written, at(second));
+        // It runs: however long that takes.
+        assert_eq!(judge(&account, Some(true), 300), (at(100), Pending::Interval(false)));
+        assert_eq!(judge(&account, Some(true), 400), (at(100), Pending::Interval(true)));
+        // There is none: at once.
+        assert_eq!(judge(&account, Some(false), 101), (at(101), Pending::ToCome));
+        // Nobody knows: until an interval would be over.
+        let unknown = Pending::Unknown(at(343));
+        assert_eq!(judge(&account, None, 342), (at(100), unknown));
+        assert_eq!(judge(&account, None, 343), (at(343), Pending::ToCome));
+        // A record of an older version says nothing of how long they are.
+        (account.interval_ns, account.longest_ns) = (None, 90 * SECOND);
+        assert_eq!(judge(&account, None, 101), (at(100), Pending::Unknown(at(193))));
+        assert_eq!(judge(&account, Some(true), 9_000), (at(100), Pending::Interval(false)));
+        account.open = None;
+        assert_eq!(judge(&account, Some(true), 101), (at(101), Pending::ToCome));
+    }
 
     #[test]
     fn only_all_is_all() {

@@ -9,23 +9,26 @@ use super::{MEANING, Report, length, percent, short};
 /// Markers in the plot: more would be a wall.
 const MARKERS: usize = 200;
 
+/// Headings of stretches without a record: of lines that do not fit, or not.
+const GAPS: [(bool, &str); 2] = [
+    (false, "No record: no daemon, one that was killed, or it could not write"),
+    (true, "Broken: lines there do not fit the chain, and what they say is left out of all sums"),
+];
+
 /// The page; `command` makes it again.
 pub fn page(report: &Report<'_>, command: &str) -> Page {
     let account = report.account;
-    let all = account.length_ns();
+    let all = account.judged_ns();
     let about = format!(
         "How well this clock was known from {} to {} (UTC), by the record in {}.",
         at(account.from),
         at(account.to),
         report.args.record.display()
     );
-    let about = match report.unfinished {
-        Some(begin) => {
-            about
-                + &format!(
-                    " The interval that began at {} is not over, and not in it yet.",
-                    at(begin)
-                )
+    let about = match report.pending {
+        Some(pending) => {
+            let text = super::sentence(&pending.text(account.judged()));
+            format!("{about} Judged to {}: shares are of that. {text}.", at(account.judged()))
         }
         None => about,
     };
@@ -122,7 +125,7 @@ fn over_time(report: &Report<'_>) -> Section {
 
 fn shares(report: &Report<'_>) -> Section {
     let account = report.account;
-    let all = account.length_ns();
+    let all = account.judged_ns();
     let mut section = Section::new("Shares of the time").text(
         "An interval counts as within a limit only if its worst bound was. Time without a bound, and \
          time of which the record says nothing, is beyond every limit.",
@@ -151,14 +154,26 @@ fn shares(report: &Report<'_>) -> Section {
     for (status, ns) in account.by_status() {
         statuses = statuses.row(status, [length(ns), percent(ns, all)]);
     }
-    let silent = all - account.recorded_ns();
+    let broken = account.broken_ns();
+    let silent = all - account.recorded_ns() - broken;
     statuses = statuses.row("no record", [length(silent), percent(silent, all)]);
-    let mut gaps = Table::new("No record: no daemon, one that was killed, or it could not write")
-        .head(["from", "to", "time"]);
-    for gap in account.gaps() {
-        gaps = gaps.row(at(gap.from), [at(gap.to), length(gap.length_ns())]);
+    if broken > 0 {
+        statuses = statuses.row("broken", [length(broken), percent(broken, all)]);
     }
-    section.table(bounds).table(statuses).table(gaps)
+    section = section.table(bounds).table(statuses);
+    for (is_broken, title) in GAPS {
+        let all = account.gaps().into_iter().filter(|gap| gap.is_broken == is_broken);
+        let mut gaps = Table::new(title).head(["from", "to", "time"]);
+        let mut is_empty = true;
+        for gap in all {
+            is_empty = false;
+            gaps = gaps.row(at(gap.from), [at(gap.to), length(gap.length_ns())]);
+        }
+        if !is_empty {
+            section = section.table(gaps);
+        }
+    }
+    section
 }
 
 fn sources(report: &Report<'_>) -> Section {
@@ -170,7 +185,7 @@ fn sources(report: &Report<'_>) -> Section {
             source,
             [
                 Cell::text(length(ns)),
-                Cell::text(percent(ns, account.length_ns())),
+                Cell::text(percent(ns, account.judged_ns())),
                 distance.map_or_else(Cell::missing, seconds),
             ],
         );
@@ -181,7 +196,7 @@ fn sources(report: &Report<'_>) -> Section {
         "stratum, refid, root distance",
         "seen so",
         "time",
-        "status",
+        "status, and for how long",
     ]);
     for source in account.sources() {
         let stratum = source.stratum.map(|stratum| stratum.to_string());
@@ -196,7 +211,7 @@ fn sources(report: &Report<'_>) -> Section {
                 or_dash(own.join(", ")),
                 Cell::text(between(source.first, source.last)),
                 Cell::text(length(source.time_ns)),
-                Cell::text(source.statuses.join(", ")),
+                Cell::text(super::statuses(&source.statuses)),
             ],
         );
     }

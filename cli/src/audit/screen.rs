@@ -9,24 +9,39 @@ use truechimer_report::Unit;
 
 use super::{MEANING, Report, at, length, percent, short};
 
+/// Headings of stretches without a record: of lines that do not fit, or not.
+const GAPS: [(bool, &str); 2] = [
+    (false, "No record (no daemon, one that was killed, or it could not write)"),
+    (true, "Broken (lines there do not fit the chain: what they say is left out; see below)"),
+];
+
 /// The whole report.
 pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let account = report.account;
-    let all = account.length_ns();
+    let all = account.judged_ns();
     line(out, "from", &at(account.from))?;
-    line(out, "to", &format!("{} ({})", at(account.to), length(all)))?;
-    if let Some(begin) = report.unfinished {
-        let text = "is in the record when it is over";
-        line(out, "not yet", &format!("the interval that began at {} {text}", at(begin)))?;
+    line(out, "to", &format!("{} ({})", at(account.to), length(account.length_ns())))?;
+    if account.judged() < account.to {
+        let (end, share) = (at(account.judged()), percent(all, account.length_ns()));
+        let text = format!("to {end}: {}, {share} of the span; shares are of that", length(all));
+        line(out, "judged", &text)?;
+    }
+    if let Some(pending) = report.pending {
+        line(out, "not yet", &pending.text(account.judged()))?;
     }
     let begins = account.begins.map_or_else(String::new, |time| format!(", from {} on", at(time)));
     line(out, "record", &format!("{}{begins}", report.args.record.display()))?;
     let (recorded, bounded) = (account.recorded_ns(), account.bounded_ns());
     line(out, "with a bound", &format!("{} ({})", length(bounded), percent(bounded, all)))?;
     line(out, "without one", &length(recorded - bounded))?;
-    line(out, "no record", &length(all - recorded))?;
+    let broken = account.broken_ns();
+    line(out, "no record", &length(all - recorded - broken))?;
+    if report.chain.fault_count > 0 {
+        let text = "of lines that do not fit the chain, and are left out of all sums";
+        line(out, "broken", &format!("{} {text}", length(broken)))?;
+    }
     match account.worst() {
-        None if report.unfinished.is_some() => line(out, "bound", "none held so far")?,
+        None if report.pending.is_some() => line(out, "bound", "none held so far")?,
         None => line(out, "bound", "none held at any time")?,
         Some(worst) => {
             let bound = worst.bound_ns.map_or_else(String::new, short);
@@ -59,14 +74,18 @@ pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         table.row(vec![status.into(), length(ns), percent(ns, all)]);
     }
     headed("Status", &table, out)?;
-    let gaps = account.gaps();
-    if !gaps.is_empty() {
+    for (is_broken, title) in GAPS {
+        let mut gaps = account.gaps();
+        gaps.retain(|gap| gap.is_broken == is_broken);
+        if gaps.is_empty() {
+            continue;
+        }
         let mut table =
             Table::new(&[("from", Side::Left), ("to", Side::Left), ("time", Side::Right)]);
         for gap in gaps {
             table.row(vec![at(gap.from), at(gap.to), length(gap.length_ns())]);
         }
-        headed("No record (no daemon, one that was killed, or it could not write)", &table, out)?;
+        headed(title, &table, out)?;
     }
     sources(report, out)?;
     if !account.events().is_empty() {
@@ -96,7 +115,7 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         ]);
         for (source, (ns, distance)) in selected {
             let distance = distance.map_or_else(|| "-".into(), |ns| format!("≤ {}", short(ns)));
-            table.row(vec![source.into(), length(ns), percent(ns, account.length_ns()), distance]);
+            table.row(vec![source.into(), length(ns), percent(ns, account.judged_ns()), distance]);
         }
         headed("Selected", &table, out)?;
     }
@@ -113,7 +132,7 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         ("from", Side::Left),
         ("to", Side::Left),
         ("time", Side::Right),
-        ("status", Side::Left),
+        ("status, and for how long", Side::Left),
     ]);
     for seen in seen {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
@@ -126,7 +145,7 @@ fn sources(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
             at(seen.first),
             at(seen.last),
             length(seen.time_ns),
-            seen.statuses.join(", "),
+            super::statuses(&seen.statuses),
         ]);
     }
     headed("Sources, as they were seen", &table, out)

@@ -32,6 +32,7 @@ fn day(folder: &Path) -> i64 {
             by_system_clock: kind == Kind::Start,
             step_ns: (kind == Kind::Step).then_some(-1_500_000),
             torn: None,
+            interval_ns: None,
         })
     };
     let source = |name: &str, status: &str, reference: &str| SourceState {
@@ -41,6 +42,7 @@ fn day(folder: &Path) -> i64 {
         stratum: Some(1),
         reference: Some(reference.into()),
         root_distance_ns: Some(1_200),
+        reason: None,
     };
     append(event(0, Kind::Start, "version 0.1.0 on the counter tsc: sources a:123, b:123"));
     append(Line::Sources(Sources {
@@ -155,8 +157,18 @@ fn the_interval_that_is_not_over_is_named() {
     let (mut writer, _) = Writer::open(Path::new(&record), limits, "0.1.0").unwrap();
     let event = |at, kind| {
         let (text, bound_ns, step_ns) = (String::new(), None, None);
-        let (count, by_system_clock, torn) = (9, true, None);
-        Line::Event(Event { at, count, kind, text, bound_ns, by_system_clock, step_ns, torn })
+        let (count, by_system_clock, torn, interval_ns) = (9, true, None, None);
+        Line::Event(Event {
+            at,
+            count,
+            kind,
+            text,
+            bound_ns,
+            by_system_clock,
+            step_ns,
+            torn,
+            interval_ns,
+        })
     };
     writer.append(&event(begin, Kind::Start)).unwrap();
     truechimer(&["audit", "--record", &record])
@@ -176,12 +188,159 @@ fn the_interval_that_is_not_over_is_named() {
     let running = truechimer(&["audit", "--record", &record, "--html", &html]);
     let told = "not yet       the interval that began at ";
     assert!(running.out.contains(told) && running.out.contains("none held so far"), "{running:?}");
-    assert!(std::fs::read_to_string(&html).unwrap().contains("is not over, and not in it yet"));
+    assert!(std::fs::read_to_string(&html).unwrap().contains("is in the record when it is over"));
     let json = truechimer(&["audit", "--record", &record, "--json"]);
     assert_eq!(json.documented()[0]["unfinished_from"], begin.to_string());
     writer.append(&event(begin, Kind::Stop)).unwrap();
     let ended = truechimer(&["audit", "--record", &record]);
     assert!(!ended.out.contains("not yet") && ended.out.contains("none held at any"), "{ended:?}");
+}
+
+/// Record of a daemon that began two minutes ago, with an interval of a second a minute ago as its last; and
+/// that time.
+fn open_record(record: &str) -> (Writer, Time) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = i64::try_from(since.as_nanos()).unwrap();
+    let (begin, last) = (Time(now - 120 * SECOND_NS), Time(now - 60 * SECOND_NS));
+    let limits = Limits { total_bytes: 10_000_000 };
+    let (mut writer, _) = Writer::open(Path::new(record), limits, "0.1.0").unwrap();
+    let start = Event {
+        at: begin,
+        count: 9,
+        kind: Kind::Start,
+        text: String::new(),
+        bound_ns: None,
+        by_system_clock: true,
+        step_ns: None,
+        torn: None,
+        interval_ns: Some(SECOND_NS as u64),
+    };
+    writer.append(&Line::Event(start)).unwrap();
+    let interval = Interval {
+        to: last,
+        for_ns: 60 * SECOND_NS,
+        count: 7,
+        status: "synchronised".into(),
+        bound_ns: Some(1_000),
+        source: None,
+        root_distance_ns: None,
+        by_system_clock: false,
+    };
+    writer.append(&Line::Interval(interval)).unwrap();
+    (writer, last)
+}
+
+/// The span that was asked for stays; what a daemon is at is not judged, and what none is at is no record at once.
+#[test]
+fn the_end_of_a_span_is_judged_by_whether_a_daemon_is_at_it() {
+    let dir = Dir::new();
+    let record = dir.join("audit");
+    let (writer, last) = open_record(&record);
+    let at = |second: i64| Time(last.0 + second * SECOND_NS).to_string();
+    let (from, to) = (at(-30), at(30));
+    let ask = ["audit", "--record", &record, "--from", &from, "--to", &to, "--limit", "1ms"];
+    // Long overdue, and nobody knows what it will say.
+    let running = truechimer(&ask);
+    let judged = "30.000 s, 50.000 % of the span; shares are of that";
+    for part in [judged, "(60.000 s)", "is overdue: a daemon has the record open"] {
+        assert!(running.out.contains(part), "{part}: {running:?}");
+    }
+    let json = truechimer(&[&ask[..], &["--json"]].concat());
+    let value = &json.documented()[0];
+    assert_eq!((&value["from"], &value["to"]), (&from.as_str().into(), &to.as_str().into()));
+    assert_eq!(value["unfinished_from"], at(0));
+    assert_eq!(value["unfinished_why"], "interval");
+    assert_eq!(value["judged_ns"], 30 * SECOND_NS);
+    assert_eq!((&value["limits"][0]["share"], &value["gaps"]), (&1.0.into(), &[(); 0][..].into()));
+    let csv = truechimer(&[&ask[..], &["--csv"]].concat());
+    let row = format!("{},{to},30000000000,not-yet,,", at(0));
+    assert_eq!(csv.out.lines().last(), Some(row.as_str()));
+    // Of the rest alone nothing is known.
+    let rest = at(1);
+    truechimer(&["audit", "--record", &record, "--from", &rest, "--to", &to])
+        .assert_error(&["says nothing yet", "overdue"]);
+
+    // Ended, and killed: nobody has its lock, even if the file is there.
+    drop(writer);
+    let lock = Path::new(&record).join("record.lock");
+    for killed in [false, true] {
+        if killed {
+            std::fs::write(&lock, "").unwrap();
+        }
+        let json = truechimer(&[&ask[..], &["--json"]].concat()).json();
+        assert_eq!((&json["unfinished_from"], &json["to"]), (&().into(), &to.as_str().into()));
+        assert_eq!(
+            (&json["judged_ns"], &json["length_ns"]),
+            (&json["length_ns"], &(60 * SECOND_NS).into())
+        );
+        assert_eq!(json["gaps"][0]["time_ns"], 30 * SECOND_NS);
+        assert_eq!(json["limits"][0]["share"], 0.5);
+    }
+    // A day that is not over.
+    let today = truechimer(&["audit", "--record", &record, "--day", "today"]);
+    assert!(today.out.contains("is to come") && today.out.contains("of the span"), "{today:?}");
+}
+
+#[test]
+fn how_long_a_source_had_each_status_can_be_read() {
+    let dir = Dir::new();
+    let record = dir.join("audit");
+    day(Path::new(&record));
+    let limits = Limits { total_bytes: 10_000_000 };
+    let (mut writer, _) = Writer::open(Path::new(&record), limits, "0.1.0").unwrap();
+    let mut append = |line: Line| writer.append(&line).unwrap();
+    let source = |status: &str, reason: Option<&str>| SourceState {
+        name: "c, too:123".into(),
+        address: Some("192.0.2.3:123".into()),
+        status: status.into(),
+        stratum: Some(2),
+        reference: None,
+        root_distance_ns: Some(7),
+        reason: reason.map(Into::into),
+    };
+    let interval = |second: i64| {
+        Line::Interval(Interval {
+            to: at(second),
+            for_ns: 60 * SECOND_NS,
+            count: 7,
+            status: "synchronised".into(),
+            bound_ns: Some(9),
+            source: None,
+            root_distance_ns: None,
+            by_system_clock: false,
+        })
+    };
+    let begin = 86_400;
+    for (minute, status, reason) in [
+        (0, "selected", None),
+        (1, "truechimer", Some("stale")),
+        (2, "unreachable", Some("no-reply")),
+        (3, "unreachable", Some("no-reply")),
+        (4, "selected", None),
+    ] {
+        let (at, list) = (at(begin + minute * 60), vec![source(status, reason)]);
+        append(Line::Sources(Sources { at, list }));
+        append(interval(begin + minute * 60 + 60));
+    }
+    let span = ["audit", "--record", &record, "--from", "2026-11-28", "--to", "2026-11-28T00:05"];
+    let text = truechimer(&span);
+    let told = "selected 2 min 0 s, truechimer (stale) 60.000 s, unreachable (no-reply) 2 min 0 s";
+    assert!(text.out.contains(told), "{text:?}");
+    let json = truechimer(&[&span[..], &["--json"]].concat());
+    let sources = &json.documented()[0]["sources"];
+    let row = sources.as_array().unwrap().iter().find(|row| row["name"] == "c, too:123").unwrap();
+    assert_eq!(row["statuses"], serde_json::json!(["selected", "truechimer", "unreachable"]));
+    let stale = serde_json::json!({
+        "status": "truechimer", "reason": "stale", "time_ns": 60 * SECOND_NS,
+    });
+    assert_eq!(row["times"][1], stale);
+    let csv = truechimer(&[&span[..], &["--csv=sources"]].concat());
+    let rows: Vec<&str> = csv.out.lines().filter(|row| row.contains("c, too")).collect();
+    assert_eq!(rows.len(), 4, "{rows:?}");
+    let away = "2026-11-28T00:02:00.000000000Z,2026-11-28T00:04:00.000000000Z,120000000000,\"c, too:123\",\
+                unreachable,no-reply,192.0.2.3:123,2,,7";
+    assert_eq!(rows[2], away);
+    assert_eq!(csv.out.lines().next().unwrap().split(',').count(), 10);
 }
 
 #[test]
@@ -234,6 +393,25 @@ fn a_change_in_the_record_shows() {
     assert!(broken.out.contains("record-000001.jsonl:"), "{}", broken.out);
     let report = truechimer(&["audit", "--record", &record]);
     assert!(report.code == 1 && report.out.contains("BROKEN"), "{report:?}");
+    // What it said is left out, under a heading of its own: that was no daemon's doing.
+    let day = ["audit", "--record", &record, "--day", "2026-11-27"];
+    let report = truechimer(&day);
+    for part in [
+        "broken        60.000 s of lines that do not fit",
+        "\nBroken (lines there",
+        "no record     30 min 0 s",
+    ] {
+        assert!(report.out.contains(part), "{part}: {report:?}");
+    }
+    let json = truechimer(&[&day[..], &["--json"]].concat()).json();
+    let gap = |n: usize| (&json["gaps"][n]["broken"], &json["gaps"][n]["time_ns"]);
+    assert_eq!(gap(0), (&false.into(), &(1_800 * SECOND_NS).into()));
+    assert_eq!(gap(1), (&true.into(), &(60 * SECOND_NS).into()));
+    let csv = truechimer(&[&day[..], &["--csv"]].concat());
+    assert!(csv.out.contains(",60000000000,broken,,\n"), "{csv:?}");
+    let html = dir.join("report.html");
+    truechimer(&[&day[..], &["--html", &html]].concat());
+    assert!(std::fs::read_to_string(&html).unwrap().contains("Broken: lines there do not fit"));
 
     // Its end is taken away, which only the hash that was kept shows.
     let lines: Vec<&str> = text.split_inclusive('\n').collect();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::Time;
 use crate::line::{Event, Interval, Kind, Line, SourceState, Sources};
+use crate::{Fault, Time};
 
 /// A stretch of time with one bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +20,8 @@ pub struct Piece {
     source: Option<usize>,
     /// Root distance of that source, ns.
     root_distance_ns: Option<u64>,
+    /// Lines between the stretch before and this one do not fit the chain.
+    follows_fault: bool,
 }
 
 /// A stretch of which the record says nothing.
@@ -29,6 +31,8 @@ pub struct Gap {
     pub from: Time,
     /// End.
     pub to: Time,
+    /// True if lines there do not fit the chain, and are left out: what they said is not to be known.
+    pub is_broken: bool,
 }
 
 /// Time during which the bound was at most a limit.
@@ -59,8 +63,30 @@ pub struct Seen {
     pub time_ns: i64,
     /// The largest root distance that was seen, ns.
     pub root_distance_ns: Option<u64>,
-    /// Statuses that it had, in words.
-    pub statuses: Vec<String>,
+    /// Statuses that it had, and for how long.
+    pub statuses: Vec<StatusTime>,
+}
+
+/// Time during which a source had a status, for one reason.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StatusTime {
+    /// Status, in one word.
+    pub status: String,
+    /// Reason for it, in one word, if the record says any.
+    pub reason: Option<String>,
+    /// Time, ns.
+    pub time_ns: i64,
+}
+
+/// Stretch of time during which a source was the same, its root distance apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stretch {
+    /// Begin.
+    pub from: Time,
+    /// End, the begin at the earliest.
+    pub to: Time,
+    /// The source, with the largest root distance that was seen.
+    pub state: SourceState,
 }
 
 /// Account of a span of time. Lines come in by [`Account::take`], in the order of the record.
@@ -74,10 +100,17 @@ pub struct Account {
     pub begins: Option<Time>,
     /// Time of its last line.
     pub ends: Option<Time>,
-    /// End of its last interval.
-    pub covers: Option<Time>,
-    /// True if its last word is that the daemon ended.
-    pub is_ended: bool,
+    /// Begin of the interval that is in the record when it is over: the end of the last one, or the last start.
+    /// None if the daemon has ended since.
+    pub open: Option<Time>,
+    /// Length of an interval, ns, as the last start has it.
+    pub interval_ns: Option<u64>,
+    /// The longest interval, ns.
+    pub longest_ns: i64,
+    /// End of the part of the span that is judged: all shares and lists are of that.
+    judged: Time,
+    /// Lines since the last interval do not fit the chain.
+    is_broken: bool,
     pieces: Vec<Piece>,
     words: Vec<String>,
     events: Vec<Event>,
@@ -96,8 +129,11 @@ impl Account {
             to,
             begins: None,
             ends: None,
-            covers: None,
-            is_ended: false,
+            open: None,
+            interval_ns: None,
+            longest_ns: 0,
+            judged: to,
+            is_broken: false,
             pieces: Vec::new(),
             words: Vec::new(),
             events: Vec::new(),
@@ -116,12 +152,37 @@ impl Account {
             Line::Sources(_) => {}
             Line::Event(event) => {
                 self.seen(event.at, event.at);
-                self.is_ended = event.kind == Kind::Stop;
+                match event.kind {
+                    Kind::Start => {
+                        (self.open, self.interval_ns) = (Some(event.at), event.interval_ns);
+                    }
+                    Kind::Stop => self.open = None,
+                    _ => {}
+                }
                 if event.at >= self.from && event.at <= self.to {
                     self.events.push(event);
                 }
             }
         }
+    }
+
+    /// Takes what comes next in the record: a line, or a place where lines do not fit the chain.
+    pub fn read(&mut self, next: Result<Line, &Fault>) {
+        match next {
+            Ok(line) => self.take(line),
+            Err(_) => self.is_broken = true,
+        }
+    }
+
+    /// Judges no more of the span than up to `end`: what comes later cannot be known yet.
+    pub fn judge(&mut self, end: Time) {
+        self.judged = end.min(self.to).max(self.from);
+    }
+
+    /// End of the part of the span that is judged.
+    #[must_use]
+    pub fn judged(&self) -> Time {
+        self.judged
     }
 
     fn seen(&mut self, from: Time, to: Time) {
@@ -135,7 +196,9 @@ impl Account {
             return;
         }
         self.seen(from, interval.to);
-        self.covers = Some(interval.to);
+        self.open = Some(interval.to);
+        self.longest_ns = self.longest_ns.max(interval.for_ns);
+        let follows_fault = std::mem::take(&mut self.is_broken);
         let status = self.word(interval.status);
         let source = interval.source.map(|source| self.word(source));
         // What comes later is the better word on the time that both speak of.
@@ -156,6 +219,7 @@ impl Account {
             status,
             source,
             root_distance_ns: interval.root_distance_ns,
+            follows_fault,
         });
     }
 
@@ -174,10 +238,16 @@ impl Account {
         self.to.0.saturating_sub(self.from.0).max(0)
     }
 
-    /// The stretches within the span, in order and without overlap.
+    /// Length of the part of it that is judged, ns.
+    #[must_use]
+    pub fn judged_ns(&self) -> i64 {
+        self.judged.0.saturating_sub(self.from.0).max(0)
+    }
+
+    /// The stretches within what is judged of the span, in order and without overlap.
     pub fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
         self.pieces.iter().filter_map(|piece| {
-            let (from, to) = (piece.from.max(self.from), piece.to.min(self.to));
+            let (from, to) = (piece.from.max(self.from), piece.to.min(self.judged));
             (from < to).then_some(Piece { from, to, ..*piece })
         })
     }
@@ -194,20 +264,29 @@ impl Account {
         self.words.get(piece.source?).map(String::as_str)
     }
 
-    /// Stretches of the span of which the record says nothing.
+    /// Stretches of what is judged of which the record says nothing that fits.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         let (mut gaps, mut at) = (Vec::new(), self.from);
         for piece in self.pieces() {
             if piece.from > at {
-                gaps.push(Gap { from: at, to: piece.from });
+                gaps.push(Gap { from: at, to: piece.from, is_broken: piece.follows_fault });
             }
             at = piece.to;
         }
-        if at < self.to {
-            gaps.push(Gap { from: at, to: self.to });
+        if at < self.judged {
+            // The next stretch, if there is one, begins later.
+            let next = self.pieces.iter().find(|piece| piece.to > self.judged);
+            let is_broken = next.map_or(self.is_broken, |piece| piece.follows_fault);
+            gaps.push(Gap { from: at, to: self.judged, is_broken });
         }
         gaps
+    }
+
+    /// Time within it of which lines do not fit the chain, ns.
+    #[must_use]
+    pub fn broken_ns(&self) -> i64 {
+        self.gaps().iter().filter(|gap| gap.is_broken).map(Gap::length_ns).sum()
     }
 
     /// Time that the record covers, ns.
@@ -283,33 +362,56 @@ impl Account {
         &self.events
     }
 
+    /// Stretches of all sources, in the order in which these begin.
+    #[must_use]
+    pub fn stretches(&self) -> Vec<Stretch> {
+        let inherited = self.inherited.iter().map(|sources| (self.from, &sources.list));
+        let lists = self.sources.iter().filter(|sources| sources.at <= self.judged);
+        let lists: Vec<_> = inherited.chain(lists.map(|s| (s.at, &s.list))).collect();
+        let gaps = self.gaps();
+        let mut all: Vec<Stretch> = Vec::new();
+        // Where the last one of each source is.
+        let mut last: BTreeMap<&str, usize> = BTreeMap::new();
+        for (n, (at, list)) in lists.iter().enumerate() {
+            // They were so until the next list, or until nobody looked any more.
+            let next = lists.get(n + 1).map_or(self.judged, |(next, _)| *next);
+            let gap = gaps.iter().find(|gap| gap.to > *at).map_or(self.judged, |gap| gap.from);
+            let to = next.min(gap).max(*at);
+            for state in *list {
+                let before = last.get(state.name.as_str()).and_then(|n| all.get_mut(*n));
+                match before.filter(|before| before.to == *at && before.state.is_same(state)) {
+                    Some(before) => {
+                        let distance = &mut before.state.root_distance_ns;
+                        *distance = (*distance).max(state.root_distance_ns);
+                        before.to = to;
+                    }
+                    None => {
+                        last.insert(&state.name, all.len());
+                        all.push(Stretch { from: *at, to, state: state.clone() });
+                    }
+                }
+            }
+        }
+        all
+    }
+
     /// The sources, each as often as what it said of its own source changed.
     #[must_use]
     pub fn sources(&self) -> Vec<Seen> {
         let mut all: Vec<Seen> = Vec::new();
-        let inherited = self.inherited.iter().map(|sources| (self.from, &sources.list));
-        let lists = inherited.chain(self.sources.iter().map(|s| (s.at, &s.list)));
-        let lists: Vec<_> = lists.collect();
-        let gaps = self.gaps();
-        for (n, (at, list)) in lists.iter().enumerate() {
-            // They were so until the next list, or until nobody looked any more.
-            let next = lists.get(n + 1).map_or(self.to, |(next, _)| *next);
-            let gap = gaps.iter().find(|gap| gap.to > *at).map_or(self.to, |gap| gap.from);
-            let until = next.min(gap).max(*at);
-            for state in *list {
-                // A daemon that has just started knows nothing of it as yet: that is no other source.
-                let is_blank = state.is_blank();
-                let same = |seen: &&mut Seen| {
-                    seen.name == state.name
-                        && (is_blank
-                            || (seen.address == state.address)
-                                && (seen.stratum, &seen.reference)
-                                    == (state.stratum, &state.reference))
-                };
-                match all.iter_mut().filter(same).max_by_key(|seen| seen.last) {
-                    Some(seen) => seen.again(*at, until, state),
-                    None => all.push(Seen::first(*at, until, state)),
-                }
+        for stretch in self.stretches() {
+            let state = &stretch.state;
+            // A daemon that has just started knows nothing of it as yet: that is no other source.
+            let is_blank = state.is_blank();
+            let same = |seen: &&mut Seen| {
+                seen.name == state.name
+                    && (is_blank
+                        || (seen.address == state.address)
+                            && (seen.stratum, &seen.reference) == (state.stratum, &state.reference))
+            };
+            match all.iter_mut().filter(same).max_by_key(|seen| seen.last) {
+                Some(seen) => seen.again(&stretch),
+                None => all.push(Seen::first(&stretch)),
             }
         }
         all.sort_by(|a, b| (&a.name, a.first).cmp(&(&b.name, b.first)));
@@ -321,6 +423,14 @@ impl SourceState {
     /// True if nothing is known of it but its name.
     fn is_blank(&self) -> bool {
         self.address.is_none() && self.stratum.is_none() && self.reference.is_none()
+    }
+
+    /// True if it is the same as another, root distances apart.
+    fn is_same(&self, other: &SourceState) -> bool {
+        let SourceState { name, address, status, stratum, reference, root_distance_ns: _, reason } =
+            self;
+        (name, address, stratum) == (&other.name, &other.address, &other.stratum)
+            && (status, reference, reason) == (&other.status, &other.reference, &other.reason)
     }
 }
 
@@ -340,28 +450,47 @@ impl Gap {
     }
 }
 
+impl Stretch {
+    /// Length, ns, ≥ 0.
+    #[must_use]
+    pub fn length_ns(&self) -> i64 {
+        self.to.0.saturating_sub(self.from.0)
+    }
+}
+
 impl Seen {
-    fn first(at: Time, until: Time, state: &SourceState) -> Seen {
-        Seen {
-            name: state.name.clone(),
-            address: state.address.clone(),
+    fn first(stretch: &Stretch) -> Seen {
+        let state = stretch.state.clone();
+        let mut seen = Seen {
+            name: state.name,
+            address: state.address,
             stratum: state.stratum,
-            reference: state.reference.clone(),
-            first: at,
-            last: until,
-            time_ns: until.0.saturating_sub(at.0),
-            root_distance_ns: state.root_distance_ns,
-            statuses: vec![state.status.clone()],
-        }
+            reference: state.reference,
+            first: stretch.from,
+            last: stretch.to,
+            time_ns: 0,
+            root_distance_ns: None,
+            statuses: Vec::new(),
+        };
+        seen.again(stretch);
+        seen
     }
 
-    fn again(&mut self, at: Time, until: Time, state: &SourceState) {
-        self.first = self.first.min(at);
-        self.last = self.last.max(until);
-        self.time_ns = self.time_ns.saturating_add(until.0.saturating_sub(at.0));
+    fn again(&mut self, stretch: &Stretch) {
+        let (state, length_ns) = (&stretch.state, stretch.length_ns());
+        self.first = self.first.min(stretch.from);
+        self.last = self.last.max(stretch.to);
+        self.time_ns = self.time_ns.saturating_add(length_ns);
         self.root_distance_ns = self.root_distance_ns.max(state.root_distance_ns);
-        if !self.statuses.contains(&state.status) {
-            self.statuses.push(state.status.clone());
+        let same =
+            |it: &&mut StatusTime| (&it.status, &it.reason) == (&state.status, &state.reason);
+        match self.statuses.iter_mut().find(same) {
+            Some(it) => it.time_ns = it.time_ns.saturating_add(length_ns),
+            None => self.statuses.push(StatusTime {
+                status: state.status.clone(),
+                reason: state.reason.clone(),
+                time_ns: length_ns,
+            }),
         }
     }
 }

@@ -17,12 +17,12 @@ mod read;
 mod time;
 mod write;
 
-pub use account::{Account, Gap, Piece, Seen, Share};
+pub use account::{Account, Gap, Piece, Seen, Share, StatusTime, Stretch};
 pub use chain::Hash;
 pub use line::{Event, Header, Interval, Kind, Line, SourceState, Sources, Torn};
-pub use read::{Chain, Fault, ReadError, Scan, TornLine, files, read};
+pub use read::{Chain, Fault, ReadError, Scan, Take, TornLine, files, read};
 pub use time::{Time, parse_time};
-pub use write::{Found, Limits, Writer};
+pub use write::{Found, Limits, Writer, is_written};
 
 /// Version of the format.
 pub const FORMAT: u32 = 1;

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Hash, Time};
 
-/// Content of a line, without its hash.
+/// Content of a line, without its hash. Fields that are not known here are passed over: newer programs may
+/// write more of them.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Line {
@@ -20,7 +21,6 @@ pub enum Line {
 
 /// Beginning of a file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Header {
     /// Version of the format.
     pub format: u32,
@@ -34,7 +34,6 @@ pub struct Header {
 
 /// A stretch of time, and how well it was known at its worst.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Interval {
     /// End by the published clock, or by the system clock where `by_system_clock` says so.
     pub to: Time,
@@ -60,7 +59,6 @@ pub struct Interval {
 /// The sources at one time: at the beginning, once an hour, and when the status of one, or what it says
 /// of its own source, was found to be another.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Sources {
     /// Time.
     pub at: Time,
@@ -69,8 +67,7 @@ pub struct Sources {
 }
 
 /// One source.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SourceState {
     /// Name as configured.
     pub name: String,
@@ -84,6 +81,9 @@ pub struct SourceState {
     pub reference: Option<String>,
     /// Root distance, as it claims, ns.
     pub root_distance_ns: Option<u64>,
+    /// Reason for that status, in one word. (Records of older versions have none.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Kind of an event.
@@ -145,7 +145,6 @@ impl Kind {
 
 /// Something that happened.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Event {
     /// Time.
     pub at: Time,
@@ -166,11 +165,13 @@ pub struct Event {
     /// Of a line that was cut off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub torn: Option<Torn>,
+    /// Of a start: the longest that an interval takes from then on, ns. (Records of older versions have none.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_ns: Option<u64>,
 }
 
 /// Line that was cut off by a crash or a full disk, by which it can be known again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Torn {
     /// Length of what is left of it, bytes.
     pub bytes: u64,

@@ -35,6 +35,9 @@ impl fmt::Display for Fault {
     }
 }
 
+/// Receiver of what is read: lines that fit, and faults.
+pub type Take<'t> = &'t mut dyn FnMut(Result<Line, &Fault>);
+
 /// A line that was cut off by a crash or a full disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TornLine {
@@ -150,16 +153,12 @@ pub fn files(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// Reads a record, checks its chain, and gives every line that fits to `take`, oldest first.
-/// `wanted` is a hash to look for.
+/// Reads a record, checks its chain, and gives every line that fits to `take`, oldest first, and in its
+/// place each fault. `wanted` is a hash to look for.
 ///
 /// # Errors
 /// If the directory or a file cannot be read, or is none of a record.
-pub fn read(
-    folder: &Path,
-    wanted: Option<&Hash>,
-    take: &mut dyn FnMut(Line),
-) -> Result<Chain, ReadError> {
+pub fn read(folder: &Path, wanted: Option<&Hash>, take: Take<'_>) -> Result<Chain, ReadError> {
     let files = files(folder).map_err(|why| ReadError::Io(folder.to_owned(), why))?;
     if files.is_empty() {
         return Err(ReadError::Empty(folder.to_owned()));
@@ -237,7 +236,7 @@ impl<'w> Scan<'w> {
         number: u64,
         bytes: &[u8],
         is_last: bool,
-        take: &mut dyn FnMut(Line),
+        take: Take<'_>,
     ) -> Result<(), Option<u64>> {
         let name = file_name(number);
         self.chain.files += 1;
@@ -249,14 +248,14 @@ impl<'w> Scan<'w> {
             self.torn(&name, 1, bytes.len() as u64, false);
             return Ok(());
         }
-        self.header(&name, number, lines.peek().map_or(&[][..], |(line, _)| line))?;
+        self.header(&name, number, lines.peek().map_or(&[][..], |(line, _)| line), take)?;
         self.before = Some(number);
         while let Some((line, n)) = lines.next() {
             let Some(whole) = line.strip_suffix(b"\n") else {
                 if is_last {
                     self.torn(&name, n, line.len() as u64, false);
                 } else {
-                    self.fault(&name, n, "is cut off, and nothing says why");
+                    self.fault(&name, n, "is cut off, and nothing says why", take);
                 }
                 continue;
             };
@@ -277,7 +276,13 @@ impl<'w> Scan<'w> {
     }
 
     /// Looks at the first line: whether this is a file of a record, and the one that comes next.
-    fn header(&mut self, name: &str, number: u64, line: &[u8]) -> Result<(), Option<u64>> {
+    fn header(
+        &mut self,
+        name: &str,
+        number: u64,
+        line: &[u8],
+        take: Take<'_>,
+    ) -> Result<(), Option<u64>> {
         let value: serde_json::Value = serde_json::from_slice(line).map_err(|_| None)?;
         let format = value.get("record").and_then(|header| header.get("format"));
         match format.and_then(serde_json::Value::as_u64) {
@@ -289,20 +294,20 @@ impl<'w> Scan<'w> {
         let Some(Line::Record(header)) = header else { return Err(None) };
         if header.file != number {
             let text = format!("says that it is file {}: it was renamed", header.file);
-            self.fault(name, 1, &text);
+            self.fault(name, 1, &text, take);
         }
         match self.before {
             None => {
                 (self.chain.first_file, self.chain.last) = (number, header.previous);
                 self.chain.is_named = self.wanted == Some(&self.chain.last);
                 if number == 1 && self.chain.last != Hash::none() {
-                    self.fault(name, 1, "is the first file, and names a hash from before it");
+                    self.fault(name, 1, "is the first file, and names a hash from before it", take);
                 }
             }
             Some(before) if before.saturating_add(1) != number => {
                 let missing = file_name(before.saturating_add(1));
                 let text = format!("{missing} is missing before it");
-                self.fault(name, 0, &text);
+                self.fault(name, 0, &text, take);
                 self.chain.last = header.previous;
             }
             Some(_) if header.previous != self.chain.last => {
@@ -311,7 +316,7 @@ impl<'w> Scan<'w> {
                 } else {
                     "does not go on from the file before: lines were removed there, or changed"
                 };
-                self.fault(name, 1, text);
+                self.fault(name, 1, text, take);
                 self.chain.last = header.previous;
             }
             Some(_) => {}
@@ -319,18 +324,15 @@ impl<'w> Scan<'w> {
         Ok(())
     }
 
-    fn line(&mut self, name: &str, n: u64, line: &[u8], take: &mut dyn FnMut(Line)) {
+    fn line(&mut self, name: &str, n: u64, line: &[u8], take: Take<'_>) {
         let Some((content, hash)) = split(line).filter(|_| line.len() < LONGEST_LINE) else {
-            return self.fault(name, n, "is no line of a record: it was changed or put in");
+            return self.fault(name, n, "is no line of a record: it was changed or put in", take);
         };
         let fits = self.chain.last.next(content) == hash;
         if !fits {
-            self.fault(
-                name,
-                n,
-                "its hash does not fit: it was changed, or lines before it were removed, put in or \
-                 moved",
-            );
+            let text = "its hash does not fit: it was changed, or lines before it were removed, put in or \
+                        moved";
+            self.fault(name, n, text, take);
         }
         // From here on it is judged by what this line says, so that one change is one fault.
         self.look(&hash);
@@ -339,12 +341,16 @@ impl<'w> Scan<'w> {
             return;
         }
         match Line::parse(content) {
-            Some(Line::Record(_)) if n != 1 => self.fault(name, n, "begins a file within a file"),
+            Some(Line::Record(_)) if n != 1 => {
+                self.fault(name, n, "begins a file within a file", take);
+            }
             Some(parsed) => {
                 self.chain.lines += 1;
-                take(parsed);
+                take(Ok(parsed));
             }
-            None => self.fault(name, n, "has a hash that fits, and is no line of this format"),
+            None => {
+                self.fault(name, n, "has a hash that fits, and is no line of this format", take);
+            }
         }
     }
 
@@ -354,10 +360,12 @@ impl<'w> Scan<'w> {
         }
     }
 
-    fn fault(&mut self, file: &str, line: u64, text: &str) {
+    fn fault(&mut self, file: &str, line: u64, text: &str, take: Take<'_>) {
         self.chain.fault_count += 1;
+        let fault = Fault { file: file.into(), line, text: text.into() };
+        take(Err(&fault));
         if self.chain.faults.len() < TOLD {
-            self.chain.faults.push(Fault { file: file.into(), line, text: text.into() });
+            self.chain.faults.push(fault);
         }
     }
 

@@ -1,11 +1,13 @@
 //! Writing a record: lines at the end of the newest file, a new file when that is full, and never
 //! more than so many bytes in all.
 
-use std::fs::{File, Permissions};
+use std::fs::{File, Permissions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use truechimer_files::{Access, Entry, Lock};
 
 use crate::chain::{join, split};
@@ -16,6 +18,29 @@ use crate::{FORMAT, Hash, LONGEST_LINE, file_name, files};
 const MODE: u32 = 0o640;
 /// Mode of the directory.
 const FOLDER_MODE: u32 = 0o750;
+
+/// Name of what a writer locks; that of the lock itself has `.lock` after it.
+const LOCKED: &str = "record";
+/// Time after which a lock is tried once more: [`is_written`] holds it for a moment.
+const AGAIN: Duration = Duration::from_millis(10);
+
+/// True if a program has the record in this directory open for writing; none if that is not for this user to
+/// know. A daemon that cannot write, as the disk is full, has not.
+#[must_use]
+pub fn is_written(folder: &Path) -> Option<bool> {
+    let path = folder.join(format!("{LOCKED}.lock"));
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::NOENT) => return Some(false),
+        Err(_) => return None,
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Some(false),
+        Err(TryLockError::WouldBlock) => Some(true),
+        Err(TryLockError::Error(_)) => None,
+    }
+}
 
 /// Most that a record may be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +100,12 @@ impl Writer {
         if let Some(new) = truechimer_files::make_folder(folder, FOLDER_MODE)? {
             new.set_permissions(Permissions::from_mode(FOLDER_MODE))?;
         }
-        let lock = Entry::itself(&folder.join("record"))?.lock()?;
+        let locked = Entry::itself(&folder.join(LOCKED))?;
+        let mut lock = locked.lock()?;
+        if lock.is_none() {
+            std::thread::sleep(AGAIN);
+            lock = locked.lock()?;
+        }
         let lock = lock.ok_or_else(|| io::Error::other("another daemon writes this record"))?;
         let version = version.to_owned();
         let mut writer =

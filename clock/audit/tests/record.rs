@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use truechimer_audit::{
-    Account, Chain, Event, Found, Gap, Hash, Interval, Kind, Limits, Line, ReadError, SourceState,
-    Sources, Time, Torn, Writer, file_name, files, read,
+    Account, Chain, Event, Fault, Found, Gap, Hash, Interval, Kind, Limits, Line, ReadError,
+    SourceState, Sources, Time, Torn, Writer, file_name, files, is_written, read,
 };
 
 const DAY: i64 = 1_795_737_600_000_000_000;
@@ -61,6 +61,7 @@ fn event(second: i64, kind: Kind, torn: Option<Torn>) -> Line {
         by_system_clock: false,
         step_ns: None,
         torn,
+        interval_ns: None,
     })
 }
 
@@ -87,7 +88,7 @@ fn what_is_written_is_read_over_restarts_and_files() {
         last = written(&folder.0, limits, lines.chain([event(start * 1_200, Kind::Stop, None)]));
     }
     let mut lines = Vec::new();
-    let chain = read(&folder.0, Some(&last), &mut |line| lines.push(line)).unwrap();
+    let chain = read(&folder.0, Some(&last), &mut |line| lines.push(line.unwrap())).unwrap();
     assert!(chain.is_whole() && chain.contains == Some(true), "{chain:?}");
     assert_eq!((&chain.last, chain.first_file, chain.files), (&last, 1, 2));
     assert!(chain.torn.is_empty());
@@ -125,6 +126,57 @@ fn nobody_else_writes_it_meanwhile() {
     let (_writer, _) = Writer::open(&folder.0, LARGE, "0").unwrap();
     let why = Writer::open(&folder.0, LARGE, "0").unwrap_err().to_string();
     assert!(why.contains("another daemon writes"), "{why}");
+}
+
+/// Whoever may read the lock's file sees it; what a daemon that was killed has left is locked by nobody.
+#[test]
+fn whether_somebody_writes_it_is_seen() {
+    let folder = Folder::new("written");
+    assert_eq!(is_written(&folder.0), Some(false));
+    let (writer, _) = Writer::open(&folder.0, LARGE, "0").unwrap();
+    assert_eq!(is_written(&folder.0), Some(true));
+    drop(writer);
+    fs::write(folder.0.join("record.lock"), "").unwrap();
+    assert_eq!(is_written(&folder.0), Some(false));
+    fs::remove_file(folder.0.join("record.lock")).unwrap();
+    std::os::unix::fs::symlink("record-000001.jsonl", folder.0.join("record.lock")).unwrap();
+    assert_eq!(is_written(&folder.0), None);
+}
+
+/// Lines of older versions lack some fields, and those of newer ones may have more.
+#[test]
+fn lines_of_other_versions_are_read() {
+    let bytes = bytes();
+    let mut scan = truechimer_audit::Scan::new(None);
+    scan.file(1, &bytes, true, &mut |_| {}).unwrap();
+    let mut last = scan.finish().last;
+    let mut text = String::from_utf8(bytes).unwrap();
+    let at = Time(DAY + 700 * SECOND);
+    let start = r#""count":7,"kind":"start","text":"","bound_ns":null"#;
+    let source = r#""name":"a","address":null,"status":"selected","stratum":1,"reference":null,"root_distance_ns":1"#;
+    for content in [
+        format!("{{\"event\":{{\"at\":\"{at}\",{start}}}"),
+        format!("{{\"event\":{{\"at\":\"{at}\",{start},\"interval_ns\":5,\"new\":[1]}}"),
+        format!("{{\"sources\":{{\"at\":\"{at}\",\"list\":[{{{source}}}]}}"),
+        format!(
+            "{{\"sources\":{{\"at\":\"{at}\",\"list\":[{{{source},\"reason\":\"stale\",\"new\":1}}]}}"
+        ),
+    ] {
+        last = last.next(content.as_bytes());
+        text += &format!("{content},\"hash\":\"{last}\"}}\n");
+    }
+    let mut lines = Vec::new();
+    let mut scan = truechimer_audit::Scan::new(None);
+    scan.file(1, text.as_bytes(), true, &mut |line| lines.push(line.unwrap())).unwrap();
+    assert!(scan.finish().is_whole());
+    let [.., Line::Event(old), Line::Event(new), Line::Sources(before), Line::Sources(after)] =
+        &lines[..]
+    else {
+        panic!("{lines:?}")
+    };
+    assert_eq!((old.interval_ns, new.interval_ns), (None, Some(5)));
+    let reason = |sources: &Sources| sources.list[0].reason.clone();
+    assert_eq!((reason(before), reason(after).as_deref()), (None, Some("stale")));
 }
 
 #[test]
@@ -355,6 +407,29 @@ proptest! {
     }
 }
 
+/// Time without a line is set apart where lines there do not fit, and what comes later is not judged.
+#[test]
+fn a_gap_with_lines_that_do_not_fit_is_broken() {
+    let fault = Fault { file: String::new(), line: 2, text: String::new() };
+    let mut account = Account::new(Time(DAY), Time(DAY + 1_000 * SECOND));
+    account.take(interval(100, 100, Some(1)));
+    account.take(interval(300, 100, Some(1)));
+    account.read(Err(&fault));
+    account.read(Ok(interval(500, 100, Some(1))));
+    account.read(Err(&fault));
+    let gaps = |account: &Account| -> Vec<(i64, i64, bool)> {
+        let second = |time: Time| (time.0 - DAY) / SECOND;
+        let gaps = account.gaps().into_iter();
+        gaps.map(|gap| (second(gap.from), second(gap.to), gap.is_broken)).collect()
+    };
+    assert_eq!(gaps(&account), [(100, 200, false), (300, 400, true), (500, 1_000, true)]);
+    assert_eq!(account.broken_ns(), 600 * SECOND);
+    account.judge(Time(DAY + 350 * SECOND));
+    assert_eq!(gaps(&account), [(100, 200, false), (300, 350, true)]);
+    assert_eq!((account.length_ns(), account.judged_ns()), (1_000 * SECOND, 350 * SECOND));
+    assert_eq!(account.bounded_ns(), 200 * SECOND);
+}
+
 #[test]
 fn a_clock_that_was_set_back_is_believed_from_then_on() {
     let mut account = Account::new(Time(DAY), Time(DAY + 1_000 * SECOND));
@@ -366,7 +441,8 @@ fn a_clock_that_was_set_back_is_believed_from_then_on() {
     account.take(interval(260, 60, Some(3)));
     assert_eq!(account.bounded_ns(), 160 * SECOND);
     assert_eq!(account.recorded_ns(), 260 * SECOND);
-    let gap = Gap { from: Time(DAY + 260 * SECOND), to: Time(DAY + 1_000 * SECOND) };
+    let gap =
+        Gap { from: Time(DAY + 260 * SECOND), to: Time(DAY + 1_000 * SECOND), is_broken: false };
     assert_eq!(account.gaps(), [gap]);
 }
 
@@ -419,6 +495,7 @@ fn a_source_is_as_it_was_seen_until_the_next_look() {
         stratum: Some(stratum),
         reference: None,
         root_distance_ns: Some(1),
+        reason: None,
     };
     let seen_at = |second, list| Line::Sources(Sources { at: Time(DAY + second * SECOND), list });
     let mut account = Account::new(Time(DAY), Time(DAY + 1_000 * SECOND));
@@ -458,6 +535,7 @@ fn rows_of_a_source_do_not_overlap_after_a_restart() {
         stratum,
         reference: None,
         root_distance_ns: None,
+        reason: None,
     };
     let seen_at = |second, status, stratum| {
         let (at, list) = (Time(DAY + second * SECOND), vec![source(status, stratum)]);

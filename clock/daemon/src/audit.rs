@@ -12,9 +12,9 @@ use truechimer_audit::{
     Event, Interval, Kind, Limits, Line, SourceState, Sources, Time, Torn, Writer,
 };
 use truechimer_counter::{Counter, realtime_pair};
-use truechimer_engine::{Level, Report, SourceReport, SourceStatus};
-use truechimer_time::{Count, Leaps, Period, Span};
-use truechimer_timehands::{Hand, Status};
+use truechimer_engine::{Level, ReasonKind, Report, SourceReport, SourceStatus};
+use truechimer_time::{Count, CountSpan, Leaps, Period, Span};
+use truechimer_timehands::{Hand, PATIENCE, Status};
 
 mod difference;
 
@@ -57,6 +57,8 @@ pub(crate) struct Audit {
     wanted: Wanted,
     counter: Counter,
     nominal: Period,
+    /// Counts for which readers take a page for tended after the last look at the clocks.
+    patience: CountSpan,
     writer: Option<Writer>,
     /// Lines to be written.
     pending: VecDeque<Line>,
@@ -64,8 +66,10 @@ pub(crate) struct Audit {
     lost: (u64, u64),
     /// True if the user has heard of it.
     is_told: bool,
-    /// The hand in force.
+    /// The hand in force, with the status that readers saw.
     hand: Option<Hand>,
+    /// Status that it has by itself, where readers saw another as nobody tended the page.
+    untended: Option<Status>,
     /// Status that was recorded last.
     status: Status,
     /// Line of the log that announces another one, which is not published yet.
@@ -78,6 +82,8 @@ pub(crate) struct Audit {
     /// The worst bound since then.
     worst: Span,
     source: Option<(String, Option<Span>)>,
+    /// Source that was told last of being selected.
+    leader: Option<String>,
     /// Sources as last written, and the count of that.
     sources: Option<(Vec<Traced>, Count)>,
     /// Standings as last seen, by name.
@@ -89,27 +95,18 @@ pub(crate) struct Audit {
     notes: (u32, u64),
 }
 
-/// Part of a source whose change is worth a line: name, address, status, stratum, reference.
-type Traced = (String, Option<String>, SourceStatus, Option<u8>, Option<String>);
+/// Part of a source whose change is worth a line: name, address, status and reason, stratum, reference.
+type Traced =
+    (String, Option<String>, (SourceStatus, Option<ReasonKind>), Option<u8>, Option<String>);
 
-/// Part of a source's status whose change is worth a line at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Standing {
-    /// Leads.
-    Selected,
-    /// Agrees with the majority.
-    Agrees,
-    /// Any of the others.
-    Other(SourceStatus),
-}
+/// Part of a source's status whose change is worth a line at once: whether it is silent, and the status, where
+/// all that agree with the majority and do not lead are as one.
+type Standing = (SourceStatus, bool);
 
-impl Standing {
-    fn of(status: SourceStatus) -> Standing {
-        match status {
-            SourceStatus::Selected => Standing::Selected,
-            agrees if agrees.agrees() => Standing::Agrees,
-            other => Standing::Other(other),
-        }
+fn standing(status: SourceStatus, is_silent: bool) -> Standing {
+    match status {
+        SourceStatus::Combined => (SourceStatus::Truechimer, is_silent),
+        other => (other, is_silent),
     }
 }
 
@@ -121,11 +118,13 @@ impl Audit {
             wanted,
             counter,
             nominal,
+            patience: nominal.counts(PATIENCE),
             writer: None,
             pending: VecDeque::new(),
             lost: (0, 0),
             is_told: false,
             hand: None,
+            untended: None,
             status: Status::Unknown,
             told: None,
             leaps: None,
@@ -133,6 +132,7 @@ impl Audit {
             since: (now, Time(0), true),
             worst: Span::ZERO,
             source: None,
+            leader: None,
             sources: None,
             standings: Vec::new(),
             turns: (TURNS, now),
@@ -148,13 +148,18 @@ impl Audit {
         format!("{}, {} MB at most", self.wanted.directory.display(), self.wanted.max_mb)
     }
 
+    /// True if it can be written, as far as that has been tried.
+    pub(crate) fn is_written(&self) -> bool {
+        self.writer.is_some()
+    }
+
     /// Lines that could not be written since the start.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.1
     }
 
     /// True if the bound holds at a count.
-    fn holds(&self, at: Count) -> bool {
+    pub(crate) fn holds(&self, at: Count) -> bool {
         self.hand.is_some_and(|hand| {
             hand.status.bound_holds() && !(at - hand.void_after).0.is_positive()
         })
@@ -179,7 +184,7 @@ impl Audit {
         if broke {
             // What was promised since the last look at the clocks is worth nothing.
             self.close(self.checked);
-            self.hand = None;
+            (self.hand, self.untended) = (None, None);
             self.since.0 = at;
             self.checked = at;
             self.sources = None;
@@ -205,7 +210,7 @@ impl Audit {
             self.worst = Span::ZERO;
             self.set_apart(at, begun, hand);
         }
-        self.hand = Some(*hand);
+        (self.hand, self.untended) = (Some(*hand), None);
         if now_holds {
             self.worst = self.worst.max(self.bound(at));
         }
@@ -240,10 +245,28 @@ impl Audit {
         self.hand.map_or(Span::ZERO, |hand| hand.bound_at(at))
     }
 
-    /// Ends the interval where the hand became void, if it has.
+    /// Ends the interval where readers saw another status without a new hand, if they have: holdover once the page
+    /// was not tended for longer than they wait, and none where the hand became void.
     fn expire(&mut self, at: Count) {
+        let Some(hand) = self.hand.filter(|hand| hand.status.bound_holds()) else { return };
+        let untended = self.checked + self.patience;
+        if hand.status == Status::Synchronised
+            && (at - untended).0.is_positive()
+            && (hand.void_after - untended).0.is_positive()
+        {
+            let silence = self.nominal.span(at - self.checked);
+            self.checked = at;
+            self.close(untended);
+            self.untended = Some(hand.status);
+            self.hand = Some(Hand { status: Status::Holdover, ..hand });
+            let before = std::mem::replace(&mut self.status, Status::Holdover);
+            let text = format!(
+                "holdover: no daemon tended the clock, as it did not run for {silence} (was {before})"
+            );
+            self.event(untended, Kind::Status, text);
+        }
         let Some(hand) = self.hand else { return };
-        if hand.status.bound_holds() && (at - hand.void_after).0.is_positive() {
+        if (at - hand.void_after).0.is_positive() {
             self.close(hand.void_after);
             self.hand = Some(Hand { status: Status::Unknown, ..hand });
         }
@@ -252,7 +275,11 @@ impl Audit {
     /// The host's clocks are in order: ends the interval if it is long enough.
     pub(crate) fn look(&mut self, at: Count) {
         self.expire(at);
-        if self.nominal.span(at - self.since.0) >= self.wanted.interval {
+        let untended = self.untended.take();
+        if let Some((hand, status)) = self.hand.filter(|_| self.holds(at)).zip(untended) {
+            self.close(at);
+            self.hand = Some(Hand { status, ..hand });
+        } else if self.nominal.span(at - self.since.0) >= self.wanted.interval {
             self.close(at);
         }
         self.checked = at;
@@ -267,7 +294,7 @@ impl Audit {
     pub(crate) fn has_turned<'a>(
         &mut self,
         at: Count,
-        now: impl Iterator<Item = (&'a str, SourceStatus)>,
+        now: impl Iterator<Item = (&'a str, SourceStatus, bool)>,
     ) -> bool {
         if self.nominal.span(at - self.turns.1) >= self.wanted.interval {
             self.turns = (TURNS, at);
@@ -275,9 +302,9 @@ impl Audit {
         if self.turns.0 == 0 {
             return false;
         }
-        let now = now.map(|(name, status)| (name, Standing::of(status))).take(LISTED);
+        let now = now.map(|(name, status, is_silent)| (name, standing(status, is_silent)));
         let before = self.standings.iter().map(|(name, standing)| (name.as_str(), *standing));
-        let now: Vec<_> = now.collect();
+        let now: Vec<_> = now.take(LISTED).collect();
         if before.eq(now.iter().copied()) {
             return false;
         }
@@ -372,6 +399,7 @@ impl Audit {
             by_system_clock,
             step_ns,
             torn,
+            interval_ns: (kind == Kind::Start).then(|| whole_ns(self.wanted.interval)),
         })
     }
 
@@ -390,6 +418,9 @@ impl Audit {
 
     /// Takes a line of the log as it is, as long as there is room for it.
     fn log(&mut self, at: Count, level: Level, text: &str) {
+        if let Some((name, _)) = text.split_once(" is selected from now on") {
+            self.leader = Some(name.into());
+        }
         if self.notes.0 == 0 {
             self.notes.1 += 1;
             return;
@@ -422,12 +453,22 @@ impl Audit {
 
     /// Takes what is known of the sources, and who of them is held off.
     pub(crate) fn sources(&mut self, report: &Report, held: BTreeSet<String>) {
+        self.expire(report.at);
         let selected = report.sources.iter().find(|s| s.status == SourceStatus::Selected);
         let selected = selected.map(|source| (source.name.clone(), source.root_distance));
         let name = |source: &Option<(String, _)>| source.as_ref().map(|(name, _)| name.clone());
         if self.holds(report.at) && name(&self.source) != name(&selected) {
             self.close(report.at);
         }
+        // The log does not tell of each, at the beginning least.
+        if let (Some(new), Some(old)) = (name(&selected), name(&self.source))
+            && new != old
+            && self.leader.as_ref() != Some(&new)
+        {
+            let text = format!("{new} is selected from now on, instead of {old}");
+            self.log(report.at, Level::Info, &text);
+        }
+        self.leader = name(&selected);
         self.source = selected;
         let traced: Vec<Traced> = report.sources.iter().take(LISTED).map(traced).collect();
         let is_due = match &self.sources {
@@ -568,7 +609,8 @@ fn whole_ns(span: Span) -> u64 {
 
 fn traced(source: &SourceReport) -> Traced {
     let address = source.address.map(|address| address.to_string());
-    (source.name.clone(), address, source.status, source.stratum, source.reference.clone())
+    let status = (source.status, source.reason.as_ref().map(|reason| reason.kind));
+    (source.name.clone(), address, status, source.stratum, source.reference.clone())
 }
 
 fn state(source: &SourceReport) -> SourceState {
@@ -579,6 +621,7 @@ fn state(source: &SourceReport) -> SourceState {
         stratum: source.stratum,
         reference: source.reference.clone(),
         root_distance_ns: source.root_distance.map(whole_ns),
+        reason: source.reason.as_ref().map(|reason| difference::word(&reason.kind)),
     }
 }
 

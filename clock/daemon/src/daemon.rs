@@ -298,7 +298,12 @@ impl<'n> Daemon<'n> {
                 audit.sources(&self.engine.report(at), held);
             }
             audit.look(at);
-            if audit.announce(at, || "no news before the bound of the last hand ran out".into()) {
+            let holds = audit.holds(at);
+            let reason = || match holds {
+                true => "a daemon tends the clock again",
+                false => "no news before the bound of the last hand ran out",
+            };
+            if audit.announce(at, || reason().into()) {
                 audit.sources(&self.engine.report(at), self.held(at));
             }
         }

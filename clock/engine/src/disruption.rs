@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::String;
 
 use truechimer_time::{Count, Period, Rate, Span};
-use truechimer_timehands::{Allowed, Break, Passed};
+use truechimer_timehands::{Allowed, Break, PATIENCE, Passed};
 
 use crate::event::HostCheck;
 
@@ -31,6 +31,8 @@ pub(crate) struct Watch {
     first: Option<HostCheck>,
     /// Length of a count by the raw clock, once that is known.
     learnt: Option<Period>,
+    /// End and length of the last time without a check that was longer than readers wait for one.
+    absence: Option<(Count, Span)>,
 }
 
 impl Watch {
@@ -40,6 +42,10 @@ impl Watch {
             self.first = Some(now);
             return None;
         };
+        let silence = nominal.span(now.count - last.count);
+        if silence > PATIENCE {
+            self.absence = Some((now.count, silence));
+        }
         let period = self.learnt.unwrap_or(nominal);
         let (jump, rate) =
             if self.learnt.is_some() { (LEARNT_JUMP, LEARNT_RATE) } else { (JUMP, RATE) };
@@ -54,7 +60,7 @@ impl Watch {
             self.learn(now, nominal);
             return None;
         };
-        *self = Watch { last: Some(now), first: Some(now), learnt: None };
+        *self = Watch { last: Some(now), first: Some(now), learnt: None, absence: None };
         Some(match broken {
             Break::Suspended(span) => format!("the machine was suspended for {span}"),
             Break::Back(by) => format!("the counter went back by {by}"),
@@ -63,6 +69,11 @@ impl Watch {
                 format!("the counter jumped by {by:+} against the kernel's raw clock in {raw}")
             }
         })
+    }
+
+    /// Length of the last time without a check, if it ended after this count.
+    pub(crate) fn absence_since(&self, count: Count) -> Option<Span> {
+        self.absence.filter(|(end, _)| (*end - count).0.is_positive()).map(|(_, span)| span)
     }
 
     /// True if `at` lies so far before the last check that the counter must have gone back. (The
@@ -202,5 +213,22 @@ mod tests {
             let _ = watch.check(check, Period::NANOSECOND);
             let _ = watch.check(check, Period::from_hz(2));
         }
+    }
+
+    #[test]
+    fn a_long_time_between_checks_is_an_absence_unless_the_counter_broke() {
+        let mut watch = Watch::default();
+        let mut now = START;
+        let mut check = |seconds: i64, jump: i64| {
+            let before = now.count;
+            now = later(now, seconds * SECOND + jump, seconds * SECOND, 0);
+            (watch.check(now, Period::NANOSECOND).is_some(), watch.absence_since(before))
+        };
+        assert_eq!(check(1, 0), (false, None));
+        assert_eq!(check(3, 0), (false, None));
+        let long = Period::NANOSECOND.span(CountSpan(90 * SECOND));
+        assert_eq!(check(90, 0), (false, Some(long)));
+        assert_eq!(check(1, 0), (false, None), "it ended before");
+        assert_eq!(check(90, 5 * SECOND), (true, None));
     }
 }

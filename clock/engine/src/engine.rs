@@ -21,7 +21,9 @@ use core::net::SocketAddr;
 use rand_chacha::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 use truechimer_feedforward::{Disputed, RatePrior, Settings, TimePrior, VOID_AFTER};
-use truechimer_time::{Count, CounterId, Epoch, Instant, Leaps, Period, Rate, Span, Stamp};
+use truechimer_time::{
+    Count, CountSpan, CounterId, Epoch, Instant, Leaps, Period, Rate, Span, Stamp,
+};
 use truechimer_timehands::{Hand, Status};
 
 use crate::change_log::ChangeLog;
@@ -462,10 +464,18 @@ impl Engine {
     }
 
     fn check(&mut self, check: HostCheck, at: Count, actions: &mut Vec<Action>) {
+        let before = check.count - CountSpan(1);
         let broken = self.watch.check(check, self.settings.nominal);
         let breaks = broken.is_some();
         if let Some(reason) = broken {
             self.disrupt(reason, at, actions);
+        }
+        if let Some(span) = self.watch.absence_since(before) {
+            let text = format!(
+                "the daemon did not run for {span} (stopped, or no processor was left for it): nobody \
+                 was asked meanwhile, and no reply heard"
+            );
+            note(actions, Level::Warning, text);
         }
         self.checked(&check, breaks, at, actions);
     }

@@ -176,7 +176,7 @@ fn refclock(clock: &RefClockConfig) -> Keys {
 }
 
 /// Word of the configuration for a choice.
-fn word(choice: &impl Serialize) -> String {
+pub(super) fn word(choice: &impl Serialize) -> String {
     serde_json::to_string(choice).unwrap_or_default().trim_matches('"').into()
 }
 

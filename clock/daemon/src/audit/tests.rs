@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use truechimer_counter::Choice;
 use truechimer_engine::{
-    Asymmetry, AuthenticationMode, Config, RefClockConfig, SourceConfig, SourceKind,
+    Asymmetry, AuthenticationMode, Config, Reason, RefClockConfig, SourceConfig, SourceKind,
 };
 use truechimer_time::{BootId, CounterId, CounterKind, Epoch, Instant, Rate};
 
@@ -44,6 +44,8 @@ fn audit(directory: &str) -> Audit {
     let mut audit = Audit::new(wanted, counter, Period::NANOSECOND);
     audit.since = (at(0), Time(ZERO * 1_000_000_000), true);
     audit.checked = at(0);
+    // Most do without the looks of every second.
+    audit.patience = CountSpan(i64::MAX / 4);
     audit.turns.1 = at(0);
     audit
 }
@@ -182,6 +184,60 @@ fn a_hand_that_ran_out_is_another_status() {
     assert_eq!(texts(&audit).last().unwrap(), "status: synchronised: c (was unknown)");
 }
 
+/// Readers took the page for untended three seconds after the last look.
+#[test]
+fn time_in_which_the_daemon_did_not_run_is_holdover() {
+    let begun = |name: &str| {
+        let mut audit = audit(name);
+        audit.patience = Period::NANOSECOND.counts(PATIENCE);
+        audit.note(at(0), Status::Synchronised, Level::Info, "synchronised: following a");
+        audit.publish(&hand(0, Status::Synchronised), at(0));
+        assert!(audit.announce(at(0), || panic!("it was told")));
+        (1..=10).for_each(|second| audit.look(at(second)));
+        assert!(intervals(&audit).is_empty());
+        audit
+    };
+    let cause = "status: holdover: no daemon tended the clock, as it did not run for 90.000 s \
+                 (was synchronised)";
+
+    // It goes on as before.
+    let mut audit = begun("truechimer-audit-stood");
+    audit.sources(&report(100, &[("a", SourceStatus::Selected)]), BTreeSet::new());
+    audit.look(at(100));
+    assert!(audit.announce(at(100), || "again".into()));
+    audit.look(at(101));
+    assert!(!audit.announce(at(101), || panic!("it was told")));
+    let expected = [(0, 13, "synchronised", Some(23)), (13, 100, "holdover", Some(110))];
+    assert_eq!(intervals(&audit), expected);
+    let told = texts(&audit);
+    let again = "status: synchronised: again (was holdover)";
+    assert_eq!(told[told.len() - 2..], [cause, again]);
+
+    // The servers were silent meanwhile, as nobody asked them: that is not why.
+    let mut audit = begun("truechimer-audit-silent");
+    audit.note(at(100), Status::Holdover, Level::Warning, "holdover: no usable reply from a");
+    audit.publish(&hand(100, Status::Holdover), at(100));
+    assert!(!audit.announce(at(100), || panic!("it was told")));
+    audit.look(at(100));
+    audit.publish(&hand(101, Status::Synchronised), at(101));
+    let expected = [(13, 100, "holdover", Some(110)), (100, 101, "holdover", Some(11))];
+    assert_eq!(intervals(&audit)[1..], expected);
+    let told = texts(&audit);
+    let silent = "warning: holdover: no usable reply from a";
+    assert_eq!(told[told.len() - 2..], [cause, silent]);
+
+    // What is promised without an end is not; and a break is more than that.
+    let mut audit = begun("truechimer-audit-void");
+    audit.look(at(1_100));
+    let expected = [(0, 13, "synchronised", Some(23)), (13, 1_000, "holdover", Some(1_010))];
+    assert_eq!(intervals(&audit)[..2], expected);
+    let mut audit = begun("truechimer-audit-broke");
+    let broken = hand(100, Status::Disrupted);
+    let counter = CounterId { epoch: Epoch(1), ..broken.counter };
+    audit.publish(&Hand { counter, ..broken }, at(100));
+    assert_eq!(intervals(&audit), [(0, 10, "synchronised", Some(20))]);
+}
+
 /// Of the first seconds, what was recorded by the system clock is set apart from what comes by ours.
 #[test]
 fn a_system_clock_that_was_wrong_is_told_of_where_ours_begins() {
@@ -255,14 +311,37 @@ fn another_status_of_a_source_is_another_list() {
 fn a_source_that_turns_is_looked_at_at_once_and_not_without_end() {
     use SourceStatus::{Combined, Falseticker, Selected, Truechimer};
     let mut audit = audit("truechimer-audit-turns");
-    let mut turned =
-        |second, status| audit.has_turned(at(second), [("a", Selected), ("b", status)].into_iter());
+    let mut turned = |second, status| {
+        audit.has_turned(at(second), [("a", Selected, false), ("b", status, false)].into_iter())
+    };
     assert!(turned(0, Combined));
     assert!(!turned(1, Truechimer), "it is seen at the end of the interval");
     assert!(turned(2, Falseticker) && !turned(3, Falseticker) && turned(4, Combined));
     let flaps = (5..50).filter(|n| turned(*n, if n % 2 == 0 { Combined } else { Falseticker }));
     assert_eq!(flaps.count(), TURNS as usize - 3);
     assert!(turned(70, Combined) && turned(71, Falseticker));
+}
+
+/// A silent source agrees with the majority still, by what it said before.
+#[test]
+fn a_source_that_falls_silent_is_looked_at_at_once() {
+    use SourceStatus::{Combined, Selected, Truechimer};
+    let mut audit = audit("truechimer-audit-falls-silent");
+    let mut turned = |second, status, is_silent| {
+        let now = [("a", Selected, false), ("b", status, is_silent)];
+        audit.has_turned(at(second), now.into_iter())
+    };
+    assert!(turned(0, Combined, false));
+    assert!(turned(1, Truechimer, true) && !turned(2, Truechimer, true));
+    // And why is in the list.
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    let mut report = report(1, &[("a", Selected), ("b", Truechimer)]);
+    let (kind, text, age) = (ReasonKind::Stale, String::new(), Span::ZERO);
+    report.sources[1].reason =
+        Some(Reason { kind, text, age, by: None, replies: None, left: None });
+    audit.sources(&report, BTreeSet::new());
+    let Some(Line::Sources(sources)) = audit.pending.back() else { panic!("{:?}", audit.pending) };
+    assert_eq!(sources.list[1].reason.as_deref(), Some("stale"));
 }
 
 #[test]
@@ -283,6 +362,29 @@ fn an_interval_ends_where_another_source_is_selected() {
     let of = |name: &str| Some(name.to_owned());
     let expected = [(0, 40, of("a")), (40, 50, of("b")), (50, 70, None), (70, 131, of("a"))];
     assert_eq!(selected(&audit), expected);
+}
+
+/// The log says nothing of it in the first half minute, nor of each that follows another at once.
+#[test]
+fn another_selected_source_is_an_event_once() {
+    use SourceStatus::{Combined, Selected};
+    let mut audit = audit("truechimer-audit-leads");
+    audit.publish(&hand(0, Status::Synchronised), at(0));
+    let before = texts(&audit).len();
+    let look = |audit: &mut Audit, second, a, b| {
+        audit.sources(&report(second, &[("a", a), ("b", b)]), BTreeSet::new());
+    };
+    look(&mut audit, 0, Selected, Combined);
+    look(&mut audit, 10, Combined, Selected);
+    let text =
+        "a is selected from now on, with 70 % of where the time stands, instead of b (30 % now)";
+    audit.note(at(20), Status::Synchronised, Level::Info, text);
+    look(&mut audit, 20, Selected, Combined);
+    look(&mut audit, 30, Selected, Combined);
+    look(&mut audit, 40, Combined, Selected);
+    let told = "log: b is selected from now on, instead of a";
+    let said = format!("log: {text}");
+    assert_eq!(texts(&audit)[before..], [told, &said, told]);
 }
 
 #[test]
@@ -332,7 +434,8 @@ fn what_cannot_be_written_is_counted_and_told_once() {
     let (level, text) = audit.flush().unwrap();
     assert!(level == Level::Info && text.ends_with("it can be written again"), "{text}");
     let mut lines = Vec::new();
-    let chain = truechimer_audit::read(&place, None, &mut |line| lines.push(line)).unwrap();
+    let chain =
+        truechimer_audit::read(&place, None, &mut |line| lines.push(line.unwrap())).unwrap();
     assert!(chain.is_whole());
     let Some(Line::Event(event)) = lines.get(1) else { panic!("{lines:?}") };
     assert_eq!(event.text, format!("{} lines before this one could not be written", lost + 1));
@@ -364,7 +467,7 @@ fn what_opens_and_takes_no_line_is_told_of_once() {
     assert!(level == Level::Info && text.ends_with("it can be written again"), "{text}");
     let mut texts = Vec::new();
     let chain = truechimer_audit::read(&place, None, &mut |line| {
-        if let Line::Event(event) = line {
+        if let Ok(Line::Event(event)) = line {
             texts.push(event.text);
         }
     });

@@ -183,7 +183,10 @@ impl<'n> Daemon<'n> {
                 audit::configured(&daemon.settings.engine)
             )
         });
-        if let Some(place) = daemon.audit.as_ref().map(Audit::description) {
+        // It makes the record's directory, if need be, whose parent is not written any more later.
+        daemon.flush_audit();
+        let audit = daemon.audit.as_ref().filter(|audit| audit.is_written());
+        if let Some(place) = audit.map(Audit::description) {
             daemon.note(Level::Info, &format!("audit record: {place}"));
         }
         let (level, text) = daemon.state.note();
@@ -214,8 +217,6 @@ impl<'n> Daemon<'n> {
             daemon.note(Level::Warning, &text);
         }
         daemon.note_leaps(leap_note);
-        // It makes the record's directory, if need be, whose parent is not written any more.
-        daemon.flush_audit();
         daemon.lock_memory();
         // Everything is open, and what follows starts threads, which inherit it.
         daemon.sandbox = Sandbox::enter(daemon.wanted());

@@ -202,7 +202,7 @@ fn until(daemon: &mut Daemon<'_>, what: &str, is_so: impl Fn(&Daemon<'_>) -> boo
 fn recorded(directory: &Path, kind: Kind) -> Vec<truechimer_audit::Event> {
     let mut events = Vec::new();
     let chain = truechimer_audit::read(directory, None, &mut |line| {
-        if let truechimer_audit::Line::Event(event) = line {
+        if let Ok(truechimer_audit::Line::Event(event)) = line {
             events.push(event);
         }
     });
@@ -275,7 +275,7 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     assert!(apart.unwrap().text.starts_with("times before this line are the system clock's"));
     let mut selected = Vec::new();
     let chain = truechimer_audit::read(&record, None, &mut |line| {
-        if let truechimer_audit::Line::Sources(sources) = line
+        if let Ok(truechimer_audit::Line::Sources(sources)) = line
             && sources.list.iter().any(|source| source.status == "selected")
         {
             selected.push(sources.at);
@@ -312,6 +312,77 @@ fn steps_hold_offs_and_leap_seconds_are_in_the_record() {
     std::fs::remove_dir_all(directory).unwrap();
 }
 
+/// Settings of a daemon with a record in this directory, an interval of an hour.
+fn with_record(settings: Settings, directory: &Path) -> Settings {
+    let (directory, interval, max_mb) = (directory.to_owned(), Span::from_secs(3600), 1);
+    let wanted = crate::audit::Wanted { directory, interval, max_mb };
+    Settings { audit: Some(wanted), ..settings }
+}
+
+#[test]
+fn a_daemon_that_did_not_run_says_so_itself() {
+    let served = ServedClock::starting_now(Span::ZERO, Rate::ZERO).unwrap();
+    let server = NtpServer::bind("127.0.0.1:0".parse().unwrap(), served, 3).unwrap();
+    let server = server.start().unwrap();
+    let mut notes = Vec::new();
+    let mut note = |_: Level, text: &str| notes.push(text.to_owned());
+    let (directory, mut settings) = settings("stood", server.address());
+    settings.engine.sources[0].poll = 1;
+    let record = directory.join("audit");
+    let mut daemon = Daemon::start(with_record(settings, &record), &mut note).unwrap();
+    let is_synchronised = |daemon: &Daemon<'_>| daemon.engine.hand().status == Status::Synchronised;
+    until(&mut daemon, "the first time", is_synchronised);
+    daemon.turn().unwrap();
+    // Nobody turns: as long as readers wait, and what is silence after that.
+    std::thread::sleep(std::time::Duration::from_millis(7_500));
+    daemon.turn().unwrap();
+    until(&mut daemon, "the time again", is_synchronised);
+    daemon.finish();
+    let told: Vec<_> =
+        recorded(&record, Kind::Status).into_iter().map(|event| event.text).collect();
+    let [_, holdover, again] = &told[..] else { panic!("{told:?}") };
+    assert!(holdover.starts_with("holdover: no daemon tended the clock, as it did not run for "));
+    assert!(again.starts_with("synchronised: "), "{told:?}");
+    let mut silent = 0;
+    let chain = truechimer_audit::read(&record, None, &mut |line| {
+        if let Ok(truechimer_audit::Line::Interval(interval)) = line
+            && interval.status == "holdover"
+        {
+            silent += interval.for_ns;
+        }
+    });
+    assert!(chain.unwrap().is_whole());
+    assert!(silent > 4_000_000_000, "{silent}");
+    let says = |part: &str| notes.iter().any(|note| note.contains(part));
+    assert!(says("the daemon did not run for 7.") || says("the daemon did not run for 8."));
+    assert!(says(", of which the daemon did not run for"), "{notes:?}");
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// Not before it has been tried: another daemon has this one, say.
+#[test]
+fn a_record_is_told_of_once_it_can_be_written() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (directory, settings) = settings("taken", silent.local_addr().unwrap());
+    let record = directory.join("audit");
+    let settings = with_record(settings, &record);
+    let started = || {
+        let mut notes = Vec::new();
+        let mut note = |_: Level, text: &str| {
+            notes.extend(text.strip_prefix("audit record: ").map(ToOwned::to_owned));
+        };
+        drop(Daemon::start(settings.clone(), &mut note).unwrap());
+        notes
+    };
+    let limits = truechimer_audit::Limits { total_bytes: 1_000_000 };
+    let (other, _) = truechimer_audit::Writer::open(&record, limits, "0").unwrap();
+    let [told] = &started()[..] else { panic!("one line") };
+    assert!(told.starts_with("cannot be written in "), "{told}");
+    drop(other);
+    assert_eq!(started(), [format!("{}, 1 MB at most", record.display())]);
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
 /// Long before the interval is over.
 #[test]
 fn a_server_that_begins_to_lie_is_in_the_record_at_once() {
@@ -339,7 +410,7 @@ fn a_server_that_begins_to_lie_is_in_the_record_at_once() {
     let mut daemon = Daemon::start(settings, &mut ignore).unwrap();
     let name = liar.address().to_string();
     let has = |daemon: &Daemon<'_>, is: fn(SourceStatus) -> bool| {
-        daemon.engine.standings().any(|(other, status)| other == name && is(status))
+        daemon.engine.standings().any(|(other, status, _)| other == name && is(status))
     };
     until(&mut daemon, "all agree", |daemon| has(daemon, SourceStatus::agrees));
     drop(liar);
@@ -350,7 +421,7 @@ fn a_server_that_begins_to_lie_is_in_the_record_at_once() {
     daemon.finish();
     let mut seen = Vec::new();
     let chain = truechimer_audit::read(&record, None, &mut |line| {
-        if let truechimer_audit::Line::Sources(sources) = line {
+        if let Ok(truechimer_audit::Line::Sources(sources)) = line {
             seen.push(sources.list[2].status.clone());
         }
     });

@@ -56,9 +56,12 @@ impl Engine {
         self.sources.iter().map(Source::id)
     }
 
-    /// Status of each source that is asked, as in a [`Engine::report`], by name.
-    pub fn standings(&self) -> impl Iterator<Item = (&str, SourceStatus)> {
-        self.peers().map(|peer| (peer.name.as_str(), peer.trust.status()))
+    /// Status of each source that is asked, as in a [`Engine::report`], by name, and whether nothing usable came
+    /// from it for longer than it may.
+    pub fn standings(&self) -> impl Iterator<Item = (&str, SourceStatus, bool)> {
+        let is_stale =
+            |peer: &Peer| matches!(peer.trust.cause(), Some(Cause::Stale(_) | Cause::TimedOut(_)));
+        self.peers().map(move |peer| (peer.name.as_str(), peer.trust.status(), is_stale(peer)))
     }
 
     fn server(
@@ -153,7 +156,8 @@ impl Engine {
             (None, Status::Holdover) => self.quiet.as_ref().map_or_else(
                 || self.reason.clone(),
                 |Quiet { what, since, smears }| {
-                    format!("{what} {}{smears}", self.settings.nominal.span(now - *since))
+                    let age = self.settings.nominal.span(now - *since);
+                    format!("{what} {age}{}{smears}", self.absent(*since))
                 },
             ),
             (None, _) if self.unanswered => self.why_unanswered(now),

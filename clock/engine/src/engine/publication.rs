@@ -252,7 +252,7 @@ impl Engine {
                 let what = format!("no usable {sample} from {} for", freshest.name);
                 let heard = freshest.estimate(at).map_or(estimate.heard, |e| e.heard);
                 let age = estimate.period.span(at - heard);
-                let written = write!(reason, "{what} {age}");
+                let written = write!(reason, "{what} {age}{}", self.absent(heard));
                 quiet = Some(Quiet { what, since: heard, smears });
                 written
             }
@@ -293,6 +293,12 @@ impl Engine {
         self.announce(before, actions);
         self.tell_changes(!before.bound_holds(), at, actions);
         actions.push(Action::Publish(self.hand));
+    }
+
+    /// Words for how much of a silence since this count is the daemon's own doing.
+    pub(super) fn absent(&self, since: Count) -> String {
+        let words = |span| format!(", of which the daemon did not run for {span}");
+        self.watch.absence_since(since).map_or_else(String::new, words)
     }
 
     /// Takes in the leap second that the believed sources announce at `now`, if any.

@@ -44,8 +44,20 @@ fn a_record_outlives_its_daemon_and_the_report_says_so() {
     let mut daemon = setup.start();
     let mut watch = daemon.watch(Truth::host());
     watch.run(Duration::from_secs(5));
+    // It stands still: readers see holdover, and so does the record, once it goes on.
+    daemon.process.signal(Signal::Stop);
+    watch.run_until_status(Status::Holdover, SOON);
+    watch.run(Duration::from_secs(2));
+    daemon.process.signal(Signal::Continue);
+    watch.run_until_status(Status::Synchronised, SOON);
+    watch.run(Duration::from_secs(2));
+    let running = report(&dir);
+    assert_eq!(running["unfinished_why"], "interval", "{running:#}");
     daemon.process.signal(Signal::Kill);
     daemon.process.wait(SOON).expect("it ends");
+    // Nobody is at what it was at.
+    let killed = report(&dir);
+    assert!(killed["unfinished_from"].is_null(), "{killed:#}");
     let (code, text) = audit(&dir, &["--verify"]);
     assert!(code == 0 && text.contains("chain         whole"), "{text}");
     let hash = text.lines().find_map(|line| line.strip_prefix("last hash     ")).unwrap();
@@ -75,6 +87,11 @@ fn a_record_outlives_its_daemon_and_the_report_says_so() {
     let kinds: Vec<&str> =
         value["events"].as_array().unwrap().iter().map(|e| e["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "start").count(), 2, "{kinds:?}");
+    let stood = "holdover: no daemon tended the clock, as it did not run for ";
+    let said = |event: &&Value| event["text"].as_str().unwrap().starts_with(stood);
+    assert_eq!(value["events"].as_array().unwrap().iter().filter(said).count(), 1, "{value:#}");
+    let held = value["statuses"].as_array().unwrap().iter().find(|s| s["name"] == "holdover");
+    assert!(number(held.unwrap(), "time_ns") >= 1_900_000_000, "{held:?}");
     for kind in ["status", "torn", "stop"] {
         assert!(kinds.contains(&kind), "{kind}: {kinds:?}");
     }
