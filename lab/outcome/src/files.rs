@@ -58,7 +58,8 @@ fn headed(page: &str, measured: &str) -> String {
     format!("{title}\n\n{measured}\n{rest}")
 }
 
-/// Time, version, commit, kernel, processors and command of this measurement.
+/// Time, version, commit, kernel, processors and command of this measurement. Who measures by a script of its own says which,
+/// in `TRUECHIMER_COMMAND`.
 fn measured() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let commit = std::env::var("TRUECHIMER_COMMIT").ok();
@@ -70,7 +71,7 @@ fn measured() -> String {
         env!("CARGO_PKG_VERSION"),
         kernel.trim(),
         processors(&machine),
-        program::line()
+        std::env::var("TRUECHIMER_COMMAND").unwrap_or_else(|_| program::line())
     )
 }
 
