@@ -1,6 +1,6 @@
 //! Host and port of a server, as people write them.
 
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use truechimer_config::printable;
 
@@ -39,6 +39,11 @@ pub(crate) fn host_and_port(text: &str) -> Result<(String, Option<u16>), String>
     if host.is_empty() {
         return Err("the name or address is missing".into());
     }
+    // The last part of no name is a number (RFC 1123, 2.1).
+    let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
+    if last.bytes().all(|b| b.is_ascii_digit()) && host.parse::<Ipv4Addr>().is_err() {
+        return Err(format!("`{}` is no IPv4 address, as 192.0.2.7 is", printable(host)));
+    }
     if !is_ipv6(host) && !is_name(host) {
         return Err(format!("`{}` is neither a name nor an address", printable(host)));
     }
@@ -72,6 +77,7 @@ mod tests {
             ("ntp.example.org", "ntp.example.org", None),
             ("ntp.example.org:1123", "ntp.example.org", Some(1123)),
             (" 192.0.2.7 ", "192.0.2.7", None),
+            ("7.pool.example.org.", "7.pool.example.org.", None),
             ("192.0.2.7:65535", "192.0.2.7", Some(65535)),
             ("2001:db8::1", "2001:db8::1", None),
             ("[2001:db8::1]", "2001:db8::1", None),
@@ -98,6 +104,9 @@ mod tests {
             ("2001:db8::1::7:123", "as [::1]:123"),
             ("fe80::1%", "as [::1]:123"),
             ("two words", "`two words` is neither"),
+            ("10.99.0.999", "`10.99.0.999` is no IPv4 address"),
+            ("10.99.0:123", "`10.99.0` is no IPv4 address"),
+            ("time.123.", "`time.123.` is no IPv4 address"),
             ("-option", "`-option` is neither"),
             ("https://host/", "without `https://`: write \"host\""),
             ("a\u{7}b", "`a\u{fffd}b` is neither"),
