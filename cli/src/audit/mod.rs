@@ -27,7 +27,8 @@ const DAY_NS: i64 = 86_400_000_000_000;
 const MEANING: &str = "The chain shows that a line was changed, removed or put in later, unless \
     whoever did it made all hashes after it anew, which takes no more than the right to write these \
     files: the record is not signed. Keep the last hash elsewhere: as long as --verify --hash finds \
-    it, all before it is as it was.";
+    it, all before it is as it was. Where the chain is broken, lines on either side of that place may be \
+    made up as well, unless a hash that was kept stands before it.";
 
 /// Options of `truechimer audit`.
 #[derive(Args, Debug)]
@@ -125,7 +126,8 @@ impl Pending {
     /// Word for programs.
     fn word(self) -> &'static str {
         match self {
-            Pending::Interval(_) => "interval",
+            Pending::Interval(false) => "interval",
+            Pending::Interval(true) => "overdue",
             Pending::Unknown(_) => "unknown",
             Pending::ToCome => "to-come",
         }
@@ -306,9 +308,10 @@ fn at(time: Time) -> String {
     text.get(..23).map_or(text.clone(), |text| format!("{text}Z"))
 }
 
-/// A span of ns, ≥ 0, in the unit that fits.
+/// A span of ns, ≥ 0, in the unit that fits with three decimals, rounded up as bounds are.
 fn short(ns: u64) -> String {
-    show::nanos(ns)
+    let up = Span::from_nanos_wide(i128::from(ns)).rounded_up();
+    show::nanos(up.as_nanos_i64().try_into().unwrap_or(ns))
 }
 
 /// A length of time, exact to the second where it is long.

@@ -11,7 +11,7 @@ const MARKERS: usize = 200;
 
 /// Headings of stretches without a record: of lines that do not fit, or not.
 const GAPS: [(bool, &str); 2] = [
-    (false, "No record: no daemon, one that was killed, or it could not write"),
+    (false, "No record: no daemon, one that was killed or stood still, or it could not write"),
     (true, "Broken: lines there do not fit the chain, and what they say is left out of all sums"),
 ];
 
@@ -48,7 +48,7 @@ pub fn page(report: &Report<'_>, command: &str) -> Page {
         .fact("time", &report::between(account.from.0, account.to.0))
         .fact("clock", &format!("with a bound for {} of the time", percent(bounded, all)))
         .since(account.from.midnight().0)
-        .highlight("worst bound", worst.map_or_else(Cell::missing, seconds))
+        .highlight("worst bound", worst.map_or_else(Cell::missing, bound))
         .highlight(&name, Cell::text(percent(within, all)).tone(tone));
     let whole = report.chain.is_whole();
     let (word, tone) = if whole { ("whole", Tone::Good) } else { ("broken", Tone::Bad) };
@@ -81,8 +81,9 @@ fn between(from: Time, to: Time) -> String {
     format!("{first} to {last}")
 }
 
-fn seconds(ns: u64) -> Cell {
-    Cell::number(ns as f64 * 1e-9, Unit::Seconds)
+/// A bound, which is not shown smaller than it is.
+fn bound(ns: u64) -> Cell {
+    Cell::text(short(ns))
 }
 
 /// Seconds since the midnight at or before the begin of the span.
@@ -105,7 +106,7 @@ fn over_time(report: &Report<'_>) -> Section {
         last = piece.to;
     }
     let mut chart = Chart::time("Bound over time")
-        .about("The worst bound of each interval; where there is no line, no bound held.")
+        .about("The worst bound of each interval; where there is no line, no bound held, or nothing is known (no record, not judged yet). Marks are events.")
         .y("bound", Unit::Seconds)
         .log_y()
         .line("bound", rows);
@@ -147,7 +148,7 @@ fn shares(report: &Report<'_>) -> Section {
     }
     let mut bounds = Table::new("Bound, of the time with one").head(["share", "at most"]);
     for percent in [50, 95, 99, 100] {
-        let bound = account.percentile_ns(percent).map_or_else(Cell::missing, seconds);
+        let bound = account.percentile_ns(percent).map_or_else(Cell::missing, self::bound);
         bounds = bounds.row(format!("{percent} %"), [bound]);
     }
     let mut statuses = Table::new("Status").head(["status", "time", "share"]);
@@ -186,7 +187,7 @@ fn sources(report: &Report<'_>) -> Section {
             [
                 Cell::text(length(ns)),
                 Cell::text(percent(ns, account.judged_ns())),
-                distance.map_or_else(Cell::missing, seconds),
+                distance.map_or_else(Cell::missing, bound),
             ],
         );
     }
@@ -241,7 +242,7 @@ fn events(report: &Report<'_>) -> Section {
             format!("{by}{}", at(event.at)),
             [
                 Cell::text(event.kind.name()).tone(tone(event)),
-                event.bound_ns.map_or_else(Cell::missing, seconds),
+                event.bound_ns.map_or_else(Cell::missing, bound),
                 Cell::text(show::plain(&event.text)),
             ],
         );

@@ -11,7 +11,7 @@ use super::{MEANING, Report, at, length, percent, short};
 
 /// Headings of stretches without a record: of lines that do not fit, or not.
 const GAPS: [(bool, &str); 2] = [
-    (false, "No record (no daemon, one that was killed, or it could not write)"),
+    (false, "No record (no daemon, one that was killed or stood still, or it could not write)"),
     (true, "Broken (lines there do not fit the chain: what they say is left out; see below)"),
 ];
 
@@ -181,6 +181,12 @@ pub fn chain(chain: &Chain, out: &mut dyn Write) -> io::Result<()> {
     }
     match chain.contains {
         Some(true) => line(out, "hash", "found: nothing before it was changed since")?,
+        Some(false) if chain.is_after_fault => line(
+            out,
+            "hash",
+            "NOT PROVEN: it stands at or after a place that does not fit, and what is before that may \
+             be made up",
+        )?,
         Some(false) if chain.is_named => line(
             out,
             "hash",

@@ -72,15 +72,22 @@ pub(super) fn server(line: &Line, found: &mut Found) {
                 // Without its proof it would be believed whoever answers.
                 _ => return found.refuse(line, "key: must be the number of a key"),
             },
-            "port" => port = number().map(|port| port as u32),
+            "port" => {
+                port =
+                    number().filter(|port| (1.0..=65535.0).contains(port)).map(|port| port as u32);
+                if port.is_none() {
+                    return found.refuse(line, "port: must be 1 to 65535");
+                }
+            }
             "maxsources" => {
                 let most = number().map(|most| most.clamp(1.0, 16.0) as u32);
                 keys.extend(most.filter(|_| is_pool).map(|most| format!("max-sources = {most}")));
             }
             "minpoll" | "maxpoll" => {
-                let exponent = number().map(|poll| poll as i32);
+                let exponent = number().filter(|poll| poll.fract() == 0.0).map(|poll| poll as i32);
                 if exponent.is_none() {
-                    found.lose(line, format!("{option}: must be a power of 2 s"));
+                    found
+                        .lose(line, format!("{option}: must be a power of 2 s, as a whole number"));
                 }
                 *(if option == "minpoll" { &mut minpoll } else { &mut maxpoll }) = exponent;
             }

@@ -117,6 +117,12 @@ fn options_that_are_not_needed_are_named() {
 }
 
 #[test]
+fn numbers_that_are_none_are_named() {
+    has("server a port abc\nserver b", &["port: must be 1 to 65535"]);
+    has("server a minpoll 4.5", &["minpoll: must be a power of 2 s, as", "poll = 64"]);
+}
+
+#[test]
 fn who_gets_no_server_is_told_why() {
     let why = |text: &str| taken(text).nothing();
     let pool = why("driftfile /d\nlocal stratum 8\npool a nts");

@@ -249,7 +249,7 @@ fn the_end_of_a_span_is_judged_by_whether_a_daemon_is_at_it() {
     let value = &json.documented()[0];
     assert_eq!((&value["from"], &value["to"]), (&from.as_str().into(), &to.as_str().into()));
     assert_eq!(value["unfinished_from"], at(0));
-    assert_eq!(value["unfinished_why"], "interval");
+    assert_eq!(value["unfinished_why"], "overdue");
     assert_eq!(value["judged_ns"], 30 * SECOND_NS);
     assert_eq!((&value["limits"][0]["share"], &value["gaps"]), (&1.0.into(), &[(); 0][..].into()));
     let csv = truechimer(&[&ask[..], &["--csv"]].concat());

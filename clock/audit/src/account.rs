@@ -160,7 +160,9 @@ impl Account {
                     _ => {}
                 }
                 if event.at >= self.from && event.at <= self.to {
-                    self.events.push(event);
+                    // One of before, of which a daemon that did not run has learnt afterwards.
+                    let place = self.events.partition_point(|other| other.at <= event.at);
+                    self.events.insert(place, event);
                 }
             }
         }
@@ -399,7 +401,7 @@ impl Account {
     #[must_use]
     pub fn sources(&self) -> Vec<Seen> {
         let mut all: Vec<Seen> = Vec::new();
-        for stretch in self.stretches() {
+        for stretch in self.stretches().into_iter().filter(|stretch| stretch.length_ns() > 0) {
             let state = &stretch.state;
             // A daemon that has just started knows nothing of it as yet: that is no other source.
             let is_blank = state.is_blank();

@@ -70,8 +70,12 @@ pub struct Chain {
     pub fault_count: u64,
     /// Lines that were cut off.
     pub torn: Vec<TornLine>,
-    /// True if the hash that was looked for is that of a line here; none if none was looked for.
+    /// True if the hash that was looked for is that of a line here, and all before it fits; none if none was
+    /// looked for.
     pub contains: Option<bool>,
+    /// True if the hash that was looked for stands at a line that does not fit, or after one: what stands
+    /// before that place is not proven.
+    pub is_after_fault: bool,
     /// The oldest file says that the hash that was looked for was the last one before it. Anybody can
     /// write that: it proves nothing.
     pub is_named: bool,
@@ -222,6 +226,7 @@ impl<'w> Scan<'w> {
             fault_count: 0,
             torn: Vec::new(),
             contains: wanted.map(|_| false),
+            is_after_fault: false,
             is_named: false,
         };
         Scan { chain, wanted, before: None }
@@ -355,8 +360,10 @@ impl<'w> Scan<'w> {
     }
 
     fn look(&mut self, hash: &Hash) {
-        if self.wanted == Some(hash) {
-            self.chain.contains = Some(true);
+        if self.wanted == Some(hash) && self.chain.contains == Some(false) {
+            // A line that does not fit is a fault already: anybody can write a hash at its end.
+            self.chain.contains = Some(self.chain.fault_count == 0);
+            self.chain.is_after_fault = self.chain.fault_count > 0;
         }
     }
 

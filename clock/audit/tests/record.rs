@@ -281,6 +281,29 @@ fn a_hash_that_is_only_named_is_not_found() {
     assert!(chain.contains == Some(false) && chain.is_named, "{chain:?}");
 }
 
+/// Whoever makes up a record can write any hash at the end of a line: it has to be that line's, and all before
+/// it has to fit.
+#[test]
+fn a_hash_after_a_place_that_does_not_fit_is_not_found() {
+    let folder = Folder::new("forged");
+    let lines = (1..20).map(|n| interval(n * 60, 60, Some(9)));
+    written(&folder.0, Limits { total_bytes: 80_000 }, lines);
+    let path = folder.file(1);
+    let whole = fs::read_to_string(&path).unwrap();
+    let kept: Hash = read(&folder.0, None, &mut |_| {}).unwrap().last;
+    let found = || read(&folder.0, Some(&kept), &mut |_| {}).unwrap();
+    assert!(found().is_whole() && found().contains == Some(true));
+    // A line before it was changed.
+    fs::write(&path, whole.replacen("\"bound_ns\":9,", "\"bound_ns\":8,", 1)).unwrap();
+    let chain = found();
+    assert!(chain.contains == Some(false) && chain.is_after_fault, "{chain:?}");
+    // Another record, and a line of rubbish that bears it.
+    let (begin, end) = (whole.lines().next().unwrap(), format!("{{}},\"hash\":\"{kept}\"}}"));
+    fs::write(&path, format!("{begin}\n{end}\n")).unwrap();
+    let chain = found();
+    assert!(chain.contains == Some(false) && chain.fault_count == 1, "{chain:?}");
+}
+
 #[test]
 fn a_full_disk_is_an_error_and_no_more() {
     let folder = Folder::new("full");

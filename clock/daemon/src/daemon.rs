@@ -293,7 +293,7 @@ impl<'n> Daemon<'n> {
         let Some(mut audit) = self.audit.take() else { return };
         if !self.host.has_lapsed() && !self.host.is_still() {
             let held = self.held(at);
-            let has_turned = audit.has_turned(at, self.engine.standings());
+            let has_turned = audit.has_turned(at, self.engine.standings(at));
             if has_turned || audit.wants_report(at) || !audit.is_held(&held) {
                 audit.sources(&self.engine.report(at), held);
             }
@@ -400,7 +400,7 @@ impl<'n> Daemon<'n> {
         let Some(mut audit) = self.audit.take() else { return };
         let now = self.counter.read();
         audit.publish(hand, now);
-        let has_turned = audit.has_turned(now, self.engine.standings());
+        let has_turned = audit.has_turned(now, self.engine.standings(now));
         if audit.announce(now, || self.engine.report(now).reason) || has_turned {
             audit.sources(&self.engine.report(now), self.held(now));
         }

@@ -94,7 +94,13 @@ fn with_values(command: &clap::Command, synopsis: &str) -> String {
         }
         let option = format!("\\fB{}\\fR", escaped(&format!("--{long}")));
         let names: Vec<String> = names.iter().map(|name| escaped(name)).collect();
-        synopsis.replace(&option, &format!("{option} \\fI{}\\fR", names.join(" ")))
+        let names = names.join(" ");
+        // A value that may be left out stands after `=`.
+        let value = match argument.is_require_equals_set() {
+            true => format!("[=\\fI{names}\\fR]"),
+            false => format!(" \\fI{names}\\fR"),
+        };
+        synopsis.replace(&option, &(option.clone() + &value))
     })
 }
 

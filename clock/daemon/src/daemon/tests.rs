@@ -410,7 +410,10 @@ fn a_server_that_begins_to_lie_is_in_the_record_at_once() {
     let mut daemon = Daemon::start(settings, &mut ignore).unwrap();
     let name = liar.address().to_string();
     let has = |daemon: &Daemon<'_>, is: fn(SourceStatus) -> bool| {
-        daemon.engine.standings().any(|(other, status, _)| other == name && is(status))
+        daemon
+            .engine
+            .standings(daemon.counter.read())
+            .any(|(other, status, _)| other == name && is(status))
     };
     until(&mut daemon, "all agree", |daemon| has(daemon, SourceStatus::agrees));
     drop(liar);

@@ -58,9 +58,11 @@ impl Engine {
 
     /// Status of each source that is asked, as in a [`Engine::report`], by name, and whether nothing usable came
     /// from it for longer than it may.
-    pub fn standings(&self) -> impl Iterator<Item = (&str, SourceStatus, bool)> {
-        let is_stale =
-            |peer: &Peer| matches!(peer.trust.cause(), Some(Cause::Stale(_) | Cause::TimedOut(_)));
+    pub fn standings(&self, now: Count) -> impl Iterator<Item = (&str, SourceStatus, bool)> {
+        let is_stale = move |peer: &Peer| {
+            matches!(peer.trust.cause(), Some(Cause::Stale(_) | Cause::TimedOut(_)))
+                || stale_part(peer, now).is_some()
+        };
         self.peers().map(move |peer| (peer.name.as_str(), peer.trust.status(), is_stale(peer)))
     }
 
@@ -117,7 +119,9 @@ impl Engine {
         // What it said before may count for a while yet.
         let says_more = |why: &&Cause| is_quiet && matches!(why, Cause::NoKeys);
         let no_keys = unreachable.as_ref().filter(says_more);
-        let why = no_keys.or(found).or(unreachable.as_ref().filter(|_| is_unreachable));
+        let silent = stale_part(peer, now).filter(|_| found.is_none());
+        let why = no_keys.or(found).or(silent.as_ref());
+        let why = why.or(unreachable.as_ref().filter(|_| is_unreachable));
         let since = self.change_log.since(peer.id.0).map_or(Span::ZERO, ago);
         Some(Reason::of(why?, since))
     }
@@ -330,4 +334,11 @@ impl Engine {
         let source = self.sources.iter().find(|s| s.id() == source)?;
         Some(source.peer.filter.estimator.as_ref())
     }
+}
+
+/// Silence of a source that has a part in the clock: where none answers any more, nobody selects anew.
+fn stale_part(peer: &Peer, now: Count) -> Option<Cause> {
+    let has_part = matches!(peer.trust.status(), SourceStatus::Selected | SourceStatus::Combined);
+    let estimate = peer.estimate(now).filter(|_| has_part)?;
+    peer.is_stale(&estimate, now).then(|| Cause::Stale(peer.age(&estimate, now)))
 }

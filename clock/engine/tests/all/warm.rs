@@ -49,6 +49,23 @@ fn a_rate_that_no_reply_has_measured_has_no_deviation() {
     assert!(answered.engine.difference_deviation().is_some_and(|of| of > Rate::ZERO));
 }
 
+/// Nobody selects anew where none answers: who had a part is silent all the same.
+#[test]
+fn all_that_have_fallen_silent_are_stale() {
+    let names = ["s1", "s2", "s3"];
+    let mut world = begun(start(), &names.map(|name| (name, HONEST)));
+    world.run(300);
+    let stale = |world: &World| world.engine.standings(world.now).filter(|one| one.2).count();
+    assert_eq!(stale(&world), 0);
+    names.iter().for_each(|name| world.server(name).up = false);
+    world.run(300);
+    assert_eq!(stale(&world), 3);
+    let report = world.engine.report(world.now);
+    assert!(report.sources.iter().any(|source| source.status == SourceStatus::Selected));
+    let kind = |source: &truechimer_engine::SourceReport| source.reason.as_ref().map(|r| r.kind);
+    assert!(report.sources.iter().all(|source| kind(source) == Some(ReasonKind::Stale)));
+}
+
 /// Without a majority each says how far away the nearest is that it contradicts.
 fn nearest_by(world: &World, servers: &[(&str, Server)]) {
     for (source, (name, one)) in world.engine.report(world.now).sources.iter().zip(servers) {
