@@ -153,8 +153,12 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
             }
             Err(error) => match error.last {
                 Ok(reading) => {
-                    let missing = short_of(&reading, args.max_bound) + &because(&clock, &reading);
-                    return short(Some(reading), Some(clock.page().path()), missing);
+                    let disputed = disputed(&clock, &reading);
+                    let missing = short_of(&reading, args.max_bound)
+                        + &held_off(disputed)
+                        + &because(&clock, &reading);
+                    let seen = short(Some(reading), Some(clock.page().path()), missing)?;
+                    return Ok(Seen { disputed, ..seen });
                 }
                 Err(why @ ReadError::NotYet { .. }) => {
                     return short(None, Some(clock.page().path()), why.to_string());
@@ -187,17 +191,28 @@ fn wait(args: &Waitsync, start: Instant, timeout: Duration) -> Result<Seen, Fail
 /// Good news, with what is doubtful about it.
 fn good(bound: Span, disputed: Option<Span>, waited: Span) -> String {
     let news = format!("synchronised to ± {} after {waited}", bound.rounded_up());
+    let see = if held_off(disputed).is_empty() { "" } else { ": see truechimer status" };
+    news + &held_off(disputed) + see
+}
+
+/// Words for what of a bound is there as a server is held off.
+fn held_off(disputed: Option<Span>) -> String {
     let disputed = disputed.filter(|&disputed| disputed > Span::ZERO);
-    let doubt = disputed.map(|disputed| {
-        let disputed = disputed.rounded_up();
-        format!("; {disputed} of it for a server that is held off: see truechimer status")
-    });
-    news + &doubt.unwrap_or_default()
+    disputed.map_or_else(String::new, |disputed| {
+        format!("; {} of it for a server that is held off", disputed.rounded_up())
+    })
+}
+
+/// Part of the bound of this reading that is there as a server is held off.
+fn disputed(clock: &Clock, reading: &Reading) -> Option<Span> {
+    // Another hand may have come since.
+    let bound = reading.bound()?;
+    clock.view().ok()?.disputed().map(|disputed| disputed.min(bound))
 }
 
 /// State after a wait for this reading.
 fn seen_good(clock: &Clock, reading: Reading, start: Instant) -> Seen {
-    let disputed = clock.view().ok().and_then(|view| view.disputed());
+    let disputed = disputed(clock, &reading);
     Seen { reading: Some(reading), disputed, waited: start.elapsed(), ..Seen::default() }
 }
 

@@ -21,6 +21,8 @@ const RECORD: &str = "/var/lib/truechimer/audit";
 const GRACE_NS: i64 = truechimer_timehands::PATIENCE.as_nanos_i64();
 /// Length of an interval of a record that does not say any, unless it has longer ones, ns.
 const INTERVAL_NS: i64 = 60_000_000_000;
+/// The longest that can be configured, ns.
+const LONGEST_NS: i64 = 3_600_000_000_000;
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// Words that every report has.
@@ -139,8 +141,8 @@ impl Pending {
         match self {
             Pending::Interval(false) => interval("is in the record when it is over"),
             Pending::Interval(true) => interval(
-                "is overdue: a daemon has the record open, and does not run; what it finds is in the \
-                 record when it does",
+                "is overdue: a daemon has the record open, and does not run, or the system clock is \
+                 ahead of it; what it finds is in the record when it is over",
             ),
             Pending::Unknown(until) => interval(&format!(
                 "is not over, or there is no daemon: cannot be told before {} (root and the daemon's \
@@ -154,10 +156,11 @@ impl Pending {
 
 /// Time up to which a record can be judged now, and why no longer. `is_written`: whether a daemon has it open.
 fn judged(account: &Account, is_written: Option<bool>, now: Time) -> (Time, Pending) {
-    let end = now.max(account.ends.unwrap_or(now));
+    // The system clock may be behind the record. That it once was ahead is no reason to wait for that time.
+    let end = now.max(account.last.unwrap_or(now));
     let Some(open) = account.open else { return (end, Pending::ToCome) };
     let interval = account.interval_ns.and_then(|ns| i64::try_from(ns).ok());
-    let interval = interval.unwrap_or(account.longest_ns.max(INTERVAL_NS));
+    let interval = interval.unwrap_or(account.longest_ns.clamp(INTERVAL_NS, LONGEST_NS));
     let until = Time(open.0.saturating_add(interval).saturating_add(GRACE_NS));
     match is_written {
         // A record of an older version does not say how long its intervals are.
@@ -359,6 +362,12 @@ mod tests {
         assert_eq!(judge(&account, Some(true), 9_000), (at(100), Pending::Interval(false)));
         account.open = None;
         assert_eq!(judge(&account, Some(true), 101), (at(101), Pending::ToCome));
+        // The system clock was years ahead once; it is behind what was written last.
+        (account.ends, account.last) = (Some(at(9_000)), Some(at(150)));
+        assert_eq!(judge(&account, Some(false), 120), (at(150), Pending::ToCome));
+        // An interval over which the clock was set says nothing of how long they are.
+        (account.open, account.longest_ns) = (Some(at(100)), i64::MAX);
+        assert_eq!(judge(&account, None, 200), (at(100), Pending::Unknown(at(3703))));
     }
 
     #[test]

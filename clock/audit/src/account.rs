@@ -105,6 +105,8 @@ pub struct Account {
     pub open: Option<Time>,
     /// Length of an interval, ns, as the last start has it.
     pub interval_ns: Option<u64>,
+    /// Time of the last line.
+    pub last: Option<Time>,
     /// The longest interval, ns.
     pub longest_ns: i64,
     /// End of the part of the span that is judged: all shares and lists are of that.
@@ -131,6 +133,7 @@ impl Account {
             ends: None,
             open: None,
             interval_ns: None,
+            last: None,
             longest_ns: 0,
             judged: to,
             is_broken: false,
@@ -152,17 +155,18 @@ impl Account {
             Line::Sources(_) => {}
             Line::Event(event) => {
                 self.seen(event.at, event.at);
+                self.last = Some(event.at);
                 match event.kind {
                     Kind::Start => {
                         (self.open, self.interval_ns) = (Some(event.at), event.interval_ns);
                     }
                     Kind::Stop => self.open = None,
+                    // Perhaps the start of another daemon, which has intervals of another length.
+                    Kind::Lost => self.interval_ns = None,
                     _ => {}
                 }
                 if event.at >= self.from && event.at <= self.to {
-                    // One of before, of which a daemon that did not run has learnt afterwards.
-                    let place = self.events.partition_point(|other| other.at <= event.at);
-                    self.events.insert(place, event);
+                    self.events.push(event);
                 }
             }
         }
@@ -172,13 +176,16 @@ impl Account {
     pub fn read(&mut self, next: Result<Line, &Fault>) {
         match next {
             Ok(line) => self.take(line),
-            Err(_) => self.is_broken = true,
+            // What is before the first line has no record, whole or not.
+            Err(_) => self.is_broken = self.begins.is_some(),
         }
     }
 
     /// Judges no more of the span than up to `end`: what comes later cannot be known yet.
     pub fn judge(&mut self, end: Time) {
         self.judged = end.min(self.to).max(self.from);
+        // Of what was before a daemon that did not run has learnt afterwards.
+        self.events.sort_by_key(|event| event.at);
     }
 
     /// End of the part of the span that is judged.
@@ -198,9 +205,9 @@ impl Account {
             return;
         }
         self.seen(from, interval.to);
-        self.open = Some(interval.to);
+        (self.open, self.last) = (Some(interval.to), Some(interval.to));
         self.longest_ns = self.longest_ns.max(interval.for_ns);
-        let follows_fault = std::mem::take(&mut self.is_broken);
+        let mut follows_fault = std::mem::take(&mut self.is_broken);
         let status = self.word(interval.status);
         let source = interval.source.map(|source| self.word(source));
         // What comes later is the better word on the time that both speak of.
@@ -212,6 +219,7 @@ impl Account {
             if last.from < last.to {
                 break;
             }
+            follows_fault |= last.follows_fault;
             self.pieces.pop();
         }
         self.pieces.push(Piece {
@@ -358,7 +366,7 @@ impl Account {
         })
     }
 
-    /// Everything that happened in the span, in the order of the record.
+    /// Everything that happened in the span, in the order of the record, or of time once it is judged.
     #[must_use]
     pub fn events(&self) -> &[Event] {
         &self.events

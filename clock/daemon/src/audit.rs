@@ -82,7 +82,7 @@ pub(crate) struct Audit {
     /// The worst bound since then.
     worst: Span,
     source: Option<(String, Option<Span>)>,
-    /// Source that was told last of being selected.
+    /// Source that was selected last, or told of being so.
     leader: Option<String>,
     /// Sources as last written, and the count of that.
     sources: Option<(Vec<Traced>, Count)>,
@@ -461,14 +461,13 @@ impl Audit {
             self.close(report.at);
         }
         // The log does not tell of each, at the beginning least.
-        if let (Some(new), Some(old)) = (name(&selected), name(&self.source))
-            && new != old
-            && self.leader.as_ref() != Some(&new)
+        if let (Some(new), Some(old)) = (name(&selected), &self.leader)
+            && new != *old
         {
             let text = format!("{new} is selected from now on, instead of {old}");
             self.log(report.at, Level::Info, &text);
         }
-        self.leader = name(&selected);
+        self.leader = name(&selected).or(self.leader.take());
         self.source = selected;
         let traced: Vec<Traced> = report.sources.iter().take(LISTED).map(traced).collect();
         let is_due = match &self.sources {

@@ -473,7 +473,7 @@ impl Engine {
         if let Some(span) = self.watch.absence_since(before) {
             let text = format!(
                 "the daemon did not run for {span} (stopped, or no processor was left for it): nobody \
-                 was asked meanwhile, and no reply heard"
+                 was asked meanwhile"
             );
             note(actions, Level::Warning, text);
         }

@@ -41,7 +41,8 @@ pub(crate) fn host_and_port(text: &str) -> Result<(String, Option<u16>), String>
     }
     // The last part of no name is a number (RFC 1123, 2.1).
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
-    if last.bytes().all(|b| b.is_ascii_digit()) && host.parse::<Ipv4Addr>().is_err() {
+    let is_number = last.bytes().all(|b| b.is_ascii_digit());
+    if is_number && !is_ipv6(host) && host.parse::<Ipv4Addr>().is_err() {
         return Err(format!("`{}` is no IPv4 address, as 192.0.2.7 is", printable(host)));
     }
     if !is_ipv6(host) && !is_name(host) {
@@ -83,6 +84,9 @@ mod tests {
             ("[2001:db8::1]", "2001:db8::1", None),
             ("[::1]:1123", "::1", Some(1123)),
             ("fe80::1%eth0", "fe80::1%eth0", None),
+            ("fe80::1%eth0.100", "fe80::1%eth0.100", None),
+            ("::ffff:192.0.2.7", "::ffff:192.0.2.7", None),
+            ("[64:ff9b::192.0.2.33]:123", "64:ff9b::192.0.2.33", Some(123)),
             ("[fe80::1%eth0]:99", "fe80::1%eth0", Some(99)),
         ] {
             assert_eq!(host_and_port(text), Ok((host.to_owned(), port)), "{text}");

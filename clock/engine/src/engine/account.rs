@@ -122,7 +122,11 @@ impl Engine {
         let silent = stale_part(peer, now).filter(|_| found.is_none());
         let why = no_keys.or(found).or(silent.as_ref());
         let why = why.or(unreachable.as_ref().filter(|_| is_unreachable));
-        let since = self.change_log.since(peer.id.0).map_or(Span::ZERO, ago);
+        // The status is older than the silence.
+        let since = match (why, &silent) {
+            (Some(Cause::Stale(age)), Some(_)) => *age,
+            _ => self.change_log.since(peer.id.0).map_or(Span::ZERO, ago),
+        };
         Some(Reason::of(why?, since))
     }
 
@@ -161,7 +165,7 @@ impl Engine {
                 || self.reason.clone(),
                 |Quiet { what, since, smears }| {
                     let age = self.settings.nominal.span(now - *since);
-                    format!("{what} {age}{}{smears}", self.absent(*since))
+                    format!("{what} {age}{}{smears}", self.absent(*since, age))
                 },
             ),
             (None, _) if self.unanswered => self.why_unanswered(now),
@@ -339,6 +343,6 @@ impl Engine {
 /// Silence of a source that has a part in the clock: where none answers any more, nobody selects anew.
 fn stale_part(peer: &Peer, now: Count) -> Option<Cause> {
     let has_part = matches!(peer.trust.status(), SourceStatus::Selected | SourceStatus::Combined);
-    let estimate = peer.estimate(now).filter(|_| has_part)?;
+    let estimate = has_part.then(|| peer.estimate(now))??;
     peer.is_stale(&estimate, now).then(|| Cause::Stale(peer.age(&estimate, now)))
 }

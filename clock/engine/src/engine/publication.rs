@@ -252,7 +252,7 @@ impl Engine {
                 let what = format!("no usable {sample} from {} for", freshest.name);
                 let heard = freshest.estimate(at).map_or(estimate.heard, |e| e.heard);
                 let age = estimate.period.span(at - heard);
-                let written = write!(reason, "{what} {age}{}", self.absent(heard));
+                let written = write!(reason, "{what} {age}{}", self.absent(heard, age));
                 quiet = Some(Quiet { what, since: heard, smears });
                 written
             }
@@ -295,9 +295,11 @@ impl Engine {
         actions.push(Action::Publish(self.hand));
     }
 
-    /// Words for how much of a silence since this count is the daemon's own doing.
-    pub(super) fn absent(&self, since: Count) -> String {
-        let words = |span| format!(", of which the daemon did not run for {span}");
+    /// Words for how much of a silence since this count, of this length, is the daemon's own doing.
+    pub(super) fn absent(&self, since: Count, silence: Span) -> String {
+        // It began with the last check, before which nothing may have come for a while.
+        let words =
+            |span: Span| format!(", of which the daemon did not run for {}", span.min(silence));
         self.watch.absence_since(since).map_or_else(String::new, words)
     }
 

@@ -52,7 +52,9 @@ fn a_record_outlives_its_daemon_and_the_report_says_so() {
     watch.run_until_status(Status::Synchronised, SOON);
     watch.run(Duration::from_secs(2));
     let running = report(&dir);
-    assert_eq!(running["unfinished_why"], "interval", "{running:#}");
+    // On a busy machine the look at it may be late.
+    let why = &running["unfinished_why"];
+    assert!(why == "interval" || why == "overdue", "{running:#}");
     daemon.process.signal(Signal::Kill);
     daemon.process.wait(SOON).expect("it ends");
     // Nobody is at what it was at.
