@@ -207,7 +207,7 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         }
     };
     let (end, pending) = judged(&account, is_written, now());
-    // What is not asked for is no loss; but that an interval is not over is worth a word.
+    // Time that is not asked for is no loss; but that an interval is not over is worth a word.
     let is_short = end < account.to || end == account.to && pending != Pending::ToCome;
     let pending = Some(pending).filter(|_| is_short);
     account.judge(end);

@@ -176,7 +176,7 @@ impl Account {
     pub fn read(&mut self, next: Result<Line, &Fault>) {
         match next {
             Ok(line) => self.take(line),
-            // What is before the first line has no record, whole or not.
+            // Time before the first line has no record, whole or not.
             Err(_) => self.is_broken = self.begins.is_some(),
         }
     }

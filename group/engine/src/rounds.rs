@@ -33,7 +33,7 @@ impl Engine {
     fn decode(&mut self, from: Member, bytes: &[u8]) -> Option<Message> {
         let notice = match wire::decode(bytes) {
             Ok(message) if message.group == self.digest => {
-                // It may have been started anew, and the layer below not have told of that.
+                // Perhaps it was started anew, and the layer below has not told of that.
                 self.place.foreign.remove(&from);
                 return Some(message);
             }
@@ -42,7 +42,7 @@ impl Engine {
                 Notice::OtherGroup { from }
             }
             Err(Broken::Version(version)) => {
-                // What it does by its version, and with whom, cannot be known: as with other settings.
+                // Nobody knows what it does by its version, and with whom: as with other settings.
                 self.set_apart(from, Apart::Version(version), wire::is_of_live(bytes));
                 Notice::Version { from, version }
             }

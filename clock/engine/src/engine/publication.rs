@@ -297,7 +297,7 @@ impl Engine {
 
     /// Words for how much of a silence since this count, of this length, is the daemon's own doing.
     pub(super) fn absent(&self, since: Count, silence: Span) -> String {
-        // It began with the last check, before which nothing may have come for a while.
+        // An absence begins with the last check, before which nothing may have come for a while.
         let words =
             |span: Span| format!(", of which the daemon did not run for {}", span.min(silence));
         self.watch.absence_since(since).map_or_else(String::new, words)

@@ -44,7 +44,7 @@ fn a_record_outlives_its_daemon_and_the_report_says_so() {
     let mut daemon = setup.start();
     let mut watch = daemon.watch(Truth::host());
     watch.run(Duration::from_secs(5));
-    // It stands still: readers see holdover, and so does the record, once it goes on.
+    // Stopped: readers see holdover, and so does the record, once it goes on.
     daemon.process.signal(Signal::Stop);
     watch.run_until_status(Status::Holdover, SOON);
     watch.run(Duration::from_secs(2));

@@ -1,8 +1,8 @@
 //! A timestamp oracle as TiKV's placement driver has one, of this benchmark's own: one process that hands out
 //! times from memory, within a window that it has reserved in etcd.
 //!
-//! What it lacks of a whole one is the election of another leader. What it has is what a request takes: the
-//! clock of one host, a lock, and TCP.
+//! A whole one elects another leader where this one has gone; this has no more than a request takes: the clock of
+//! one host, a lock, and TCP.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
