@@ -285,6 +285,7 @@ fn the_end_of_a_span_is_judged_by_whether_a_daemon_is_at_it() {
     assert_eq!(json.documented()[0]["silent_since"], at(0));
     let asked = truechimer(&ask);
     assert!(!asked.out.contains(silent), "{asked:?}");
+    std::fs::remove_file(&lock).unwrap();
     let (writer, _) =
         Writer::open(Path::new(&record), Limits { total_bytes: 10_000_000 }, "0.1.0").unwrap();
     let running = truechimer(&["audit", "--record", &record]);
