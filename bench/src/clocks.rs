@@ -5,8 +5,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
-use truechimer::Clock;
+use truechimer::{Clock, UnixReading};
 use truechimer_counter::Counter;
+use truechimer_outcome::stats::median;
 
 use crate::c::{ClockBoundC, Failed, Libraries, Reading, TruechimerC, Window};
 use crate::stage::Stage;
@@ -84,6 +85,17 @@ impl Peer {
     }
 }
 
+/// Reads in a stretch of a pair: short beside what else runs on a machine, long beside the two looks at the time around it.
+const STRETCH: u32 = 256;
+
+/// Truechimer from Rust and from C by one thread, in stretches one after the other.
+pub struct Pairs {
+    /// Cost of a read from Rust, ns: the median of the stretches.
+    pub rust_ns: f64,
+    /// Time that a read takes longer from C, ns: the median over pairs of neighbours.
+    pub beyond_ns: f64,
+}
+
 /// Reads of one thread in a turn.
 pub struct Reads {
     reads: u64,
@@ -139,6 +151,11 @@ impl<'a> Clocks<'a> {
         })
     }
 
+    /// True if the libraries for C are here.
+    pub fn have_c(&self) -> bool {
+        self.c.is_some()
+    }
+
     /// Peers that are here.
     pub fn peers(&self) -> impl Iterator<Item = Peer> {
         let from_c = [Peer::TruechimerC, Peer::ClockBoundC];
@@ -160,6 +177,28 @@ impl<'a> Clocks<'a> {
             .map_err(|why| format!("{:?}: {}", why.kind, why.detail))
     }
 
+    /// Reads from Rust and from C by turns for so long, once `begin` returns; `None` where there is no library for C.
+    pub fn pairs(&self, time: Duration, begin: impl FnOnce()) -> Option<Pairs> {
+        let (_, c) = self.c.as_ref()?;
+        let mut reading: Reading = [0; 9];
+        let (mut rust_ns, mut beyond_ns) = (Vec::new(), Vec::new());
+        let ns = |took: Duration| took.as_secs_f64() * 1e9 / f64::from(STRETCH);
+        begin();
+        let start = Instant::now();
+        loop {
+            // Each is first and last as often as the other: what drifts within a pair is the same for both.
+            let first = ns(stretch_from_rust(&self.clock));
+            let second = ns(stretch_from_c(c, &mut reading));
+            let third = ns(stretch_from_c(c, &mut reading));
+            let fourth = ns(stretch_from_rust(&self.clock));
+            rust_ns.extend([first, fourth]);
+            beyond_ns.extend([second - first, third - fourth]);
+            if start.elapsed() >= time {
+                return Some(Pairs { rust_ns: median(rust_ns), beyond_ns: median(beyond_ns) });
+            }
+        }
+    }
+
     /// Reads again and again for so long, once `begin` returns.
     pub fn drive(
         &self,
@@ -174,9 +213,7 @@ impl<'a> Clocks<'a> {
             Peer::Counter => repeat(time, || counter.read()),
             Peer::CounterFenced => repeat(time, || fenced.read()),
             Peer::Truechimer => repeat(time, || self.clock.now()),
-            Peer::TruechimerUnix => {
-                repeat(time, || self.clock.now_if_usual().and_then(|now| now.unix_if_usual()))
-            }
+            Peer::TruechimerUnix => repeat(time, || in_unix_time(&self.clock)),
             Peer::TruechimerFenced => repeat(time, || self.fenced.now()),
             Peer::ClockBound => repeat(time, || own.client.now()),
             // A function of C's leaves its result in memory by itself.
@@ -201,6 +238,40 @@ impl<'a> Clocks<'a> {
             Peer::StdInstant => repeat(time, Instant::now),
         }
     }
+}
+
+/// The three times as C has them, from Rust. A new hand, which nobody has examined yet, is examined out of line, as the
+/// function of C examines it: else nothing would be read until somebody does.
+#[inline(always)]
+fn in_unix_time(clock: &Clock) -> Option<UnixReading> {
+    let quickly = clock.now_if_usual().and_then(|now| now.unix_if_usual());
+    quickly.or_else(|| less_quickly(clock))
+}
+
+#[cold]
+#[inline(never)]
+fn less_quickly(clock: &Clock) -> Option<UnixReading> {
+    clock.now().ok().map(|now| now.unix())
+}
+
+/// Reads from Rust: a function of its own, as [`stretch_from_c`] is, so that there is one such loop and both are called alike.
+#[inline(never)]
+fn stretch_from_rust(clock: &Clock) -> Duration {
+    let from = Instant::now();
+    for _ in 0..STRETCH {
+        black_box(&in_unix_time(clock));
+    }
+    from.elapsed()
+}
+
+/// Reads from C.
+#[inline(never)]
+fn stretch_from_c(clock: &TruechimerC<'_>, reading: &mut Reading) -> Duration {
+    let from = Instant::now();
+    for _ in 0..STRETCH {
+        black_box(&clock.now(reading));
+    }
+    from.elapsed()
 }
 
 /// Calls again and again for so long, each result left in memory.
@@ -252,6 +323,15 @@ mod tests {
         assert!(now.unix_if_usual().is_some());
         let leaps = now.leaps();
         assert!(leaps.known && leaps.last.is_some() && leaps.next.is_none(), "{leaps:?}");
+    }
+
+    #[test]
+    fn a_new_hand_is_examined_and_then_read_the_usual_way() {
+        let stage = Stage::new().unwrap();
+        let clocks = Clocks::open(&stage, None).unwrap();
+        assert!(clocks.clock.now_if_usual().is_none(), "nobody has examined it");
+        assert!(in_unix_time(&clocks.clock).is_some());
+        assert!(clocks.clock.now_if_usual().is_some());
     }
 
     #[test]

@@ -36,6 +36,24 @@ pub fn run(args: &Completions, program: &clap::Command, out: &mut dyn Write) -> 
     // The generator panics where its writer fails.
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut shown, name, &mut script);
+    if args.shell == "bash" {
+        script = with_equals(&String::from_utf8_lossy(&script)).into_bytes();
+    }
     out.write_all(&script)?;
     Ok(Outcome::Good)
+}
+
+/// Line of the generator's script for bash that sets the word before the one to complete.
+const BEFORE: &str = "    prev=\"$3\"\n";
+/// Bash takes an equals sign for a word of its own: what stands behind it is a value of the option before it.
+const EQUALS: &str = r#"    if [[ "${COMP_WORDS[COMP_CWORD]}" == "=" ]]; then
+        cur=""
+    elif [[ "$prev" == "=" ]]; then
+        prev="${COMP_WORDS[COMP_CWORD-2]}"
+    fi
+"#;
+
+/// The script for bash, by which values are completed behind an equals sign as well.
+fn with_equals(script: &str) -> String {
+    script.replacen(BEFORE, &format!("{BEFORE}{EQUALS}"), 1)
 }

@@ -5,7 +5,7 @@ mod files;
 mod source;
 
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -109,8 +109,8 @@ struct Found {
     card_options: Vec<String>,
     /// Word that the authorities of the system are not to be trusted.
     nosystemcert: Option<String>,
-    /// Word that chronyd serves nobody: `port 0`.
-    serves_nobody: Option<String>,
+    /// Port at which servers listen; with `port 0` chronyd serves nobody.
+    served_port: Option<(u16, String)>,
     /// Directives that are carried over, and mean something else here.
     differs: Vec<Left>,
     /// Directives that have no counterpart.
@@ -120,6 +120,9 @@ struct Found {
     /// Directives that nobody needs here.
     needless: Vec<Left>,
 }
+
+/// Port of NTP.
+const NTP: u16 = 123;
 
 impl Found {
     /// Settles what hangs on several lines.
@@ -149,19 +152,31 @@ impl Found {
             let left = |from| Left { from, why: why.clone() };
             self.differs.extend(self.card_options.drain(..).map(left));
         }
-        if let Some(from) = self.serves_nobody.take() {
-            self.serve.clear();
-            let why = "chronyd serves nobody with that, and 'truechimer run' never does";
-            self.needless.push(Left { from, why: why.to_owned() });
-        }
-        for (address, from) in std::mem::take(&mut self.bound) {
-            if self.serve.is_empty() {
-                let why = "says where servers listen, and nobody is served".to_owned();
-                self.needless.push(Left { from, why });
-            } else {
-                self.serve.push(format!("--listen {address}"));
+        let port = match self.served_port.take() {
+            Some((0, from)) => {
+                self.serve.clear();
+                let why = "chronyd serves nobody with that, and 'truechimer run' never does";
+                self.needless.push(Left { from, why: why.to_owned() });
+                None
             }
+            port => port,
+        };
+        let mut bound = std::mem::take(&mut self.bound);
+        if self.serve.is_empty() {
+            let lines = bound.into_iter().map(|(_, from)| from).chain(port.map(|(_, from)| from));
+            let why = "says where servers listen, and nobody is served";
+            self.needless.extend(lines.map(|from| Left { from, why: why.to_owned() }));
+            return;
         }
+        let port = port.map_or(NTP, |(port, _)| port);
+        if bound.is_empty() && port != NTP {
+            let all: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+            bound.extend(all.map(|address| (address, String::new())));
+        }
+        self.serve.extend(bound.into_iter().map(|(address, _)| match port {
+            NTP => format!("--listen {address}"),
+            _ => format!("--listen {}", SocketAddr::new(address, port)),
+        }));
     }
 
     /// Says why nothing is there to be followed.

@@ -56,8 +56,8 @@ struct Answer {
 /// Runs the command.
 pub fn run(args: &Interval, out: &mut dyn Write) -> Ended {
     let clock = clock::open(&args.page)?;
-    let moment = clock.moment().map_err(clock::unreadable)?;
-    let boot = clock.view().map_err(clock::unreadable)?.hand.counter.boot;
+    let moment = clock.moment().map_err(|why| clock::unreadable_at(&clock, why))?;
+    let boot = clock.view().map_err(|why| clock::unreadable_at(&clock, why))?.hand.counter.boot;
     let now = Kept { moment, boot: tag(boot) };
     let Some(from) = args.from else {
         match args.json {

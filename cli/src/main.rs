@@ -100,6 +100,23 @@ enum Command {
     Completions(Late<completions::Completions>),
 }
 
+/// Configurations that commands read, each with a manual page of its own.
+const CONFIGURATIONS: &[man::Configuration] = &[
+    man::Configuration {
+        name: "truechimer.toml",
+        about: "configuration of the daemon",
+        command: "truechimer-run",
+        text: include_str!("../../docs/reference/truechimer.toml"),
+    },
+    #[cfg(feature = "group")]
+    man::Configuration {
+        name: "truechimer-group.toml",
+        about: "configuration of the agent of a group",
+        command: "truechimer-group-agent",
+        text: include_str!("../../docs/reference/truechimer-group.toml"),
+    },
+];
+
 /// Which command stands under which heading in `truechimer --help`.
 const GROUPS: &[Group] = &[
     ("Keep a clock", &["run", "accept", "import-chrony"]),
@@ -219,7 +236,7 @@ fn dispatch(command: Command) -> Ended {
         #[cfg(feature = "packets")]
         Command::Extcap(Late(args)) => extcap::run(&args, out),
         Command::ImportChrony(Late(args)) => import::run(&args, out),
-        Command::Man(Late(args)) => man::run(&args, self::command(), out),
+        Command::Man(Late(args)) => man::run(&args, self::command(), CONFIGURATIONS, out),
         Command::Completions(Late(args)) => completions::run(&args, &self::command(), out),
     }
 }

@@ -43,7 +43,7 @@ pub struct Now {
 /// Runs the command.
 pub fn run(args: &Now, out: &mut dyn Write) -> Ended {
     let clock = clock::open(&args.page)?;
-    let (reading, view) = clock::look(&clock).map_err(clock::unreadable)?;
+    let (reading, view) = clock::look(&clock).map_err(|why| clock::unreadable_at(&clock, why))?;
     let scale = Scale::of(args.tai, &reading)?;
     let why = why(&clock, &view);
     if args.json {

@@ -13,6 +13,7 @@ pub struct Json<'a> {
     unfinished_from: Option<String>,
     unfinished_why: Option<&'static str>,
     known_from: Option<String>,
+    silent_since: Option<String>,
     length_ns: i64,
     judged_ns: i64,
     recorded_ns: i64,
@@ -153,6 +154,7 @@ impl<'a> Json<'a> {
             to: account.to.to_string(),
             unfinished_from: report.pending.map(|_| account.judged().to_string()),
             unfinished_why: report.pending.map(Pending::word),
+            silent_since: report.silent.map(|silent| silent.since.to_string()),
             known_from: match report.pending {
                 Some(Pending::Unknown(until)) => Some(until.to_string()),
                 _ => None,

@@ -7,7 +7,7 @@ mod page;
 mod screen;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use truechimer_audit::{Account, Chain, Hash, StatusTime, Time, is_written, parse_time};
@@ -80,7 +80,8 @@ pub struct Audit {
     #[arg(long, value_name = "OF", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "intervals", conflicts_with = "json")]
     csv: Option<Rows>,
-    /// Write a report to FILE: one page with plots, to read or to print
+    /// Write a report to FILE: one page with plots, to read or to print; - is standard output, in
+    /// place of the text
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -110,6 +111,8 @@ struct Report<'a> {
     chain: &'a Chain,
     /// Reason why the report ends, or is judged, no later.
     pending: Option<Pending>,
+    /// Nothing is in the record from its end on, and the report ends there as nobody asked for another time.
+    silent: Option<Silent>,
     limits_ns: Vec<u64>,
 }
 
@@ -154,6 +157,37 @@ impl Pending {
     }
 }
 
+/// A record to which nothing was added for longer than a daemon at it would let pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Silent {
+    /// Time of its last line.
+    since: Time,
+    /// No daemon has it open; else that is not for this user to know.
+    is_closed: bool,
+}
+
+impl Silent {
+    /// The record of an account, by whether a daemon has it open.
+    fn of(account: &Account, is_written: Option<bool>, now: Time) -> Option<Silent> {
+        let since = account.last.filter(|last| *last < now)?;
+        let is_closed = match is_written {
+            Some(true) => return None,
+            Some(false) => true,
+            None => false,
+        };
+        let (_, pending) = judged(account, is_written, now);
+        (pending == Pending::ToCome).then_some(Silent { since, is_closed })
+    }
+
+    fn text(self) -> String {
+        let why = match self.is_closed {
+            true => "no daemon has the record open",
+            false => "whether a daemon has the record open, root and the daemon's user can see",
+        };
+        format!("nothing was written since {}: {why}", at(self.since))
+    }
+}
+
 /// Time up to which a record can be judged now, and why no longer. `is_written`: whether a daemon has it open.
 fn judged(account: &Account, is_written: Option<bool>, now: Time) -> (Time, Pending) {
     // The system clock may be behind the record. That it once was ahead is no reason to wait for that time.
@@ -186,7 +220,11 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         }
         return Ok(Outcome::of(chain.is_whole()));
     }
-    if let Some(path) = &args.html {
+    if args.page_goes_out() && (args.json || args.csv.is_some()) {
+        let text = "the page goes to standard output, and so would --json or --csv: name a file for one of them";
+        return Err(Failure::new("--html -", text));
+    }
+    if let Some(path) = args.file() {
         output::ready(path)?;
     }
     let asked = args.asked()?;
@@ -198,11 +236,13 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         let chain = truechimer_audit::read(folder, args.hash.as_ref(), take).map_err(unreadable)?;
         Ok::<_, Failure>((account, chain))
     };
+    let mut silent = None;
     let (mut account, chain) = match asked {
         Some(span) => read(span)?,
         None => {
             // First its end, then the day before it.
             let (whole, _) = read((Time(i64::MIN), Time(i64::MAX)))?;
+            silent = Silent::of(&whole, is_written, now());
             read(args.default_span(&whole, is_written)?)?
         }
     };
@@ -218,8 +258,11 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
         )));
     }
     let limits_ns = args.limit.iter().map(|limit| limit.as_nanos_i64().unsigned_abs()).collect();
-    let report = Report { args, account: &account, chain: &chain, pending, limits_ns };
-    if args.json {
+    let report = Report { args, account: &account, chain: &chain, pending, silent, limits_ns };
+    if args.page_goes_out() {
+        let page = page::page(&report, &program::line()).render();
+        out.write_all(page.as_bytes())?;
+    } else if args.json {
         writeln!(out, "{}", show::json(&json::Json::of(&report))?)?;
     } else if let Some(rows) = args.csv {
         match rows {
@@ -229,7 +272,7 @@ pub fn run(args: &Audit, out: &mut dyn Write) -> Ended {
     } else {
         screen::report(&report, out)?;
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = args.file() {
         output::save_report(path, &page::page(&report, &program::line()))?;
     }
     Ok(Outcome::of(chain.is_whole()))
@@ -242,6 +285,16 @@ fn now() -> Time {
 }
 
 impl Audit {
+    /// True if the page is all that goes to standard output.
+    fn page_goes_out(&self) -> bool {
+        self.html.as_deref() == Some(Path::new("-"))
+    }
+
+    /// File for the page.
+    fn file(&self) -> Option<&Path> {
+        self.html.as_deref().filter(|_| !self.page_goes_out())
+    }
+
     /// The span that was asked for; none: the last day of the record, or to its end.
     fn asked(&self) -> Result<Option<(Time, Time)>, Failure> {
         if let Some(day) = &self.day {

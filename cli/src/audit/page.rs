@@ -32,6 +32,10 @@ pub fn page(report: &Report<'_>, command: &str) -> Page {
         }
         None => about,
     };
+    let about = match report.silent {
+        Some(silent) => format!("{about} {}.", super::sentence(&silent.text())),
+        None => about,
+    };
     let bounded = account.bounded_ns();
     let worst = account.worst().and_then(|piece| piece.bound_ns);
     // Of several limits the first counts; all are in the table.

@@ -29,6 +29,9 @@ pub fn report(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     if let Some(pending) = report.pending {
         line(out, "not yet", &pending.text(account.judged()))?;
     }
+    if let Some(silent) = report.silent {
+        line(out, "silent", &silent.text())?;
+    }
     let begins = account.begins.map_or_else(String::new, |time| format!(", from {} on", at(time)));
     line(out, "record", &format!("{}{begins}", report.args.record.display()))?;
     let (recorded, bounded) = (account.recorded_ns(), account.bounded_ns());

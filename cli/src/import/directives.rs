@@ -73,7 +73,7 @@ const LOST: [(&[&str], &str); 14] = [
         "stamps of cards are taken if they have come by the time of the reply, and NTP goes by its own port",
     ),
     (
-        &["binddevice", "port", "bindacqaddress", "acquisitionport"],
+        &["binddevice", "bindacqaddress", "acquisitionport"],
         "the daemon asks from any port; 'truechimer serve --listen' says where servers listen",
     ),
     (&["bindacqdevice"], "that is `interface`, in each [[source]]"),
@@ -140,7 +140,11 @@ pub(super) fn take(line: &Line, found: &mut Found) {
                 .to_owned(),
         ),
         "sourcedir" => folder(line, found),
-        "port" if first == Some("0") => found.serves_nobody = Some(line.shown()),
+        "port" => match first.and_then(|port| port.parse::<u16>().ok()) {
+            // The last one counts.
+            Some(port) => found.served_port = Some((port, line.shown())),
+            None => found.lose(line, "must be 0 to 65535"),
+        },
         "nocerttimecheck" => match first.and_then(|n| n.parse::<u32>().ok()) {
             Some(times) => {
                 found.forget_nts("unset-clock");
@@ -194,10 +198,6 @@ pub(super) fn take(line: &Line, found: &mut Found) {
         "ratelimit" => found
             .lose(line, "'truechimer serve' has --rate and --burst, 16 a second and 64 at once"),
         name => {
-            // The last one counts.
-            if name == "port" {
-                found.serves_nobody = None;
-            }
             let by = |table: &[(&[&str], &str)]| {
                 let row = table.iter().find(|(names, _)| names.contains(&name));
                 row.map(|(_, why)| Left { from: line.shown(), why: (*why).to_owned() })

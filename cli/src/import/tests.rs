@@ -364,6 +364,24 @@ fn serving_is_a_command() {
     has("port 0\nport 1123\nallow 10.1", &["#   truechimer serve --allow 10.1.0.0/16"]);
 }
 
+/// `port` of chronyd is a part of `--listen`.
+#[test]
+fn a_port_goes_to_where_servers_listen() {
+    has(
+        "port 1123\nallow 10.1",
+        &["serve --allow 10.1.0.0/16 --listen 0.0.0.0:1123 --listen [::]:1123\n"],
+    );
+    let both = "port 11\nallow\nbindaddress 192.0.2.1\nbindaddress 2001:db8::1";
+    has(both, &["--listen 192.0.2.1:11 --listen [2001:db8::1]:11\n"]);
+    has("port 123\nallow 10.1\nbindaddress 192.0.2.1", &["--listen 192.0.2.1\n"]);
+    has("port 123\nallow 10.1", &["serve --allow 10.1.0.0/16\n"]);
+    has(
+        "port 1123",
+        &["# c:1: port 1123\n#     says where servers listen, and nobody is served\n"],
+    );
+    has("port x", &["must be 0 to 65535"]);
+}
+
 /// `truechimer run` knows such a file by its directives.
 #[test]
 fn directives_are_known_to_who_is_given_chronys_file() {

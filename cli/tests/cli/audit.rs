@@ -276,6 +276,21 @@ fn the_end_of_a_span_is_judged_by_whether_a_daemon_is_at_it() {
         assert_eq!(json["gaps"][0]["time_ns"], 30 * SECOND_NS);
         assert_eq!(json["limits"][0]["share"], 0.5);
     }
+    // Without a span the report ends with the record, and says that nothing came since.
+    let ended = truechimer(&["audit", "--record", &record]);
+    let silent = "nothing was written since ";
+    assert!(ended.out.contains(silent), "{ended:?}");
+    assert!(ended.out.contains(": no daemon has the record open"), "{ended:?}");
+    let json = truechimer(&["audit", "--record", &record, "--json"]);
+    assert_eq!(json.documented()[0]["silent_since"], at(0));
+    let asked = truechimer(&ask);
+    assert!(!asked.out.contains(silent), "{asked:?}");
+    std::fs::remove_file(&lock).unwrap();
+    let (writer, _) =
+        Writer::open(Path::new(&record), Limits { total_bytes: 10_000_000 }, "0.1.0").unwrap();
+    let running = truechimer(&["audit", "--record", &record]);
+    assert!(!running.out.contains(silent), "{running:?}");
+    drop(writer);
     // A day that is not over.
     let today = truechimer(&["audit", "--record", &record, "--day", "today"]);
     assert!(today.out.contains("is to come") && today.out.contains("of the span"), "{today:?}");
@@ -367,6 +382,23 @@ fn the_page_works_in_a_browser_and_prints() {
     let text = String::from_utf8_lossy(&paper);
     let pages = text.matches("/Type /Page\n").count();
     assert!((2..=8).contains(&pages), "{pages} pages");
+}
+
+/// The page alone goes to standard output for `-`; what ends before it is made leaves no file.
+#[test]
+fn a_page_goes_out_or_is_whole() {
+    let dir = Dir::new();
+    let record = dir.join("audit");
+    day(Path::new(&record));
+    let ask = ["audit", "--record", &record, "--day", "2026-11-27", "--html"];
+    let page = truechimer(&[&ask[..], &["-"]].concat());
+    assert!(page.out.starts_with("<!DOCTYPE html>") || page.out.starts_with("<!doctype html>"));
+    assert!(page.out.trim_end().ends_with("</html>"));
+    truechimer(&[&ask[..], &["-", "--json"]].concat()).assert_error(&["--html -", "name a file"]);
+    let file = dir.join("report.html");
+    truechimer(&["audit", "--record", &record, "--day", "1999-13-01", "--html", &file])
+        .assert_error(&["must be a day"]);
+    assert!(!Path::new(&file).exists());
 }
 
 #[test]

@@ -75,6 +75,10 @@ fn a_manual_page_is_made_for_every_command() {
         assert!(page.contains(".TH"), "{page}");
     }
     assert!(std::fs::exists(dir.join("man/truechimer.1")).unwrap());
+    for name in ["truechimer.toml", "truechimer-group.toml"] {
+        let page = std::fs::read_to_string(dir.join(&format!("man/{name}.5"))).unwrap();
+        assert!(page.starts_with(&format!(".TH {name} 5\n")), "{page}");
+    }
 }
 
 #[test]
@@ -89,6 +93,24 @@ fn nobody_reading_is_no_reason_to_complain() {
         assert!(output.stderr.is_empty(), "{output:?}");
         assert!(output.status.code().is_some(), "{output:?}");
     }
+}
+
+/// Bash parts a word at an equals sign: the value behind it is completed as one after a space is.
+#[test]
+fn bash_completes_behind_an_equals_sign() {
+    let script = truechimer(&["completions", "bash"]).out;
+    let complete = |words: &str, last: &str, before: &str| {
+        let call = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))\n\
+             _truechimer truechimer '{last}' '{before}'; echo \"${{COMPREPLY[*]}}\""
+        );
+        let done = std::process::Command::new("bash").args(["-c", &call]).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    assert_eq!(complete("truechimer audit --csv =", "", "--csv"), "intervals sources\n");
+    assert_eq!(complete("truechimer audit --csv = so", "so", "="), "sources\n");
+    assert_eq!(complete("truechimer run --seccomp = l", "l", "="), "log\n");
+    assert_eq!(complete("truechimer run --seccomp l", "l", "--seccomp"), "log\n");
 }
 
 /// Words that an option takes, for a shell to complete; each is one that it takes.

@@ -115,6 +115,8 @@ pub struct Account {
     is_broken: bool,
     pieces: Vec<Piece>,
     words: Vec<String>,
+    /// Index of each of them.
+    known: BTreeMap<String, usize>,
     events: Vec<Event>,
     sources: Vec<Sources>,
     /// The last list of sources from before the span: they are so when it begins.
@@ -139,6 +141,7 @@ impl Account {
             is_broken: false,
             pieces: Vec::new(),
             words: Vec::new(),
+            known: BTreeMap::new(),
             events: Vec::new(),
             sources: Vec::new(),
             inherited: None,
@@ -235,11 +238,13 @@ impl Account {
 
     /// Index of a word.
     fn word(&mut self, word: String) -> usize {
-        let known = self.words.iter().position(|known| *known == word);
-        known.unwrap_or_else(|| {
-            self.words.push(word);
-            self.words.len() - 1
-        })
+        if let Some(known) = self.known.get(&word) {
+            return *known;
+        }
+        let new = self.words.len();
+        self.words.push(word.clone());
+        self.known.insert(word, new);
+        new
     }
 
     /// Length of the span, ns.
@@ -385,7 +390,8 @@ impl Account {
         for (n, (at, list)) in lists.iter().enumerate() {
             // They were so until the next list, or until nobody looked any more.
             let next = lists.get(n + 1).map_or(self.judged, |(next, _)| *next);
-            let gap = gaps.iter().find(|gap| gap.to > *at).map_or(self.judged, |gap| gap.from);
+            let gap = gaps.get(gaps.partition_point(|gap| gap.to <= *at));
+            let gap = gap.map_or(self.judged, |gap| gap.from);
             let to = next.min(gap).max(*at);
             for state in *list {
                 let before = last.get(state.name.as_str()).and_then(|n| all.get_mut(*n));
@@ -408,20 +414,29 @@ impl Account {
     /// The sources, each as often as what it said of its own source changed.
     #[must_use]
     pub fn sources(&self) -> Vec<Seen> {
+        let stretches = self.stretches();
         let mut all: Vec<Seen> = Vec::new();
-        for stretch in self.stretches().into_iter().filter(|stretch| stretch.length_ns() > 0) {
+        // Looked up, as a record that somebody made up may have any number of them: by all that it is, the one of
+        // each name that was seen last, and places of statuses.
+        let (mut exact, mut latest, mut places) =
+            (BTreeMap::new(), BTreeMap::<&str, usize>::new(), BTreeMap::new());
+        for stretch in stretches.iter().filter(|stretch| stretch.length_ns() > 0) {
             let state = &stretch.state;
+            let name = state.name.as_str();
+            let key = (name, &state.address, state.stratum, &state.reference);
             // A daemon that has just started knows nothing of it as yet: that is no other source.
-            let is_blank = state.is_blank();
-            let same = |seen: &&mut Seen| {
-                seen.name == state.name
-                    && (is_blank
-                        || (seen.address == state.address)
-                            && (seen.stratum, &seen.reference) == (state.stratum, &state.reference))
-            };
-            match all.iter_mut().filter(same).max_by_key(|seen| seen.last) {
-                Some(seen) => seen.again(&stretch),
-                None => all.push(Seen::first(&stretch)),
+            let known = if state.is_blank() { latest.get(name) } else { exact.get(&key) };
+            let place = known.copied().unwrap_or_else(|| {
+                exact.insert(key, all.len());
+                all.push(Seen::first(stretch));
+                all.len() - 1
+            });
+            let Some(seen) = all.get_mut(place) else { continue };
+            let status = places.entry((place, &state.status, &state.reason));
+            seen.again(stretch, status.or_insert(seen.statuses.len()));
+            let (last, before) = (seen.last, latest.get(name).and_then(|place| all.get(*place)));
+            if before.is_none_or(|before| before.last <= last) {
+                latest.insert(name, place);
             }
         }
         all.sort_by(|a, b| (&a.name, a.first).cmp(&(&b.name, b.first)));
@@ -471,7 +486,7 @@ impl Stretch {
 impl Seen {
     fn first(stretch: &Stretch) -> Seen {
         let state = stretch.state.clone();
-        let mut seen = Seen {
+        Seen {
             name: state.name,
             address: state.address,
             stratum: state.stratum,
@@ -481,20 +496,17 @@ impl Seen {
             time_ns: 0,
             root_distance_ns: None,
             statuses: Vec::new(),
-        };
-        seen.again(stretch);
-        seen
+        }
     }
 
-    fn again(&mut self, stretch: &Stretch) {
+    /// Takes a stretch more, whose status has this place, the next one if it is new.
+    fn again(&mut self, stretch: &Stretch, place: &usize) {
         let (state, length_ns) = (&stretch.state, stretch.length_ns());
         self.first = self.first.min(stretch.from);
         self.last = self.last.max(stretch.to);
         self.time_ns = self.time_ns.saturating_add(length_ns);
         self.root_distance_ns = self.root_distance_ns.max(state.root_distance_ns);
-        let same =
-            |it: &&mut StatusTime| (&it.status, &it.reason) == (&state.status, &state.reason);
-        match self.statuses.iter_mut().find(same) {
+        match self.statuses.get_mut(*place) {
             Some(it) => it.time_ns = it.time_ns.saturating_add(length_ns),
             None => self.statuses.push(StatusTime {
                 status: state.status.clone(),

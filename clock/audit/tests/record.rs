@@ -581,3 +581,37 @@ fn rows_of_a_source_do_not_overlap_after_a_restart() {
     assert_eq!((known.first, known.last), (blank.last, Time(DAY + 1_000 * SECOND)));
     assert_eq!((known.time_ns, known.statuses.len()), (989 * SECOND, 2));
 }
+
+/// Statuses, words and sources of a record that somebody made up, by the thousand: each is counted once, in the order in
+/// which they come.
+#[test]
+fn any_number_of_statuses_is_told_apart() {
+    const MANY: i64 = 5_000;
+    let source = |name: String, status: i64| SourceState {
+        name,
+        address: None,
+        status: format!("status {status}"),
+        stratum: Some(1),
+        reference: None,
+        root_distance_ns: None,
+        reason: Some(format!("reason {}", status % 7)),
+    };
+    let mut account = Account::new(Time(DAY), Time(DAY + 2 * MANY * SECOND));
+    for second in 0..2 * MANY {
+        let list = vec![source("a".into(), second % MANY), source(format!("b{second}"), 1)];
+        account.take(Line::Sources(Sources { at: Time(DAY + second * SECOND), list }));
+        let Line::Interval(one) = interval(second + 1, 1, Some(1)) else { panic!("no interval") };
+        account.take(Line::Interval(Interval { status: format!("word {}", second % MANY), ..one }));
+    }
+    let seen = account.sources();
+    assert_eq!(seen.len() as i64, 1 + 2 * MANY);
+    let statuses = &seen[0].statuses;
+    assert_eq!((seen[0].name.as_str(), statuses.len() as i64), ("a", MANY));
+    for (n, it) in (0..).zip(statuses) {
+        assert_eq!((it.status.as_str(), it.time_ns), (format!("status {n}").as_str(), 2 * SECOND));
+    }
+    assert!(seen[1..].iter().all(|seen| seen.statuses.len() == 1 && seen.time_ns == SECOND));
+    let by_status = account.by_status();
+    assert_eq!(by_status.len() as i64, MANY);
+    assert!(by_status.values().all(|ns| *ns == 2 * SECOND));
+}

@@ -39,3 +39,8 @@ pub fn look(clock: &Clock) -> Result<(Reading, View), ReadError> {
 pub fn unreadable(why: ReadError) -> Failure {
     Failure::Said(why.to_string())
 }
+
+/// Failure of a clock that cannot be read, with the name of its page.
+pub fn unreadable_at(clock: &Clock, why: ReadError) -> Failure {
+    Failure::new(clock.page().path().display(), why)
+}

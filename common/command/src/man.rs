@@ -11,16 +11,35 @@ use crate::{Ended, Failure, Outcome};
 #[derive(Args, Debug)]
 #[command(after_help = "Exit status: 0, or 2 on an error.")]
 pub struct Man {
-    /// The directory to write a page for the program and one for each command into
+    /// The directory to write a page for the program and one for each command into, and those of the
+    /// configurations that it reads (section 5)
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
 
-/// Writes the pages of `program`.
+/// A configuration with a page of its own, in section 5.
+#[derive(Debug)]
+pub struct Configuration {
+    /// Name of the file, and of the page.
+    pub name: &'static str,
+    /// Purpose, in a few words.
+    pub about: &'static str,
+    /// Page of the command that reads it.
+    pub command: &'static str,
+    /// The commented file.
+    pub text: &'static str,
+}
+
+/// Writes the pages of `program` and of its configurations.
 ///
 /// # Errors
 /// If that cannot be done: which, and why.
-pub fn run(args: &Man, program: clap::Command, out: &mut dyn Write) -> Ended {
+pub fn run(
+    args: &Man,
+    program: clap::Command,
+    files: &[Configuration],
+    out: &mut dyn Write,
+) -> Ended {
     let failed = |why| Failure::new(args.directory.display(), why);
     let mut root = program.disable_help_subcommand(true);
     let name = args.directory.to_str().filter(|name| root.find_subcommand(name).is_some());
@@ -34,6 +53,10 @@ pub fn run(args: &Man, program: clap::Command, out: &mut dyn Write) -> Ended {
     truechimer_files::make_folder(&args.directory, 0o755).map_err(failed)?;
     root.build();
     pages(&root, root.get_name(), &args.directory).map_err(failed)?;
+    for file in files {
+        let path = args.directory.join(format!("{}.5", file.name));
+        truechimer_files::write(&path, of_configuration(file)).map_err(failed)?;
+    }
     let page = args.directory.join(format!("{}.1", root.get_name()));
     writeln!(out, "manual pages written to {}", args.directory.display())?;
     writeln!(out, "to read one: man -l {}", page.display())?;
@@ -46,6 +69,17 @@ fn pages(command: &clap::Command, name: &str, directory: &Path) -> io::Result<()
         pages(subcommand, &format!("{name}-{}", subcommand.get_name()), directory)?;
     }
     page(command, name, &mut truechimer_files::create(&directory.join(format!("{name}.1")), 0o666)?)
+}
+
+/// The page of a configuration: the commented file as it is.
+fn of_configuration(file: &Configuration) -> String {
+    let Configuration { name, about, command, text } = file;
+    let lines: String = text.lines().map(|line| escaped(line) + "\n").collect();
+    format!(
+        ".TH {name} 5\n.SH NAME\n{name} \\- {about}\n.SH DESCRIPTION\n.nf\n{lines}.fi\n\
+         .SH \"SEE ALSO\"\n{command}(1); what is named docs/ is in share/doc/truechimer, below the \
+         directory of the installation\n"
+    )
 }
 
 /// The page of one command.
@@ -184,6 +218,19 @@ mod tests {
         assert_eq!(made("Columns: Of\n  a  b\nit."), columns);
         assert_eq!(made("A long line without one"), ".PP\nA long line without one\n");
         assert_eq!(made(".hidden"), ".PP\n\\&.hidden\n");
+    }
+
+    #[test]
+    fn a_configuration_is_shown_as_it_is() {
+        let text = "# a \\ of it\n.key = \"--x\"\n\n'more' = 1\n";
+        let file = Configuration { name: "a.toml", about: "settings", command: "a-run", text };
+        let page = of_configuration(&file);
+        let lines = "# a \\e of it\n\\&.key = \"\\-\\-x\"\n\n\\&'more' = 1\n";
+        assert!(page.starts_with(".TH a.toml 5\n.SH NAME\na.toml \\- settings\n"), "{page}");
+        assert!(
+            page.contains(&format!(".nf\n{lines}.fi\n")) && page.contains("a-run(1)"),
+            "{page}"
+        );
     }
 
     #[test]

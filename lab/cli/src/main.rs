@@ -80,7 +80,7 @@ fn dispatch(command: Command) -> Ended {
         Command::Compare(args) => judged(|| compare::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::Soak(args) => judged(|| soak::run(&args)),
-        Command::Man(args) => man::run(&args, self::command(), &mut out()),
+        Command::Man(args) => man::run(&args, self::command(), &[], &mut out()),
     }
 }
 

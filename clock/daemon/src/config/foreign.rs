@@ -3,7 +3,7 @@
 use truechimer_config::{Reader, Table};
 
 /// Keys that chronyd, ntpd, ntpd-rs and systemd-timesyncd have, and what stands for them here.
-const FOREIGN: [(&[&str], &str); 28] = [
+const FOREIGN: [(&[&str], &str); 36] = [
     (
         &["server", "servers", "pools", "peer", "NTP", "FallbackNTP", "Time"],
         "a server is [[source]] with host = \"…\", or with pool = \"…\"",
@@ -40,6 +40,32 @@ const FOREIGN: [(&[&str], &str); 28] = [
         "that is `max-poll` in [[source]], in seconds, not a power of 2: 64 for maxpoll 6, 1024 for 10",
     ),
     (&["ipv4", "ipv6"], "that is `family` in [[source]]"),
+    (&["ntp-version", "ignore"], "there is nothing like it: leave it out"),
+    (
+        &["synchronization", "algorithm"],
+        "what is set there has keys at the top here (`min-sources`, `max-step`) and in [system-clock] (`step`, `step-above`)",
+    ),
+    (&["minimum-agreeing-sources"], "that is `min-sources`, at the top"),
+    (
+        &["single-step-panic-threshold", "accumulated-step-panic-threshold"],
+        "that is `max-step`, at the top: one span for either direction, for all moves added up",
+    ),
+    (
+        &["startup-step-panic-threshold"],
+        "a first time that is far from the real-time clock needs two servers that agree, or your word: leave it out",
+    ),
+    (
+        &["nts-ke-server", "local-stratum", "rate-limiting-cache-size", "allowlist", "denylist"],
+        "serving is a program of its own, 'truechimer serve', and that an option of it",
+    ),
+    (
+        &["source-defaults"],
+        "each [[source]] has its own keys, and what is left out is as it is without",
+    ),
+    (
+        &["observability", "observation-path", "log-level"],
+        "'truechimer status' and 'truechimer sources' ask the daemon by themselves; [metrics] is for Prometheus",
+    ),
     (&["authselectmode"], "that is `authentication`"),
     (&["true"], "that is `trust` in [[source]]"),
     (&["xleave"], "that is `interleaved` in [[source]]"),

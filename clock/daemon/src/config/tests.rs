@@ -348,6 +348,13 @@ fn every_mistake_is_named_with_its_line_and_its_mend() {
         ("[[source]]\nhost = \"a\"\nrequire = 2", "t:3: `require` must be true or false"),
         ("prefer = true", "t:1: unknown key `prefer`; it belongs into [[source]]"),
         ("[[source]]\nhost = \"a\"\nxleave = true", "`xleave`; that is `interleaved`"),
+        ("[synchronization]\nminimum-agreeing-sources = 3", "`synchronization`; what is set there"),
+        ("minimum-agreeing-sources = 3", "that is `min-sources`, at the top"),
+        ("single-step-panic-threshold = 10", "that is `max-step`, at the top"),
+        ("[source-defaults]\npoll-interval-limits = 4", "each [[source]] has its own keys"),
+        ("[[source]]\nmode = \"server\"\naddress = \"a\"", "t:2: unknown key `mode`; a pool is"),
+        ("[observability]\nlog-level = \"info\"", "[metrics] is for Prometheus"),
+        ("[[nts-ke-server]]\nlisten = \"[::]:4460\"", "is a program of its own"),
         ("key = 1", "t:1: unknown key `key`; the file of symmetric keys is `key-file`, at the top"),
         ("[[source]]\nhost = \"a\"\nversion = 4", "`version`; the version is always 4"),
         (
