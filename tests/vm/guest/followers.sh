@@ -1,6 +1,6 @@
 # What follows a PTP master and what follows an NTP server, the same clock's, by software stamps: WHO steers the system clock, beside it
 # two daemons keep clocks of their own, one by either protocol. In each of ROWS every clock is read beside the truth at one moment, by
-# cross stamps of hardware. The oscillator wanders. tests/vm/followers makes tables of it.
+# cross stamps of hardware. The oscillator wanders, and interrupts are late by up to LATE ns. tests/vm/followers makes tables of it.
 # needs: modules ptp af_packet
 # needs: programs ip tc ptp4l ptpd chronyd ntpd
 # needs: built vm_ptp
@@ -8,7 +8,7 @@
 . /guest/lib.sh
 . /guest/net.sh
 
-: "${WHO:=pi}" "${ROWS:=quiet shifted}" "${FIRST:=60}" "${SETTLE:=60}" "${LENGTH:=60}" "${SEED:=1}"
+: "${WHO:=pi}" "${ROWS:=quiet shifted}" "${FIRST:=60}" "${SETTLE:=60}" "${LENGTH:=60}" "${SEED:=1}" "${LATE:=15000}"
 # The master's clock shows TAI, loses 4 ppm, and its rate walks by 10^-9 a root second.
 tai=1782863437
 # What makes the two ways even but for interrupts that come late, by up to 15 us: a frame waits in the client's card for as long
@@ -102,7 +102,7 @@ undone() {
 
 wait_for_tsc
 ok "the module" insmod /modules/vm_ptp.ko cards=1 "base=$tai" ppb=4000 walk=1732000 "seed=$SEED" \
-    queue=$wait
+    queue=$wait "late=$LATE"
 ok "the wire" cards
 ip -n server address add 192.0.2.3/24 dev card1
 date -s "@$((tai - 37))" >/dev/null

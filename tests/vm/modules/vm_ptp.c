@@ -11,7 +11,7 @@
  *
  * With cards=1 there are two network cards, card0 and card1, at the ends of one wire, which stamp by
  * that clock. What leaves card0 waits for `queue` ns between the kernel's stamp and the wire, what arrives
- * there for `interrupt` ns and somewhat more; nothing waits in card1. A frame takes `wire` ns, and then as long as
+ * there for `interrupt` to `interrupt` + `late` ns; nothing waits in card1. A frame takes `wire` ns, and then as long as
  * 100 Mbit/s take for its bytes. While `mute` is set the cards stamp nothing. By `jump` ns somebody steps the
  * clock whenever a frame has left for card0. On the wire there may be queues each way, of up to `busy` ns and seldom
  * long.
@@ -55,6 +55,9 @@ MODULE_PARM_DESC(queue, "what a frame waits in card0 before it leaves, ns");
 static long interrupt;
 module_param(interrupt, long, 0644);
 MODULE_PARM_DESC(interrupt, "what a frame waits in card0 after it came, ns");
+static long late = 15000;
+module_param(late, long, 0644);
+MODULE_PARM_DESC(late, "by how much longer at the most, by chance, ns");
 static long wire = 5000;
 module_param(wire, long, 0644);
 MODULE_PARM_DESC(wire, "what the wire takes, ns");
@@ -301,10 +304,12 @@ static long leave(struct frame *frame)
 		ahead += jump;
 	frame->came = stamp_of(there);
 	if (frame->from == 1) {
-		/* Not always the same, as no computer takes. */
-		static u32 n;
+		/* By chance, as on any computer: lengths in turn would meet a program of even pace with the same few. */
+		static u64 state;
 
-		wait += interrupt + (n++ * 7919 % 16) * 1000;
+		if (!state)
+			state = seed + 2;
+		wait += interrupt + (chance(&state) * late >> 24);
 	}
 	return wait;
 }
