@@ -16,6 +16,9 @@
 //! published time is continuous, and only glides to where the sources of now put it. It glides fast
 //! if they know better than whoever it was learnt from, and slowly, as paths change, if they know
 //! less: what a near server has taught of the others' leans outlives it.
+//!
+//! Who is not heard any more while others are still foretells what the time does, as long as it does
+//! that better than they: what a new source says at first is mostly what it did not know before.
 
 mod verdict;
 
@@ -39,8 +42,8 @@ const REFERENCE: f64 = 0.02;
 /// Over how long the noise of a source is averaged for its weight, s, all alike until then: what
 /// was not known at first is soon forgotten ...
 const NOISE: f64 = 1800.0;
-/// ... unless it is so many times that by now: it has gone silent.
-const SILENT: f64 = 4.0;
+/// ... unless it is so many times more or less by now: it has gone silent, or was new.
+const UNLIKE: f64 = 4.0;
 /// Ratio of a level's variance to that of the best at which it has half of the weight that it would
 /// have; beyond, ever less.
 const FAR: f64 = 16.0;
@@ -74,6 +77,9 @@ pub(crate) struct Part {
     pub(crate) lean: Span,
     /// Silent: only learns where it leans, as there is something better, such as a pulse.
     pub(crate) silent: bool,
+    /// Not heard of late, unlike others, and foretold since: a word in what the time does, as long as
+    /// it knows that as well as they do, and none in where it stands.
+    pub(crate) coasts: bool,
     /// The newest round trip.
     pub(crate) rtt: Option<Span>,
 }
@@ -134,6 +140,7 @@ struct Member {
     outvoted: Option<Outvoted>,
     path: Path,
     heard: Option<Count>,
+    coasts: bool,
 }
 
 /// Since when a source has been outvoted.
@@ -167,6 +174,7 @@ struct Put {
     growth: f64,
     surest: f64,
     silent: bool,
+    coasts: bool,
     member: Member,
 }
 
@@ -181,7 +189,8 @@ impl Combination {
         self.members.retain(|(id, _)| is_there(*id));
     }
 
-    /// The time at `at`, moved into `low..=high` as far as that is needed. `None` of nothing.
+    /// The time at `at`, moved into `low..=high` as far as that is needed; those that coast come
+    /// last. `None` of nothing.
     pub(crate) fn combine(
         &mut self,
         parts: &[Part],
@@ -196,22 +205,24 @@ impl Combination {
         let age = self.level.map_or(0.0, |l| since(l.begun, l.period));
         let mut put: Few<Put> = parts.iter().map(|part| self.put(part, origin)).collect();
         let elapsed = |count: Count| self.level.map_or(0.0, |l| since(count, l.period));
+        let heard = put.iter().filter(|p| !p.coasts).count();
         if self.level.is_some() && age >= YOUNG {
-            vote(&mut put, at, elapsed);
+            vote(put.split_at_mut(heard).0, at, elapsed);
         }
         let speak = || put.iter().filter(|p| p.speaks()).map(Put::level_variance);
         let variance = 1.0 / speak().map(|variance| 1.0 / variance).sum::<f64>();
         let best = speak().fold(f64::INFINITY, f64::min);
-        let surest = put.iter().map(|p| p.growth).fold(f64::INFINITY, f64::min);
+        let rates = put.iter().filter(|p| p.foretells()).map(|p| p.growth);
+        let surest = rates.fold(f64::INFINITY, f64::min);
         put.iter_mut().for_each(|p| (p.best, p.surest) = (best, surest));
         let raw = weighted(&put, Put::level_weight, |p| p.offset);
         let grown = self.level.filter(|_| age >= YOUNG);
         let (stands, known) = match grown {
             None => (raw, variance),
             Some(level) => {
-                judge(&mut put, at);
+                judge(put.split_at_mut(heard).0, at);
                 let news = weighted(&put, Put::news_weight, Put::news);
-                let left = weighted(&put, Put::news_weight, Put::off) - news;
+                let left = weighted(&put, Put::learnt_weight, Put::off) - news;
                 let level_now = news + left * (dt / (dt + LEFT_OVER));
                 let better = ((level.variance - variance) / level.variance).clamp(0.0, 1.0);
                 let worse = variance > WORSE * level.variance;
@@ -242,24 +253,20 @@ impl Combination {
                 None => self.members.push((p.id, p.member)),
             }
         }
-        let share = |weight: &dyn Fn(&Put) -> f64| -> Few<f64> {
-            let total: f64 = put.iter().map(weight).sum();
-            put.iter().map(|p| weight(p) / total).collect()
-        };
         let mean = |of: fn(&Estimate) -> Period, shares: &[f64]| {
             let first = of(&first.estimate);
             let each = parts.iter().map(|part| fraction(of(&part.estimate).relative_to(first)));
             let off: f64 = each.zip(shares).map(|(off, share)| off * share).sum();
             if off == 0.0 { first } else { first.scaled(rate(off)) }
         };
-        let shares = share(&Put::news_weight);
-        let period = mean(|e| e.period, &shares);
-        let difference = mean(|e| e.difference, &shares);
+        let news = shares(&put, Put::news_weight);
+        let period = mean(|e| e.period, &news);
+        let difference = mean(|e| e.difference, &news);
         let begun = self.level.map_or(at, |level| level.begun);
         self.level = Some(Level { begun, at, time, period, variance: known });
         let outvoted =
-            put.iter().map(|p| (!p.speaks() && !p.silent).then(|| span(p.moved().abs())));
-        let (weights, outvoted) = (share(&Put::level_weight), outvoted.collect());
+            put.iter().map(|p| (!p.foretells() && !p.silent).then(|| span(p.moved().abs())));
+        let (weights, outvoted) = (shares(&put, Put::level_weight), outvoted.collect());
         Some(Combined { time, period, difference, weights, outvoted })
     }
 
@@ -282,6 +289,14 @@ impl Combination {
         let new = Member { lean: offset, used_to: offset, ..Member::default() };
         let known = self.members.iter().find(|(id, _)| *id == part.id);
         let mut member = known.map_or(new, |(_, member)| *member);
+        if member.coasts && !part.coasts {
+            // What it has learnt since is where it stands, and no news of the time.
+            member.off = None;
+        }
+        if part.coasts {
+            (member.suspect, member.waits) = (None, false);
+        }
+        member.coasts = part.coasts;
         if let Some(rtt) = part.rtt
             && member.heard != Some(e.last_used)
         {
@@ -290,11 +305,29 @@ impl Combination {
         }
         let with = |share: f64| own * own + share * share * root * root;
         let (noise, quick) = (with(LEAN), with(REFERENCE));
-        let mean = member.noise.unwrap_or(quick).max(quick / SILENT);
-        let (id, heard, silent) = (part.id, e.last_used, part.silent);
+        let mean = if part.coasts {
+            quick
+        } else {
+            member.noise.unwrap_or(quick).clamp(quick / UNLIKE, quick * UNLIKE)
+        };
+        let (id, heard, silent, coasts) = (part.id, e.last_used, part.silent, part.coasts);
         let (lean, best) = (lean * lean, f64::INFINITY);
         let (growth, surest) = (fraction(e.growth), f64::INFINITY);
-        Put { id, offset, noise, quick, mean, best, lean, heard, growth, surest, silent, member }
+        Put {
+            id,
+            offset,
+            noise,
+            quick,
+            mean,
+            best,
+            lean,
+            heard,
+            growth,
+            surest,
+            silent,
+            coasts,
+            member,
+        }
     }
 }
 
@@ -326,6 +359,11 @@ impl Put {
 
     /// True if it has a part.
     fn speaks(&self) -> bool {
+        !self.coasts && self.foretells()
+    }
+
+    /// True if it has one, or has had one until it was not heard any more.
+    fn foretells(&self) -> bool {
         !self.silent && !self.member.outvoted.is_some_and(|outvoted| outvoted.sure)
     }
 
@@ -336,11 +374,16 @@ impl Put {
 
     fn news_weight(&self) -> f64 {
         let lost = self.growth > LOST * self.surest;
-        if !self.speaks() || lost || self.member.suspect.is_some() || self.member.waits {
+        if !self.foretells() || lost || self.member.suspect.is_some() || self.member.waits {
             0.0
         } else {
-            1.0 / (self.mean + self.unlearnt())
+            1.0 / self.mean
         }
+    }
+
+    /// The same of where it is from where it should be.
+    fn learnt_weight(&self) -> f64 {
+        self.news_weight() * self.mean / (self.mean + self.unlearnt())
     }
 
     /// Variance of where it puts the level.
@@ -368,7 +411,7 @@ impl Put {
         let off = self.off() - stands;
         let member = &mut self.member;
         match member.noise {
-            Some(before) if dt > 0.0 => {
+            Some(before) if dt > 0.0 && !member.coasts => {
                 let over = member.averaged.min(NOISE);
                 member.noise = Some(before + (self.quick - before) * (dt / (over + dt)));
                 member.averaged += dt;
@@ -387,8 +430,8 @@ impl Put {
             member.off = member.off.map(|before| before - stands);
             return;
         }
-        if member.waits || member.outvoted.is_some() {
-            // It teaches nothing while it is not known whose fault that is.
+        if member.coasts || member.waits || member.outvoted.is_some() {
+            // It teaches nothing while it says nothing, or while it is not known whose fault that is.
             member.off = Some(off);
             return;
         }
@@ -405,9 +448,15 @@ impl Put {
     }
 }
 
-fn weighted(put: &[Put], weight: impl Fn(&Put) -> f64, value: impl Fn(&Put) -> f64) -> f64 {
+/// Shares of weights, that add up to 1; alike where nobody has any.
+fn shares(put: &[Put], weight: impl Fn(&Put) -> f64) -> Few<f64> {
     let total: f64 = put.iter().map(&weight).sum();
-    put.iter().map(|p| weight(p) / total * value(p)).sum()
+    let alike = put.len() as f64;
+    put.iter().map(|p| if total > 0.0 { weight(p) / total } else { 1.0 / alike }).collect()
+}
+
+fn weighted(put: &[Put], weight: impl Fn(&Put) -> f64, value: impl Fn(&Put) -> f64) -> f64 {
+    shares(put, weight).iter().zip(put).map(|(share, p)| share * value(p)).sum()
 }
 
 #[cfg(test)]
@@ -429,6 +478,7 @@ mod tests {
             growth: 0.0,
             surest: 0.0,
             silent: false,
+            coasts: false,
             member: Member::default(),
         };
         // Half an hour.

@@ -168,9 +168,9 @@ pub(crate) fn choose(
     }
     let Agreed { all, .. } = agreed.as_ref()?;
     let crowd = if combination.is_some() { CROWD } else { usize::MAX };
-    let parts = parts(voters, &parted, crowd, origin, at);
+    let (parts, coasting) = parts(voters, &parted, crowd, origin, at);
     let (index, others, (time, period, difference)) = match combination {
-        Some(combination) => combined(voters, &parts, combination, at, origin, all)?,
+        Some(combination) => combined(voters, &parts, &coasting, combination, at, origin, all)?,
         None => best(voters, &parts)?,
     };
     for (place, voter) in voters.iter_mut().enumerate() {
@@ -292,14 +292,15 @@ fn part(
 }
 
 /// Those who agree and have a part: those that do not smear a leap second, and those that were sampled
-/// lately, if there are any, and of several servers those that are where most of them probably are.
+/// lately, if there are any, and of several servers those that are where most of them probably are. With
+/// them those that only were not sampled lately.
 fn parts(
     voters: &mut [Voter<'_>],
     parted: &[bool],
     crowd: usize,
     origin: Instant,
     at: Count,
-) -> Few<usize> {
+) -> (Few<usize>, Few<usize>) {
     let agrees = |voter: &Voter<'_>| {
         matches!(voter.peer.trust.status(), Status::Truechimer | Status::Selected)
     };
@@ -384,12 +385,17 @@ fn parts(
         let preferred = voter.peer.preferred && !voter.peer.is_fenced();
         (gap > 0 && counts(voter) && !preferred).then_some(Cause::Outlier(Span(gap)))
     });
-    leave(&|place, voters| {
-        let voter = voters.get(place)?;
-        let age = age(voter)?;
-        stale(voter).then_some(Cause::Stale(age))
-    });
-    parts
+    let is_stale = |place: &usize| voters.get(*place).is_some_and(stale);
+    let (coasting, heard): (Few<usize>, Few<usize>) = parts.iter().copied().partition(is_stale);
+    if heard.is_empty() {
+        return (coasting, Few::new());
+    }
+    for place in &coasting {
+        if let Some(voter) = voters.get_mut(*place) {
+            voter.peer.trust.weigh(None, age(voter).map(Cause::Stale));
+        }
+    }
+    (heard, coasting)
 }
 
 /// Where a majority of those among these that vote puts the rate, against the first one's.

@@ -447,7 +447,7 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 (format 12) wrote the log, and this one, {} (format 12), may decide \
+            "{said}; version 0.0.1 (format 13) wrote the log, and this one, {} (format 13), may decide \
              otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             VERSION
         )
@@ -483,7 +483,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 12: repeat it with version \"9\", which wrote it",
+            "its format is 1, known are 3 to 13: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),

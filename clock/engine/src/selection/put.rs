@@ -43,29 +43,32 @@ pub(super) fn better(voters: &[Voter<'_>], parts: &[usize]) -> Few<usize> {
 }
 
 /// Combines the parts. Returns which one has the most weight, how many others have a part, and what
-/// they come to.
+/// they come to. What is `coasting` has no part in that but to foretell what the time does.
 pub(super) fn combined(
     voters: &mut [Voter<'_>],
     parts: &[usize],
+    coasting: &[usize],
     combination: &mut Combination,
     at: Count,
     origin: Instant,
     all: &Claim,
 ) -> Option<(usize, usize, Put)> {
-    let leading = leading(voters, parts);
-    let of = |index: &usize| {
+    let leaders = leading(voters, parts);
+    let led = leading(voters, coasting);
+    let of = |index: &usize, coasts: bool| {
         let voter = voters.get(*index)?;
         let root_distance = voter.peer.filter.root_distance();
-        let silent = match leading.is_empty() {
-            true => voter.peer.narrows() && parts.len() > 1,
-            false => !leading.contains(index),
-        };
+        let leads = if coasts { led.contains(index) } else { leaders.contains(index) };
+        let is_alone = !coasts && parts.len() == 1;
+        let silent = !leads && (!leaders.is_empty() || (voter.peer.narrows() && !is_alone));
         let (id, estimate) = (voter.peer.id.0, voter.estimate?);
         let lean = voter.peer.filter.offset_error_bound(&estimate);
         let rtt = voter.peer.filter.rtt();
-        Some(Part { id, estimate, root_distance, lean, silent, rtt })
+        Some(Part { id, estimate, root_distance, lean, silent, coasts, rtt })
     };
-    let taking: Few<Part> = parts.iter().filter_map(of).collect();
+    let heard = parts.iter().filter_map(|index| of(index, false));
+    let taking: Few<Part> =
+        heard.chain(coasting.iter().filter_map(|index| of(index, true))).collect();
     let within = (origin + Span(all.low), origin + Span(all.high));
     let done = combination.combine(&taking, at, within)?;
     let mut heaviest: Option<(f64, usize)> = None;

@@ -2,7 +2,7 @@
 //! combined, and whoever comes or goes leaves the time where it is.
 
 use truechimer_engine::SourceStatus;
-use truechimer_sim::{Options, Run, Statistics, find, simulate};
+use truechimer_sim::{Options, Random, Run, Scenario, Statistics, find, parse_delays, simulate};
 
 const HOUR: f64 = 3600.0;
 /// When the catalogue's servers begin to lie, and for how long, s.
@@ -279,5 +279,42 @@ fn the_nearest_counts_at_long_polls_too() {
         assert_eq!(Statistics::of(&[&run.trace]).inside_bound.outside, 0, "seed {seed}");
         let late = worst(&run, 2.0 * HOUR, 10.0 * HOUR);
         assert!(late < 80e-6, "seed {seed}: {late}");
+    }
+}
+
+/// Two servers on a quiet wire, replies late by some µs. After a quarter of an hour the first falls silent and
+/// the other is heard for the first time. What that one says at first is a few µs off, and the time does not go by it.
+#[test]
+fn first_replies_of_a_newcomer_do_not_move_a_clock_that_knew_better() {
+    let server = |name: &str, silent: &[(u32, u32)]| {
+        let silent = silent
+            .iter()
+            .map(|(from, to)| format!("[[server.silence]]\nfrom-s = {from}\nto-s = {to}\n"));
+        format!(
+            "[[server]]\nname = \"{name}\"\nstratum = 1\nroot-delay-us = 0.0\nroot-dispersion-us = 1.0\n\
+             precision = -25\nresidence-us = 20.0\n{}\
+             [server.forward]\nfloor-ms = 0.017\n[server.backward]\nfloor-ms = 0.017\n\
+             [[server.backward.queue]]\nwhen = \"always\"\nlaw.recorded.file = \"late\"\n",
+            silent.collect::<String>()
+        )
+    };
+    let toml = format!(
+        "name = \"change\"\nhours = 0.3\nwarm-up-hours = 0.05\npoll = 1\nburst = true\n\
+         [oscillator]\nskew-ppm = 4.0\nwalk-per-root-s = 0.000000001\n{}{}",
+        server("first", &[(900, 100_000)]),
+        server("second", &[(0, 900)])
+    );
+    for seed in 1..=12 {
+        // As interrupts come: evenly up to 15 µs.
+        let mut random = Random::new(seed, "late");
+        let late = (0..4096).map(|_| format!("{:.9}\n", 15e-6 * random.uniform()));
+        let late: String = late.collect();
+        let read = |_: &str| parse_delays(&late).map_err(|why| why.to_string());
+        let scenario = Scenario::from_toml_with(&toml, read).unwrap();
+        let run = simulate(&scenario, &Options { seed, ..Options::default() }).unwrap();
+        let before = worst(&run, 720.0, 900.0);
+        assert!(before < 0.5e-6, "{seed}: {before}");
+        let after = worst(&run, 900.0, 1080.0);
+        assert!(after < 2e-6, "{seed}: {before} before, {after} after");
     }
 }
