@@ -4,9 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use truechimer_counter::{Choice, Counter, nominal, resolution};
+use truechimer_ntp::Log2;
 use truechimer_ntp::server::respond;
 use truechimer_stamp::ptp::Beside;
 use truechimer_stamp::{PairLog, Received, Socket, readable};
+use truechimer_time::Span;
 
 use crate::card_clock::CardClock;
 use crate::line_server::{state, timestamp};
@@ -48,6 +50,8 @@ fn answer(
     let [unix, raw] = card.beside(Beside::Raw)?;
     let received = timestamp(unix - (raw - came.received.count.0 as i64));
     let mut state = state();
+    // A client takes stamps for as coarse as this says.
+    state.precision = Log2::at_least(Span::from_nanos(100));
     state.reference_timestamp = received;
     let sent = timestamp(card.beside(Beside::Raw)?[0] + lead);
     if let Some(reply) = respond(request, received, sent, &state) {
