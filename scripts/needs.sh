@@ -295,6 +295,13 @@ need_capture_tools() {
     done
 }
 
+# Beside which rates are measured; those who do without are told.
+need_netsniff() {
+    command -v netsniff-ng >/dev/null && return
+    apt_install netsniff-ng
+    command -v netsniff-ng >/dev/null || echo "no netsniff-ng (package netsniff-ng): it will be left out"
+}
+
 # Not to boot with: its units are started in namespaces (scripts/units). The package starts nothing
 # where it is not the first process already.
 need_systemd() {

@@ -659,6 +659,10 @@ fn sinks(
         comments,
         packet_comments: args.comments,
         zstd: args.zstd,
+        // Its thread has nobody to hand this to while it counts.
+        tell: Some(|text| {
+            let _ = writeln!(io::stderr(), "truechimer: {}", show::plain(text));
+        }),
     };
     match facts.as_slice() {
         [one] => Ok((vec![Box::new(CaptureFile::create(one, options).map_err(said)?)], None)),

@@ -97,14 +97,14 @@ fn what_does_not_fit_or_fails_is_found() {
     let cut = "<div class=narrow style='width:50px;overflow:hidden;white-space:nowrap'>much too long a text</div></body>";
     let fails = "<script>nobody.knows();</script></body>";
     for (end, says) in [
-        (wide, &["480 light: wider 5", "480 dark: wider 5", "900 light: wider 1"][..]),
-        (cut, &["480 light: narrow cuts much too long a text", "1400 dark: narrow cuts"]),
-        (fails, &["480 light: error", "1400 dark: error"]),
+        (wide, &["360 light: wider 6", "360 dark: wider 6", "900 light: wider 1"][..]),
+        (cut, &["360 light: narrow cuts much too long a text", "1600 dark: narrow cuts"]),
+        (fails, &["360 light: error", "1600 dark: error"]),
     ] {
         std::fs::write(folder.0.join("page.html"), page.replace("</body>", end)).unwrap();
         let found = faults(&browser, &folder, "page.html", 3);
         assert!(says.iter().all(|part| found.contains(part)), "{end}: {found}");
-        assert!(!found.contains("1400 light: wider"), "{end}: {found}");
+        assert!(!found.contains("1600 light: wider"), "{end}: {found}");
     }
     // A chart more or less than there is.
     let found = faults(&browser, &folder, "page.html", 2);

@@ -30,6 +30,10 @@ impl Files {
     pub(crate) fn write(&self, page: Page, outcomes: &[Outcome]) -> Result<(), Failure> {
         let write = |path: &Path, text: &str| output::save(path, text).map_err(said);
         if let Some(path) = &self.html {
+            let page = page.fact("machine", &machine());
+            let page = Outcome::headline(outcomes)
+                .into_iter()
+                .fold(page, |page, (name, value)| page.highlight(&name, value));
             output::save_report(path, &page.sections(outcomes.iter().map(Outcome::section)))
                 .map_err(said)?;
         }
@@ -61,18 +65,22 @@ fn headed(page: &str, measured: &str) -> String {
 /// Time, version, commit, kernel, processors and command of this measurement. Who measures by a script of its own says which,
 /// in `TRUECHIMER_COMMAND`.
 fn measured() -> String {
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
     let commit = std::env::var("TRUECHIMER_COMMIT").ok();
     let time = report::between(program::begun_ns(), program::now_ns());
-    let (kernel, machine) = (read("/proc/sys/kernel/osrelease"), read("/proc/cpuinfo"));
     let commit = commit.map_or("commit not told".to_owned(), |commit| format!("commit {commit}"));
     format!(
-        "*Measured {time} by Truechimer {}, {commit}, on Linux {}, {}:*\n`{}`",
+        "*Measured {time} by Truechimer {}, {commit}, on {}:*\n`{}`",
         env!("CARGO_PKG_VERSION"),
-        kernel.trim(),
-        processors(&machine),
+        machine(),
         std::env::var("TRUECHIMER_COMMAND").unwrap_or_else(|_| program::line())
     )
+}
+
+/// Kernel and processors of this machine.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let (kernel, machine) = (read("/proc/sys/kernel/osrelease"), read("/proc/cpuinfo"));
+    format!("Linux {}, {}", kernel.trim(), processors(&machine))
 }
 
 /// Number and model of the processors that the kernel has online.

@@ -182,6 +182,8 @@ pub struct Outcome {
     pub title: String,
     /// Method, and what it can and cannot show; a paragraph each.
     pub about: Vec<String>,
+    /// Headline of a report: up to three names, each with its figure.
+    pub headline: Vec<(String, String)>,
     /// Goals to be reached.
     pub goals: Vec<Goal>,
     /// The figures.
@@ -280,6 +282,28 @@ impl Outcome {
         section.table(goals)
     }
 
+    /// Headline of a report on these: that of the only one, if it has one, else how the goals came out.
+    #[must_use]
+    pub fn headline(outcomes: &[Outcome]) -> Vec<(String, Cell)> {
+        if let [one] = outcomes
+            && !one.headline.is_empty()
+        {
+            let text =
+                |(name, value): &(String, String)| (name.clone(), Cell::text(value.as_str()));
+            return one.headline.iter().map(text).collect();
+        }
+        let goals = || outcomes.iter().flat_map(|outcome| &outcome.goals);
+        let count = |which: fn(&Verdict) -> bool| goals().filter(|g| which(&g.verdict)).count();
+        let missed = count(|verdict| *verdict == Verdict::NotMet);
+        let tone = if missed > 0 { Tone::Bad } else { Tone::Plain };
+        let text = |count: usize| Cell::text(count.to_string());
+        vec![
+            ("goals met".to_owned(), text(count(|verdict| *verdict == Verdict::Met))),
+            ("goals missed".to_owned(), text(missed).tone(tone)),
+            ("not to be judged here".to_owned(), text(count(|v| matches!(v, Verdict::Open(_))))),
+        ]
+    }
+
     /// For programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -336,6 +360,18 @@ mod tests {
             grids: vec![grid],
             ..Outcome::default()
         }
+    }
+
+    #[test]
+    fn a_report_has_a_headline() {
+        let told = |outcomes: &[Outcome]| -> Vec<String> {
+            Outcome::headline(outcomes).into_iter().map(|(name, _)| name).collect()
+        };
+        let goals = ["goals met", "goals missed", "not to be judged here"];
+        assert_eq!(told(&[outcome()]), goals);
+        let own = Outcome { headline: vec![("rate".into(), "1 Mpps".into())], ..outcome() };
+        assert_eq!(told(std::slice::from_ref(&own)), ["rate"]);
+        assert_eq!(told(&[own, outcome()]), goals);
     }
 
     #[test]

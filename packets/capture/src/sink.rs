@@ -146,7 +146,7 @@ impl fmt::Display for SinkError {
 impl std::error::Error for SinkError {}
 
 /// Where to write and how.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct FileOptions {
     /// The file; `-` is standard output. A directory is refused.
     pub path: PathBuf,
@@ -166,6 +166,8 @@ pub struct FileOptions {
     pub comments: Vec<String>,
     /// Say what each packet's record says in a comment of it as well.
     pub packet_comments: bool,
+    /// Called with what the user is to know of meanwhile: a compressed file is unpacked once more, to count what is left of it.
+    pub tell: Option<fn(&str)>,
 }
 
 impl FileOptions {

@@ -85,12 +85,12 @@ pub fn attribute<'d>(document: &'d str, name: &str) -> Option<&'d str> {
     value.split_once('"').map(|(value, _)| value)
 }
 
-/// Page of a report in six windows, 480, 900 and 1400 pixels wide, light and dark: a telephone's width, half a screen, a screen.
+/// Page of a report in six windows, 360, 900 and 1600 pixels wide, light and dark: a telephone's width, half a screen, a screen.
 /// Tells what is wrong in any of them: a failed script, a chart that is neither drawn nor one of so many that say they are
 /// empty, what is wider than the window, a text that is cut.
 const WINDOWS: &str = r"<!doctype html><body><script>
 var frames = [];
-[480, 900, 1400].forEach(function (width) { ['light', 'dark'].forEach(function (theme) {
+[360, 900, 1600].forEach(function (width) { ['light', 'dark'].forEach(function (theme) {
   var frame = document.createElement('iframe');
   frame.width = width; frame.height = 1400; frame.src = 'PAGE#' + theme; frame.title = theme;
   document.body.appendChild(frame); frames.push(frame);
@@ -126,7 +126,7 @@ pub fn faults(browser: &Path, folder: &Folder, page: &str, empty: usize) -> Stri
     let windows = WINDOWS.replace("PAGE", page).replace("EMPTY", &empty.to_string());
     std::fs::write(folder.0.join("windows.html"), windows).expect("a file in the folder");
     let reads_frames = ["--dump-dom", "--allow-file-access-from-files"];
-    let document = open(browser, folder, "windows.html", 1500, &reads_frames);
+    let document = open(browser, folder, "windows.html", 1700, &reads_frames);
     assert_eq!(attribute(&document, "data-looked"), Some("6"), "{page}: {document}");
     attribute(&document, "data-wrong").expect("the verdict").to_owned()
 }

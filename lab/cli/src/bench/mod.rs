@@ -31,7 +31,7 @@ enum What {
     Estimator(estimator::BenchEstimator),
     /// Requests that 'truechimer serve --clock page' answers, beside chronyd
     Serve(serve::BenchServe),
-    /// Cost, loss and worth of captures and stamps, beside tcpdump and dumpcap
+    /// Cost, loss and worth of captures and stamps, beside tcpdump, dumpcap and netsniff-ng
     Capture(capture::BenchCapture),
     /// Cost of the group's clock, and what it survives, on a real Corosync ring
     Group(group::BenchGroup),

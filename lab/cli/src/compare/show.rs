@@ -99,6 +99,7 @@ fn summary(options: &Options, all: &[Runs]) -> Outcome {
         inside.row(row(&|name| bounds(&Figures::over(&of(name)))));
     }
     Outcome {
+        headline: Vec::new(),
         name: "compare",
         title: "Truechimer beside chronyd and ClockBound on the same path".to_owned(),
         about: about(options, all),
@@ -195,6 +196,7 @@ fn outcome(options: &Options, runs: &Runs) -> Outcome {
         runs.rounds.first().map(|trial| Figure::Chart(Box::new(chart(options, scenario, trial)))),
     );
     Outcome {
+        headline: Vec::new(),
         name: scenario.name,
         title: scenario.name.to_owned(),
         about: vec![format!("{}.", scenario.about)],

@@ -59,6 +59,7 @@ pub fn outcome(ledger: &Ledger, seed: u64) -> Outcome {
         grids.push(grid);
     }
     Outcome {
+        headline: Vec::new(),
         name: "soak",
         title: "Under faults".to_owned(),
         about: vec![format!(

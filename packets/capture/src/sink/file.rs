@@ -333,7 +333,7 @@ impl CaptureFile {
                 let file = "standard output".to_owned();
                 return Err(SinkError::Failed { file, doing: "opening", why });
             }
-            (false, Some(level)) => Output::compressed(&path, level)?,
+            (false, Some(level)) => Output::compressed(&path, level, options.tell)?,
             (false, None) => Output::open(&path)?,
         };
         let file = (!standard).then(|| path.clone());
@@ -514,7 +514,7 @@ impl CaptureFile {
     fn rotate(&mut self) -> Result<(), SinkError> {
         let (number, path) = names::free(&self.options.path, self.number + 1, SystemTime::now());
         let next = match self.options.zstd {
-            Some(level) => Output::compressed(&path, level),
+            Some(level) => Output::compressed(&path, level, self.options.tell),
             None => Output::open(&path),
         };
         let next = match next {

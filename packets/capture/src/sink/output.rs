@@ -1,7 +1,7 @@
 //! Bytes on their way to a file: whole blocks only.
 
 use std::fs::{File, TryLockError};
-use std::io::{self, BufReader, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read as _, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -33,6 +33,8 @@ struct Compressor {
     child: Child,
     /// The file that it writes.
     file: File,
+    /// Words for the user go there.
+    tell: Option<fn(&str)>,
 }
 
 /// Compression that ended badly.
@@ -99,8 +101,8 @@ impl Output {
         Ok(Output { file, name, regular, position: 0, compressor: None })
     }
 
-    /// The file there, as [`Output::open`] has it, compressed at this level by zstd(1).
-    pub fn compressed(path: &Path, level: u8) -> Result<Output, SinkError> {
+    /// The file there, as [`Output::open`] has it, compressed at this level by zstd(1). `tell` is told what takes long.
+    pub fn compressed(path: &Path, level: u8, tell: Option<fn(&str)>) -> Result<Output, SinkError> {
         let Output { file, name, .. } = Output::open(path)?;
         let failed = |why| SinkError::Failed { file: name.clone(), doing: "starting zstd(1)", why };
         let mut command = Command::new("zstd");
@@ -110,7 +112,7 @@ impl Output {
         command.stdout(file.try_clone().map_err(failed)?);
         let mut child = command.spawn().map_err(failed)?;
         let input = child.stdin.take().ok_or_else(|| failed(io::ErrorKind::BrokenPipe.into()))?;
-        let compressor = Some(Compressor { child, file });
+        let compressor = Some(Compressor { child, file, tell });
         let file = File::from(OwnedFd::from(input));
         Ok(Output { file, name, regular: false, position: 0, compressor })
     }
@@ -136,7 +138,10 @@ impl Output {
     /// # Errors
     /// Where the compression ended badly.
     pub fn end(&mut self) -> Result<(), BadEnd> {
-        let Some(Compressor { mut child, file }) = self.compressor.take() else { return Ok(()) };
+        let Some(Compressor { mut child, file, tell }) = self.compressor.take() else {
+            return Ok(());
+        };
+        let handed = self.position;
         // It ends where its input does: with the pipe, which is closed here.
         self.file = file;
         let status = child.wait();
@@ -146,8 +151,15 @@ impl Output {
             Ok(status) => io::Error::other(format!("zstd ended with {status}")),
             Err(why) => why,
         };
+        if let Some(tell) = tell {
+            tell(&format!(
+                "{}: {why}: counting the packets that are there, in up to {} unpacked; interrupt twice to give that up",
+                self.name,
+                size(handed)
+            ));
+        }
         // What cannot be read counts as lost.
-        let found = readable(&self.file).unwrap_or_default();
+        let found = readable(&self.file, handed).unwrap_or_default();
         Err(BadEnd { why: self.failed("compressing", why), found })
     }
 
@@ -213,11 +225,21 @@ impl Output {
     }
 }
 
-/// Packets of each interface in a compressed file that lacks its end: what zstd(1) can unpack of it.
+/// Bytes in words, for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000_000 => format!("{bytes} bytes"),
+        1_000_000..1_000_000_000 => format!("{} MB", bytes / 1_000_000),
+        _ => format!("{} GB", bytes / 1_000_000_000),
+    }
+}
+
+/// Packets of each interface in a compressed file that lacks its end: what zstd(1) can unpack of it, as it comes, up to
+/// `handed` bytes. No more was written, so that whatever is beyond is not ours, and would unpack without an end.
 ///
 /// # Errors
 /// If it cannot be read again: it is no plain file, say.
-fn readable(file: &File) -> io::Result<Vec<u64>> {
+fn readable(file: &File, handed: u64) -> io::Result<Vec<u64>> {
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::Unsupported.into());
     }
@@ -229,7 +251,7 @@ fn readable(file: &File) -> io::Result<Vec<u64>> {
     let mut child = command.spawn()?;
     let mut found = Vec::new();
     if let Some(unpacked) = child.stdout.take()
-        && let Ok(mut frames) = Frames::new(BufReader::new(unpacked))
+        && let Ok(mut frames) = Frames::new(BufReader::new(unpacked.take(handed)))
     {
         while let Ok(Some(frame)) = frames.next_frame() {
             let number = frame.interface as usize;
@@ -239,4 +261,47 @@ fn readable(file: &File) -> io::Result<Vec<u64>> {
     }
     child.wait()?;
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use truechimer_testbed::lacking::{Lacking, or_skip};
+
+    use super::*;
+
+    #[test]
+    fn no_more_is_unpacked_than_was_handed_on() {
+        let word = |word: u32| word.to_le_bytes();
+        let mut head = Vec::new();
+        for word in [0xa1b2_3c4d_u32, 0x0004_0002, 0, 0, 65_535, 1].map(word) {
+            head.extend(word);
+        }
+        let mut frame: Vec<u8> = [1_u32, 1, 1000, 1000].map(word).concat();
+        frame.extend([0; 1000]);
+        let path =
+            std::env::temp_dir().join(format!("truechimer-unpacked-{}.zst", std::process::id()));
+        let Some(mut output) =
+            or_skip(Output::compressed(&path, 1, None).map_err(|why| Lacking(why.to_string())))
+        else {
+            return;
+        };
+        output.write(&head).unwrap();
+        // 300 MB in a few kB.
+        let many = frame.repeat(1000);
+        for _ in 0..300 {
+            output.write(&many).unwrap();
+        }
+        output.end().unwrap();
+        assert!(output.position() < 1_000_000, "{} bytes", output.position());
+        let of = |handed: u64| readable(&output.file, handed).unwrap();
+        assert_eq!(of(u64::MAX), [300_000]);
+        assert_eq!(of((head.len() + 7 * frame.len() + 20) as u64), [7]);
+        assert_eq!(of(10), Vec::<u64>::new());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn sizes_are_for_people() {
+        assert_eq!([999, 2_500_000, 3_000_000_000].map(size), ["999 bytes", "2 MB", "3 GB"]);
+    }
 }

@@ -250,7 +250,8 @@ pub(super) fn copy(
     asm.mov(R1, R6).call(Helper::XdpGetBuffLen).mov(R8, R0).mov(R9, R0);
     let most = i32::try_from(snap).unwrap_or(i32::MAX);
     asm.jump_if(Cond::Le, R9, most, whole).mov(R9, most).bind(whole);
-    asm.jump_if(Cond::Eq, R9, 0, done);
+    // Kernels before 6.8 learn nothing from a comparison for equality: they would not know that there is a byte to copy.
+    asm.jump_if(Cond::Lt, R9, 1, done);
     for size in classes {
         let next = asm.label();
         let size = i32::try_from(size).unwrap_or(i32::MAX);

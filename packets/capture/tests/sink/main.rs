@@ -10,6 +10,7 @@ mod tools;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use made::*;
@@ -333,8 +334,11 @@ fn compressed_files_in_a_row_are_whole_each() {
 
 #[test]
 fn compression_that_ends_is_an_error_that_names_the_file() {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let tell: fn(&str) = |text| TOLD.lock().unwrap().push(text.to_owned());
     let why = {
-        let options = FileOptions { zstd: Some(3), ..options(Path::new("/dev/full")) };
+        let full = options(Path::new("/dev/full"));
+        let options = FileOptions { zstd: Some(3), tell: Some(tell), ..full };
         let Some(mut sink) =
             or_skip(CaptureFile::create(&facts(), options).map_err(|why| Lacking(why.to_string())))
         else {
@@ -344,6 +348,9 @@ fn compression_that_ends_is_an_error_that_names_the_file() {
         sink.finish().unwrap_err().to_string()
     };
     assert!(why.starts_with("/dev/full: compressing: zstd ended with exit status"), "{why}");
+    let told = TOLD.lock().unwrap().concat();
+    assert!(told.contains("counting the packets that are there, in up to "), "{told}");
+    assert!(told.starts_with("/dev/full: zstd ended") && told.contains("bytes unpacked"), "{told}");
     let standard = FileOptions { zstd: Some(3), ..options(Path::new("-")) };
     let why = CaptureFile::create(&facts(), standard).unwrap_err().to_string();
     assert!(why.contains("standard output"), "{why}");

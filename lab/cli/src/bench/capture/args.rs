@@ -38,9 +38,11 @@ pub struct BenchCapture {
 pub enum What {
     /// Cost of a stamp in the kernel, and how that varies
     Overhead(Asked),
+    /// The kernel's time against the raw count, by size and gap of packets
+    Crossed(Asked),
     /// Precision of each kind of stamp at a constant rate
     Arrival(Asked),
-    /// Loss, rate and jitter beside tcpdump and dumpcap
+    /// Loss, rate and jitter beside tcpdump, dumpcap and netsniff-ng
     Rate(Asked),
     /// A thread for conversion against conversion inline
     Conversion(Asked),
@@ -89,6 +91,7 @@ impl Relay {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
     Overhead,
+    Crossed,
     Arrival,
     Rate,
     Conversion,
@@ -97,8 +100,9 @@ pub enum Measure {
 
 impl Measure {
     /// In the order in which they make most sense.
-    pub const ALL: [Measure; 5] = [
+    pub const ALL: [Measure; 6] = [
         Measure::Overhead,
+        Measure::Crossed,
         Measure::Arrival,
         Measure::Rate,
         Measure::Conversion,

@@ -1,6 +1,6 @@
 //! Precision of the stamps of each method at a constant rate.
 
-mod keep;
+pub(super) mod keep;
 mod sender;
 mod show;
 mod trial;
@@ -8,6 +8,7 @@ mod trial;
 use truechimer_capture::xdp::StampAt;
 
 use crate::bench::capture::options::Options;
+pub(super) use trial::tap;
 use trial::{Trial, Trials};
 use truechimer_outcome::outcome::{Failure, Outcome};
 use truechimer_outcome::stats::{Spread, median};
@@ -40,7 +41,7 @@ impl Source {
 
 /// Way in which packets are taken and stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+pub(super) enum Way {
     /// A packet socket: the kernel's stamp.
     Packet,
     /// AF_XDP.

@@ -24,9 +24,15 @@ impl<'a> Contest<'a> {
     /// # Errors
     /// Where the bed cannot be made.
     pub fn new(options: &'a Options) -> Result<Contest<'a>, Failure> {
-        let tools = peers::all().into_iter().filter(|tool| options.wants(tool.name)).collect();
+        let tools: Vec<Tool> =
+            peers::all().into_iter().filter(|tool| options.wants(tool.name)).collect();
+        let lacking = tools.iter().filter_map(|tool| Some((tool.name, Failure(tool.lacking()?))));
+        let failed: Vec<_> = lacking.collect();
+        for (_, failure) in &failed {
+            options.say(&format!("left out: {failure}"));
+        }
         let stage = Stage::new(1, &options.truechimer)?;
-        Ok(Contest { options, stage, tools, failed: Vec::new() })
+        Ok(Contest { options, stage, tools, failed })
     }
 
     /// The tools of these names that are wanted and work, in this order.
@@ -58,7 +64,9 @@ impl<'a> Contest<'a> {
     #[must_use]
     pub fn missing(&self) -> Option<String> {
         let first = |failure: &Failure| failure.0.lines().next().unwrap_or_default().to_owned();
-        let all: Vec<String> = self.failed.iter().map(|(_, failure)| first(failure)).collect();
+        let mut all: Vec<String> = self.failed.iter().map(|(_, failure)| first(failure)).collect();
+        // One program has several settings.
+        all.dedup();
         (!all.is_empty()).then(|| format!("Not measured here: {}.", all.join("; ")))
     }
 }

@@ -145,11 +145,29 @@ fn outcome(rows: &[Row], contest: &Contest<'_>, split: &Places) -> Outcome {
     Outcome {
         name: "conversion",
         title: "Conversion in a thread of its own, or inline".to_owned(),
+        headline: headline(rows),
         about,
         grids: vec![grid],
         json,
         ..Outcome::default()
     }
+}
+
+/// Processor time a packet by thread and inline at an easy load, and the greatest loss there.
+fn headline(rows: &[Row]) -> Vec<(String, String)> {
+    let easy = |tool: &str| rows.iter().find(|row| row.is(tool, true, true));
+    let time = |tool: &str| easy(tool).map(|row| format!("{:.0} ns", median(&row.total)));
+    let losses: Vec<f64> =
+        rows.iter().filter(|row| row.paced).flat_map(|r| r.losses.clone()).collect();
+    let named = |name: &str, value: Option<String>| Some((name.to_owned(), value?));
+    [
+        named("packet, a packet, by a thread", time(PACKET)),
+        named("packet, a packet, inline", time(PACKET_INLINE)),
+        named("greatest loss at an easy load", Some(show_share(range(&losses).1))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Which of the two loses less at overload, in words.

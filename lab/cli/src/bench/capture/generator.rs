@@ -3,7 +3,7 @@
 //! It runs as a process of its own, in a namespace and on a processor that its owner names, and
 //! tells in one line of JSON what it really sent.
 
-mod program;
+pub mod program;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Stdio};
@@ -16,7 +16,8 @@ use truechimer_testbed::namespace::Namespace;
 use crate::bench::capture::bed::{Bed, NOBODY, WIRE};
 use crate::bench::capture::frame;
 pub use program::LONGEST_GAP_NS;
-use program::{Generator, Recipe, Way};
+use program::Way;
+pub use program::{Generator, Recipe};
 use truechimer_outcome::outcome::Failure;
 
 /// Where frames come from.

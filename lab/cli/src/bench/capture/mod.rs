@@ -1,5 +1,5 @@
-//! `truechimer-lab bench capture`: cost, loss and worth of captures and stamps, beside tcpdump and
-//! dumpcap.
+//! `truechimer-lab bench capture`: cost, loss and worth of captures and stamps, beside tcpdump,
+//! dumpcap and netsniff-ng.
 
 mod accuracy;
 mod args;
@@ -7,6 +7,7 @@ mod arrival;
 mod bed;
 mod contest;
 mod conversion;
+mod crossed;
 mod frame;
 mod generator;
 mod options;
@@ -29,6 +30,7 @@ use args::{Measure, What};
 pub fn run(line: &BenchCapture) -> Result<bool, Failure> {
     let (measures, asked): (&[_], &args::Asked) = match &line.what {
         What::Overhead(asked) => (&[Measure::Overhead], asked),
+        What::Crossed(asked) => (&[Measure::Crossed], asked),
         What::Arrival(asked) => (&[Measure::Arrival], asked),
         What::Rate(asked) => (&[Measure::Rate], asked),
         What::Conversion(asked) => (&[Measure::Conversion], asked),
@@ -47,6 +49,7 @@ pub fn run(line: &BenchCapture) -> Result<bool, Failure> {
     for measure in measures {
         let outcome = match measure {
             Measure::Overhead => overhead::run(&options),
+            Measure::Crossed => crossed::run(&options),
             Measure::Arrival => arrival::run(&options),
             Measure::Rate => rate::run(&options),
             Measure::Conversion => conversion::run(&options),

@@ -3,8 +3,8 @@
 
 pub mod host;
 mod probe;
-mod series;
-mod show;
+pub mod series;
+pub mod show;
 mod traffic;
 mod warm;
 

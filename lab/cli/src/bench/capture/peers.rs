@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use truechimer_testbed::binary::system;
 use truechimer_testbed::namespace::Namespace;
 
 use crate::bench::capture::bed::{Bed, WIRE};
@@ -29,6 +30,7 @@ pub struct Tool {
 enum Program {
     Tcpdump,
     Dumpcap,
+    Netsniff,
     Truechimer,
 }
 
@@ -42,6 +44,8 @@ const XDP: Tool = Tool { xdp: true, ..TRUECHIMER };
 pub const TCPDUMP_RING: &str = "tcpdump -B 64 MiB";
 /// tcpdump with the ring of all and times in nanoseconds.
 pub const TCPDUMP_NANO: &str = "tcpdump --nano";
+/// netsniff-ng with the ring of all and times in nanoseconds.
+pub const NETSNIFF_RING: &str = "netsniff-ng -S 64 MiB";
 /// Our packet sockets.
 pub const PACKET: &str = "truechimer packet";
 /// Our packet sockets, with conversion in the thread that captures.
@@ -72,6 +76,13 @@ pub fn all() -> Vec<Tool> {
             name: "dumpcap -B 64 MiB",
             program: Program::Dumpcap,
             arguments: &["-B", "64"],
+            coarse: false,
+            ..TCPDUMP
+        },
+        Tool {
+            name: NETSNIFF_RING,
+            program: Program::Netsniff,
+            arguments: &["-S", "64MiB"],
             coarse: false,
             ..TCPDUMP
         },
@@ -106,11 +117,8 @@ impl Tool {
         truechimer: &std::path::Path,
         file: &str,
     ) -> Command {
-        let program = match self.program {
-            Program::Tcpdump => truechimer_testbed::binary::system("tcpdump"),
-            Program::Dumpcap => truechimer_testbed::binary::system("dumpcap"),
-            Program::Truechimer => truechimer.to_owned(),
-        };
+        let program =
+            self.program.package().map_or_else(|| truechimer.to_owned(), |(name, _)| system(name));
         let mut command = Bed::foremost(side, program, cpus);
         let snap = SNAP.to_string();
         match self.program {
@@ -119,6 +127,10 @@ impl Tool {
                 command.args(["-Z", "root", "-n", "-i", WIRE, "-s", &snap, "-w", file])
             }
             Program::Dumpcap => command.args(["-q", "-i", WIRE, "-s", &snap, "-w", file]),
+            // It has no snap length. Left to itself it sets the memory of all sockets (-A) and moves interrupts (-Q).
+            Program::Netsniff => {
+                command.args(["-s", "-A", "-Q", "-T", "0xa1b23c4d", "-i", WIRE, "-o", file])
+            }
             Program::Truechimer => command.args(["capture", "-i", WIRE, "-s", &snap, "-w", file]),
         };
         command.args(self.arguments);
@@ -131,6 +143,7 @@ impl Tool {
         match self.program {
             Program::Tcpdump => "listening on",
             Program::Dumpcap => "File:",
+            Program::Netsniff => "Running!",
             Program::Truechimer => "capturing on",
         }
     }
@@ -146,7 +159,28 @@ impl Tool {
                 let counts = line.rsplit_once("': ")?.1.split_whitespace().next()?;
                 counts.split_once('/')?.1.parse().ok()
             }
+            Program::Netsniff => number_before(said, "packets failed filter (out of space)"),
             Program::Truechimer => lost(said),
+        }
+    }
+
+    /// Reason why it cannot run here: its program is not installed.
+    #[must_use]
+    pub fn lacking(&self) -> Option<String> {
+        let (name, package) = self.program.package()?;
+        let lacks = !system(name).is_file();
+        lacks.then(|| format!("{name} is not installed (package {package})"))
+    }
+}
+
+impl Program {
+    /// Name of it, and the package that has it, unless it is ours.
+    const fn package(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Program::Tcpdump => Some(("tcpdump", "tcpdump")),
+            Program::Dumpcap => Some(("dumpcap", "tshark")),
+            Program::Netsniff => Some(("netsniff-ng", "netsniff-ng")),
+            Program::Truechimer => None,
         }
     }
 }
@@ -189,6 +223,10 @@ mod tests {
         assert_eq!(tool("dumpcap").own_word(dumpcap), Some(12));
         assert_eq!(tool("dumpcap").own_word("nothing"), None);
         assert_eq!(tool("tcpdump").own_word(""), None);
+        let netsniff = "Running! Hang up with ^C!\n\n          19  packets incoming (0 unread on exit)\n          12  \
+                        packets passed filter\n           7  packets failed filter (out of space)\n      \
+                        36.8421% packet droprate\n";
+        assert_eq!(tool(NETSNIFF_RING).own_word(netsniff), Some(7));
         let ours = "9 packets, 1 packets/s; lost 0 interface, 1 kernel, 4 ring, 2 writer; stamps\n\
                     received 30, lost 3 interface, 1 kernel, 14 ring, 2 writer\nmethod: tags are lost then";
         assert_eq!(tool(PACKET).own_word(ours), Some(20));

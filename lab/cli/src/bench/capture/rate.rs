@@ -1,4 +1,4 @@
-//! Loss, rate and jitter beside tcpdump and dumpcap.
+//! Loss, rate and jitter beside tcpdump, dumpcap and netsniff-ng.
 
 mod jitter;
 mod ladder;
@@ -12,11 +12,12 @@ use crate::bench::capture::peers::{self, RING_MIB, SNAP};
 use truechimer_outcome::outcome::{Failure, Outcome};
 
 /// Those whose rates are compared.
-const RATES: [&str; 8] = [
+const RATES: [&str; 9] = [
     "tcpdump",
     peers::TCPDUMP_RING,
     "dumpcap",
     "dumpcap -B 64 MiB",
+    peers::NETSNIFF_RING,
     peers::PACKET,
     peers::XDP_STAMP,
     peers::XDP_DEQUEUE,
@@ -24,9 +25,10 @@ const RATES: [&str; 8] = [
 ];
 
 /// Those whose jitter is: all times in nanoseconds.
-const JITTER: [&str; 6] = [
+const JITTER: [&str; 7] = [
     peers::TCPDUMP_NANO,
     "dumpcap -B 64 MiB",
+    peers::NETSNIFF_RING,
     peers::PACKET,
     peers::XDP_STAMP,
     peers::XDP_DEQUEUE,
@@ -44,7 +46,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let jitter = options.has(Part::Jitter).then(|| jitter::measure(&mut contest));
     let mut about = vec![
         format!(
-            "All programs write into memory (tmpfs), keep {SNAP} bytes of each frame, and have \
+            "All programs write into memory (tmpfs), keep {SNAP} bytes of each frame (netsniff-ng: all of it), and have \
              their turn in every round, each trial with a fresh process. Loss is the difference \
              between the frames sent, which the generator counts, and those of them in the file, \
              counted after the program has ended; what a program says of itself is shown beside it. Rings \
@@ -65,11 +67,12 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     about.extend(contest.missing());
     let mut outcome = Outcome {
         name: "rate",
-        title: "Loss, rate and jitter beside tcpdump and dumpcap".to_owned(),
+        title: "Loss, rate and jitter beside tcpdump, dumpcap and netsniff-ng".to_owned(),
         about,
         ..Outcome::default()
     };
     if let Some(most) = &most {
+        outcome.headline = most.headline();
         most.report(&mut outcome);
     }
     if let Some(ladder) = &ladder {

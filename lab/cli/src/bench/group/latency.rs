@@ -99,6 +99,7 @@ fn outcome(service: &Service, count: u64, placement: &Placement, control: &Contr
         (way.name().to_owned(), tail(all.into_iter().map(|ns| ns * 1e-3)))
     };
     Outcome {
+        headline: Vec::new(),
         name: "latency",
         title: "End-to-end latency with and without the group's clock".to_owned(),
         about: vec![

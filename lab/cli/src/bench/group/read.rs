@@ -228,6 +228,7 @@ fn outcome(
         ("link alone".to_owned(), micro(link.to_vec())),
     ];
     Outcome {
+        headline: Vec::new(),
         name: "read",
         title: "What one reading of the group's clock costs".to_owned(),
         about: vec![

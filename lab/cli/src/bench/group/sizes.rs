@@ -243,6 +243,7 @@ fn outcome(all: &[Size], count: u64, placement: &Placement, alone: bool) -> Outc
         }));
     }
     Outcome {
+        headline: Vec::new(),
         name: "sizes",
         title: "Groups of several sizes, beside a Raft time oracle".to_owned(),
         about: about(count, placement, alone),

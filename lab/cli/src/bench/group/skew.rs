@@ -284,6 +284,7 @@ fn outcome(runs: &[Run], paper: &[drift::Sample], ours: &[drift::Sample], plan: 
         samples.iter().map(|s| json!([s.seconds, s.group_ns])).collect::<Vec<_>>()
     };
     Outcome {
+        headline: Vec::new(),
         name: "skew",
         title: "Skew and drift of the group's clock".to_owned(),
         about: vec![

@@ -165,6 +165,7 @@ fn outcome(looks: &[Look], time: f64) -> Outcome {
         Figure::Plot(Plot { title: title.to_owned(), x, y, lines })
     };
     Outcome {
+        headline: Vec::new(),
         name: "soak",
         title: "Rounds and memory over time".to_owned(),
         about: vec![format!(

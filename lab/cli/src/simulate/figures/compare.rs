@@ -169,6 +169,7 @@ pub fn of(cases: &[Case], old: &[Record], new: &[Record], whole: bool) -> Outcom
         tally(&rows),
     ];
     Outcome {
+        headline: Vec::new(),
         name: "figures",
         title,
         about: about(old, new, &unknown),

@@ -19,6 +19,7 @@ pub fn outcome(
     let mut outcome = Outcome {
         name: "arrival",
         title: "Inter-arrival precision of a constant rate".to_owned(),
+        headline: headline(rows),
         about: about(refused, places, frames, rounds),
         ..Outcome::default()
     };
@@ -53,6 +54,19 @@ pub fn outcome(
         "methods": json, "not_available": refused,
     });
     outcome
+}
+
+/// The 99th percentile of three stamps, of frames that the kernel itself sends.
+fn headline(rows: &[Row]) -> Vec<(String, String)> {
+    let of = |name: &str| {
+        let found =
+            rows.iter().find(|row| row.source == Source::Driver && row.method.name == name)?;
+        Some((format!("{name}, p99"), show_ns(found.precision.p99)))
+    };
+    ["packet: kernel's stamp", "xdp: clock in XDP", "xdp: count at dequeue"]
+        .into_iter()
+        .filter_map(of)
+        .collect()
 }
 
 fn about(refused: &[String], places: &str, frames: u32, rounds: usize) -> Vec<String> {

@@ -144,7 +144,7 @@ impl Trials {
         stop: &AtomicBool,
     ) -> Result<(), Failure> {
         self.near.enter()?;
-        let tap = match self.tap(method.way) {
+        let tap = match tap(method.way, self.counter, SNAP) {
             Ok(tap) => tap,
             Err(why) => {
                 let _ = ready.send(Err(why));
@@ -164,24 +164,6 @@ impl Trials {
         let summary =
             pipeline::run(tap, None, converter, Box::new(keep), &options, stop, &progress);
         if summary.end.is_good() { Ok(()) } else { Err(Failure::of(method.name, summary.end)) }
-    }
-
-    fn tap(&self, way: Way) -> Result<Box<dyn Tap>, TapError> {
-        match way {
-            Way::Packet => {
-                let options = PacketOptions { snap_length: SNAP, ..PacketOptions::new(WIRE) };
-                Ok(Box::new(PacketTap::open(&options)?))
-            }
-            Way::Xdp(stamp) => {
-                let options = XdpOptions {
-                    snap_length: SNAP,
-                    stamp,
-                    take: true,
-                    ..XdpOptions::new(WIRE, self.counter)
-                };
-                Ok(Box::new(XdpTap::open(&options)?))
-            }
-        }
     }
 
     fn send(&self, source: Source, method: Method, run: u32, frames: u32) -> Result<u64, Failure> {
@@ -264,6 +246,24 @@ impl Trials {
             sender: Spread::of(sender),
             lost: sent.saturating_sub(seen.len() as u64),
             sent,
+        }
+    }
+}
+
+/// Opens a tap on the wire.
+///
+/// # Errors
+/// Where that way cannot be had here.
+pub fn tap(way: Way, counter: Counter, snap_length: u32) -> Result<Box<dyn Tap>, TapError> {
+    match way {
+        Way::Packet => {
+            let options = PacketOptions { snap_length, ..PacketOptions::new(WIRE) };
+            Ok(Box::new(PacketTap::open(&options)?))
+        }
+        Way::Xdp(stamp) => {
+            let options =
+                XdpOptions { snap_length, stamp, take: true, ..XdpOptions::new(WIRE, counter) };
+            Ok(Box::new(XdpTap::open(&options)?))
         }
     }
 }

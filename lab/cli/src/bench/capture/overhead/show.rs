@@ -63,7 +63,7 @@ fn nets(series: &Series, ground: &Series) -> Nets {
     }
 }
 
-fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     match value.abs() {
         _ if !value.is_finite() => "–".to_owned(),
         0.0..1000.0 => format!("{value:.1}"),
@@ -72,16 +72,16 @@ fn plain(value: f64) -> String {
     }
 }
 
-fn with_interval(net: &Net) -> String {
+pub fn with_interval(net: &Net) -> String {
     format!("{} [{} … {}]", plain(net.value), plain(net.low), plain(net.high))
 }
 
-fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     if value.is_finite() { format!("{value:+.2}") } else { "–".to_owned() }
 }
 
 /// Everything.
-pub fn outcome(overhead: &Overhead) -> Outcome {
+pub(super) fn outcome(overhead: &Overhead) -> Outcome {
     let mut outcome = Outcome {
         name: "overhead",
         title: "Overhead and variance of the stamp in the kernel".to_owned(),
@@ -89,6 +89,7 @@ pub fn outcome(overhead: &Overhead) -> Outcome {
         ..Outcome::default()
     };
     let mut patterns = Vec::new();
+    outcome.headline = headline(overhead);
     let all: Vec<_> = overhead.measured.iter().map(|measured| (measured, rows(measured))).collect();
     let found = all.iter().filter_map(|(measured, rows)| finding(measured.pattern.name, rows));
     let found: Vec<String> = found.collect();
@@ -115,6 +116,26 @@ pub fn outcome(overhead: &Overhead) -> Outcome {
                    "raw": { "mean_ns": 73.0, "variance_ns2": 3.8 } },
     });
     outcome
+}
+
+/// Medians of the last pattern, the dense one: the kernel's stamp, and the time and the count in BPF.
+fn headline(overhead: &Overhead) -> Vec<(String, String)> {
+    let Some(measured) = overhead.measured.last() else { return Vec::new() };
+    let rows = rows(measured);
+    let wanted = [
+        ("the kernel's stamp", Act::Kernel, true),
+        ("CLOCK_MONOTONIC in BPF", Act::Monotonic, false),
+        ("raw count in BPF", Act::Count, false),
+    ];
+    let nets = wanted.into_iter().filter_map(|(name, act, stamped)| {
+        let kind = KINDS.iter().find(|kind| kind.act == act && kind.stamped == stamped)?;
+        let nets = rows.iter().find(|row| row.name == kind.name)?.net.as_ref()?;
+        Some((
+            format!("{name}, {}", measured.pattern.name),
+            format!("{} ns", plain(nets.median.value)),
+        ))
+    });
+    nets.collect()
 }
 
 /// The result in a sentence.

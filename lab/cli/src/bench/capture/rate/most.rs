@@ -298,6 +298,20 @@ impl Most {
         std::iter::once(silence).chain(ratios).collect()
     }
 
+    /// Rates without loss at the smallest size: ours by either way, and tcpdump's better ring.
+    pub(super) fn headline(&self) -> Vec<(String, String)> {
+        let size = self.sizes().first().copied().unwrap_or(64);
+        let rate = |tool: &str| self.row(tool, size).map(|row| median(&row.rates));
+        let tcpdump = ["tcpdump", peers::TCPDUMP_RING].into_iter().filter_map(rate);
+        let tcpdump = tcpdump.reduce(f64::max);
+        [("xdp", rate(peers::XDP_STAMP)), ("packet", rate(peers::PACKET)), ("tcpdump", tcpdump)]
+            .into_iter()
+            .filter_map(|(name, rate)| {
+                Some((format!("{name}, {size} bytes, without loss"), show_rate(rate?)))
+            })
+            .collect()
+    }
+
     pub(super) fn to_json(&self) -> Value {
         self.rows
             .iter()

@@ -54,6 +54,7 @@ impl Report {
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome {
+            headline: Vec::new(),
             name: "failover",
             title: "What fail-overs do to the group's clock".to_owned(),
             about: self.about(),
