@@ -21,11 +21,13 @@ macro_rules! constants {
         #[derive(Clone, Copy, PartialEq, Debug)]
         pub struct Constants {
             $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: f64,)*
+            /// Queues may have hidden the floor so far; only the laboratory leaves that out.
+            pub hidden_floors: bool,
         }
 
         impl Constants {
             /// Values in use.
-            pub const DEFAULT: Constants = Constants { $($name: $value,)* };
+            pub const DEFAULT: Constants = Constants { $($name: $value,)* hidden_floors: true };
 
             /// List of these values.
             pub const LIST: &'static [Constant] = &[
@@ -46,7 +48,8 @@ macro_rules! constants {
 }
 
 constants! {
-    // Delays.
+    // Delays, and what walks.
+    step: 4.0, "1", "Ratio of neighbours: of the means of laws, which their algebra rests on, and of the walks of modes.";
     law_change: 0.1, "1", "Probability per packet that another delay law is in force; and that a server that has moved does so again.";
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
@@ -56,8 +59,6 @@ constants! {
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
     walk: 1.6e-9, "1/√s", "Random walk of the rate: quartz in still air.";
-    walk_step: 4.0, "1", "Ratio of the walks of neighbouring modes.";
-    mode_change: 0.015625, "1", "Probability per exchange that the oscillator's mode is drawn anew; and that a server that had moved is right again.";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
@@ -70,7 +71,6 @@ constants! {
     early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
     late: 8.0, "typical delays", "The same above the floor, of four in a row.";
     less_late: 1.0, "typical delays", "The same of sixteen.";
-    record: 2.0, "1", "A packet faster than all before it is so by x typical delays with (1 + x) to minus this power.";
     path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
     server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
     wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";

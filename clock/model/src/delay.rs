@@ -7,6 +7,7 @@
 //! property of the path.
 
 use crate::constants::Constants;
+use crate::hypothesis::WINDOW;
 use crate::tail::{LEAST_LEFT, Tail};
 
 /// Number of exponential laws.
@@ -22,7 +23,7 @@ const SCALE: [f64; SCALES] = {
     scale
 };
 /// Ratio of the means of neighbouring laws.
-const STEP: f64 = 4.0;
+const STEP: f64 = Constants::DEFAULT.step;
 /// ln 4.
 const LN_STEP: f64 = 2.0 * core::f64::consts::LN_2;
 /// A component whose density is less than this of another's is left out.
@@ -198,7 +199,8 @@ impl Law {
         self.now =
             core::array::from_fn(|k| (1.0 - rare) * (weights[k] + hidden * self.long_run[k]));
         self.now[UNDERCUT] = rare;
-        let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
+        // What is stated of the noise counts as a window of exchanges.
+        let gain = (1.0 / (self.count + WINDOW as f64)).max(1.0 / c.law_memory);
         self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
         self.fit_scales(c);
     }

@@ -13,16 +13,12 @@ use crate::Sample;
 use crate::constants::Constants;
 use crate::further::Reply;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
-use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, WINDOW, sums};
+use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, QUIET, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
 /// Certainty at which a change of the path is told, once [`FEW`] exchanges agree.
 const CERTAIN: f64 = 0.99;
-
-/// Exchanges without a proposal after which only the likeliest is left. A queue that hides the floor
-/// from the first exchange on seldom lasts longer.
-const QUIET: usize = 2 * PATIENCE;
 
 /// A day, s.
 const DAY: f64 = 86400.0;
@@ -155,7 +151,8 @@ impl Proposal<'_> {
         let Innovation { by, early, trip, short, .. } = *self.seen;
         let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });
         self.path(each, (short || early[0] && early[1]).then_some(trip / 2.0));
-        for d in [0, 1].into_iter().filter(|d| early[*d] && !early[1 - d]) {
+        let is_asked = self.c.hidden_floors;
+        for d in [0, 1].into_iter().filter(|d| is_asked && early[*d] && !early[1 - d]) {
             self.hidden_floor(d, by[d]);
         }
         // Neither a clock nor a server makes a round trip shorter.
@@ -182,7 +179,8 @@ impl Proposal<'_> {
     /// directions and the offset. One of n packets is the fastest by chance, and mostly by little.
     fn hidden_floor(&mut self, d: usize, by: f64) {
         let (n, idle) = (self.parent.laws[d].count, self.parent.idle(self.c));
-        let large = self.c.record * libm::log(1.0 - by / idle);
+        // Two waits of one law have a ratio x with the density 1/(1 + x)².
+        let large = 2.0 * libm::log(1.0 - by / idle);
         let mut shared = ALIKE.map(|x| x / 2.0);
         shared[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
         let cost = -libm::log(n) - n / QUIET as f64 - large;
@@ -223,9 +221,7 @@ impl Proposal<'_> {
             _ => false,
         };
         if maybe {
-            self.add(Event::None, libm::log(self.c.mode_change), |law| {
-                law.replace(SERVER, 0.0, 0.0)
-            });
+            self.add(Event::None, -libm::log(QUIET as f64), |law| law.replace(SERVER, 0.0, 0.0));
         }
     }
 

@@ -54,6 +54,10 @@ pub const FEW: usize = WINDOW / 4;
 pub const WINDOW: usize = 16;
 /// Time for an event to show itself, exchanges. Later it is the law of the delays that is judged.
 pub const PATIENCE: usize = 2 * WINDOW;
+/// Exchanges without a proposal after which only the likeliest is left; and those that a mode lasts, or a
+/// server that has moved is wrong, on average. A queue that hides the floor from the first exchange on
+/// seldom lasts longer.
+pub const QUIET: usize = 2 * PATIENCE;
 
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
