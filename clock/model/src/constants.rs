@@ -15,19 +15,48 @@ pub struct Constant {
     pub why: &'static str,
 }
 
+/// Events that are asked for: all, where the laboratory leaves none out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Asked {
+    /// Another path.
+    pub path: bool,
+    /// ... by which all packets are late.
+    pub longer: bool,
+    /// Queues had hidden the floor.
+    pub floor: bool,
+    /// The server's time moved.
+    pub server: bool,
+    /// It wanders.
+    pub wander: bool,
+    /// The oscillator changed.
+    pub oscillator: bool,
+}
+
+impl Asked {
+    /// None is left out.
+    pub const ALL: Asked = Asked {
+        path: true,
+        longer: true,
+        floor: true,
+        server: true,
+        wander: true,
+        oscillator: true,
+    };
+}
+
 macro_rules! constants {
     ($($name:ident: $value:expr, $unit:literal, $why:literal;)*) => {
         /// All constants of the model.
         #[derive(Clone, Copy, PartialEq, Debug)]
         pub struct Constants {
             $(#[doc = concat!($why, " Unit: ", $unit, ".")] pub $name: f64,)*
-            /// Queues may have hidden the floor so far; only the laboratory leaves that out.
-            pub hidden_floors: bool,
+            /// Events that are asked for.
+            pub asked: Asked,
         }
 
         impl Constants {
             /// Values in use.
-            pub const DEFAULT: Constants = Constants { $($name: $value,)* hidden_floors: true };
+            pub const DEFAULT: Constants = Constants { $($name: $value,)* asked: Asked::ALL };
 
             /// List of these values.
             pub const LIST: &'static [Constant] = &[

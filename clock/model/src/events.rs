@@ -105,6 +105,9 @@ struct Proposal<'a> {
 impl Proposal<'_> {
     /// The event has changed the states, at this cost (logarithm of its probability).
     fn add(&mut self, event: Event, cost: f64, change: impl Fn(&mut Gaussian)) {
+        if !self.is_asked(event) {
+            return;
+        }
         let mut child = *self.parent;
         child.filter.each(change);
         child.age = 0;
@@ -124,6 +127,18 @@ impl Proposal<'_> {
         child.log += cost;
         child.update(self.sample, self.c);
         insert(self.new, child);
+    }
+
+    fn is_asked(&self, event: Event) -> bool {
+        let asked = &self.c.asked;
+        match event {
+            Event::None => true,
+            Event::Path => asked.path,
+            Event::Floor => asked.floor,
+            Event::Server => asked.server,
+            Event::Wander => asked.wander,
+            Event::Oscillator => asked.oscillator,
+        }
     }
 
     /// Logarithm of the probability that an event of this rate, 1/day, has happened since the
@@ -151,8 +166,7 @@ impl Proposal<'_> {
         let Innovation { by, early, trip, short, .. } = *self.seen;
         let each = [0, 1].map(|d| if early[d] || short { by[d] } else { 0.0 });
         self.path(each, (short || early[0] && early[1]).then_some(trip / 2.0));
-        let is_asked = self.c.hidden_floors;
-        for d in [0, 1].into_iter().filter(|d| is_asked && early[*d] && !early[1 - d]) {
+        for d in [0, 1].into_iter().filter(|d| early[*d] && !early[1 - d]) {
             self.hidden_floor(d, by[d]);
         }
         // Neither a clock nor a server makes a round trip shorter.
@@ -228,6 +242,9 @@ impl Proposal<'_> {
     /// The path has become longer, if this exchange and those before it were all late: four by much,
     /// or more of them by less.
     fn too_late(&mut self) {
+        if !self.c.asked.longer {
+            return;
+        }
         let idle = [0, 1].map(|d| self.parent.laws[d].idle(self.c));
         for (count, least) in [(FEW, self.c.late), (WINDOW, self.c.less_late)] {
             let before = &self.parent.late[..count - 1];
