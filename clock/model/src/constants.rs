@@ -92,7 +92,7 @@ constants! {
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
     kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
-    stretch: 128.0, "s", "First stretch, whose stamps are worked through again: the rate hardly walks within it.";
+    stretch: 128.0, "s", "A clock holds its course for so long: the rate hardly walks in the first stretch, whose stamps are worked through again, and between instants of the difference clock; and a server that wanders is steered.";
     start_worth: 0.5, "1", "Share of what the first stamps say that counts: the law they are read by comes of them.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
     // Events.
@@ -103,7 +103,6 @@ constants! {
     path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
     server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
     wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
-    wander_time: 128.0, "s", "Correlation time of that: as clocks are steered, and as loads swing.";
     oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
     hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
     told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";

@@ -26,8 +26,6 @@ const SCALE: [f64; SCALES] = {
 const STEP: f64 = Constants::DEFAULT.step;
 /// ln 4.
 const LN_STEP: f64 = 2.0 * core::f64::consts::LN_2;
-/// A component whose density is less than this of another's is left out.
-const NEGLIGIBLE: f64 = 1e-17;
 /// Sides of the floor that the components lie on.
 const SIDE: Weights = {
     let mut side = [1.0; PARTS];
@@ -230,7 +228,7 @@ impl Law {
 }
 
 /// Peak of each component whose depth is negative, exp(depth²/2), by that of the largest scale. What
-/// is negligible beside that loses its weight. `least` is the deviation by the largest scale,
+/// rounding would take from that loses its weight. `least` is the deviation by the largest scale,
 /// `distance` how late the packet is, in deviations.
 ///
 /// With the deviation by a scale a, its depth is a − distance; a is ever four times that of the next
@@ -252,7 +250,7 @@ fn peaks(least: f64, distance: f64, weights: &mut Weights) -> Weights {
         (product, square) = (fourth(product) * more.0, fourth(fourth(square)) * more.1);
         // Where the square is infinite the product is 0.
         match product * square {
-            peak if peak > NEGLIGIBLE => peaks[k] = peak,
+            peak if peak > f64::EPSILON => peaks[k] = peak,
             _ => weights[k] = 0.0,
         }
         a *= 4.0;

@@ -1,5 +1,7 @@
 //! Normal law of the states: a Kalman filter's mean and covariance.
 
+use crate::tail::LEAST_LEFT;
+
 /// Number of states; those that a server teaches nothing of once it has moved come first.
 pub const STATES: usize = 5;
 /// Offset θ: true time − the counter at its nominal period, s.
@@ -14,8 +16,6 @@ pub const SERVER: usize = 4;
 
 /// Random walk of the phase, s/√s: reading the counter, and white noise of the oscillator.
 const PHASE_WALK: f64 = 2e-9;
-/// Rounding may not make a variance vanish.
-const LEAST_VARIANCE: f64 = 1e-26;
 
 /// One number for each state.
 pub type Vector = [f64; STATES];
@@ -109,12 +109,13 @@ impl Gaussian {
         let gain = known.covariance.map(|c| c / known.variance);
         let more = variance - known.variance;
         for i in 0..STATES {
+            let least = LEAST_LEFT * self.p[i][i];
             self.x[i] += if i < first { 0.0 } else { gain[i] * by };
             let from = if i < first { first } else { 0 };
             for j in from..STATES {
                 self.p[i][j] += more * gain[i] * gain[j];
             }
-            self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
+            self.p[i][i] = self.p[i][i].max(least);
         }
     }
 

@@ -59,6 +59,9 @@ pub const PATIENCE: usize = 2 * WINDOW;
 /// seldom lasts longer.
 pub const QUIET: usize = 2 * PATIENCE;
 
+/// Correlation time of a server's time that wanders, s: as clocks are steered, and as loads swing.
+const STEERED: f64 = Constants::DEFAULT.stretch;
+
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
 pub fn sums(duration: f64) -> [Vector; 2] {
@@ -112,7 +115,7 @@ impl Hypothesis {
     pub fn predict(&mut self, dt: f64, c: &Constants) {
         self.filter.predict(dt, self.idle(c), c);
         if self.event == Event::Wander {
-            let kept = libm::exp(-dt / c.wander_time);
+            let kept = libm::exp(-dt / STEERED);
             let gained = self.wander * (1.0 - kept * kept);
             self.filter.each(|law| {
                 law.x[SERVER] *= kept;
