@@ -96,14 +96,26 @@ constants! {
     start_worth: 0.5, "1", "Share of what the first stamps say that counts: the law they are read by comes of them.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
     // Events.
-    sure: 16.0, "ln odds", "From here on a hypothesis is out of the question.";
     early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
-    late: 8.0, "typical delays", "The same above the floor, of four in a row.";
-    less_late: 1.0, "typical delays", "The same of sixteen.";
     path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
     server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
     wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
     oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
-    hold: 10.0, "ln odds", "From here on a server that has moved is held off.";
+    hold: 10.0, "ln odds", "From here on a server that has moved is held off. Half of that is a word that is enough for a change of the path, and half as much more puts a hypothesis out of the question.";
     told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";
+}
+
+impl Constants {
+    /// Ln odds at which what one direction says is enough: a hold-off takes both.
+    #[must_use]
+    pub fn enough(&self) -> f64 {
+        self.hold / 2.0
+    }
+
+    /// Ln odds from which a hypothesis is out of the question: of the doubt that a hold-off leaves, all that it may
+    /// have had is a part that is not enough for anything.
+    #[must_use]
+    pub fn sure(&self) -> f64 {
+        self.hold + self.enough()
+    }
 }

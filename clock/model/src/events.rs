@@ -17,9 +17,6 @@ use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, QUIET, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
-/// Certainty at which a change of the path is told, once [`FEW`] exchanges agree.
-const CERTAIN: f64 = 0.99;
-
 /// A day, s.
 const DAY: f64 = 86400.0;
 
@@ -240,13 +237,14 @@ impl Proposal<'_> {
     }
 
     /// The path has become longer, if this exchange and those before it were all late: four by much,
-    /// or more of them by less.
+    /// or more of them by less. That n waits are all longer than x typical ones has the probability e⁻ⁿˣ.
     fn too_late(&mut self) {
         if !self.c.asked.longer {
             return;
         }
         let idle = [0, 1].map(|d| self.parent.laws[d].idle(self.c));
-        for (count, least) in [(FEW, self.c.late), (WINDOW, self.c.less_late)] {
+        for count in [FEW, WINDOW] {
+            let least = self.c.sure() / count as f64;
             let before = &self.parent.late[..count - 1];
             let each = [0, 1].map(|d| {
                 let late = before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min);
@@ -318,7 +316,7 @@ impl Events {
     /// like that, but for the other direction.
     pub fn has_moved(&self, c: &Constants) -> bool {
         // Those that are out of the question may have had as much as that takes.
-        libm::exp(-c.sure) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
+        libm::exp(-c.sure()) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
     }
 
     /// Probability of all hypotheses that are `such`, together.
@@ -355,7 +353,7 @@ impl Events {
         self.sort();
         new.drain(..).for_each(|one| insert(&mut self.all, one));
         self.prune(c);
-        self.path_changed()
+        self.path_changed(c)
     }
 
     /// Takes in replies between exchanges, each as the part `worth` of one. A server that has moved teaches
@@ -366,11 +364,11 @@ impl Events {
         all.for_each(|h| h.between(replies, worth, c));
     }
 
-    fn path_changed(&mut self) -> Option<f64> {
+    fn path_changed(&mut self, c: &Constants) -> Option<f64> {
         let is_pending = |h: &Hypothesis| h.event == Event::Path;
         let share = self.share(is_pending);
         let best = self.all.first().filter(|h| is_pending(h))?;
-        if share < CERTAIN || best.age < FEW - 1 {
+        if 1.0 - share > libm::exp(-c.enough()) || best.age < FEW - 1 {
             return None;
         }
         let by = best.filter.now().project(&ALIKE).mean - best.before;
@@ -388,7 +386,7 @@ impl Events {
         }
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
-        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
+        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure());
         // What has not shown itself by now has not happened: no event if nothing explains as much, and
         // no server's if a path does.
         let simple: [fn(&Hypothesis) -> bool; 2] =

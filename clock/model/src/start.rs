@@ -130,7 +130,7 @@ impl Start {
         }
         let weights = self.weights(rate, c);
         let [fine, coarse] = both.map(|noise| self.filter(weights, self.seen.len(), noise, c).log);
-        self.coarse = coarse + c.sure > fine;
+        self.coarse = coarse + c.sure() > fine;
     }
 
     /// Noise of the stamps of a direction, s: what is stated, or less if what was measured lies nearer than that to the line
