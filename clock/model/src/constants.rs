@@ -97,10 +97,8 @@ constants! {
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
     // Events.
     early: 1.5, "standard deviations", "Innovation that makes events worth trying.";
-    path: 0.03, "1/day", "Rate of changes of the path: one in a month.";
+    change: 0.02, "1/day", "Rate of what seldom happens, each once in fifty days: the path changes, the server's time or how the path is shared begins to wander, the oscillator changes (e times less for each more of what it promises).";
     server: 0.25, "1/day", "Rate of moves of the server's time that the statistics are to consider: most that look like one are none.";
-    wander: 0.02, "1/day", "Rate at which the server's time, or how the path is shared, begins to wander: one in fifty days.";
-    oscillator: 0.005, "1/day", "Rate of changes of the oscillator by what it promises, one in seven months; e times less for each more of that.";
     hold: 10.0, "ln odds", "From here on a server that has moved is held off. Half of that is a word that is enough for a change of the path, and half as much more puts a hypothesis out of the question.";
     told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";
 }

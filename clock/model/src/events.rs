@@ -146,7 +146,7 @@ impl Proposal<'_> {
 
     /// Floors have changed by about these, s, each by itself; or both alike.
     fn path(&mut self, each: [f64; 2], alike: Option<f64>) {
-        let cost = self.rare(self.c.path);
+        let cost = self.rare(self.c.change);
         self.add(Event::Path, cost, |law| {
             for d in 0..2 {
                 law.inflate(&unit(FLOORS[d]), each[d] * each[d]);
@@ -176,7 +176,7 @@ impl Proposal<'_> {
             self.server(early, has_moved);
             if !has_moved {
                 // Or it wanders; or the path is shared now so, now otherwise.
-                let cost = self.rare(self.c.wander);
+                let cost = self.rare(self.c.change);
                 self.add(Event::Wander, cost, |law| law.inflate(&unit(SERVER), early * early));
             }
         }
@@ -204,7 +204,7 @@ impl Proposal<'_> {
         let Proposal { gap, .. } = *self;
         let times = (early / (strays * gap)).max(1.0);
         let by = times * strays;
-        self.add(Event::Oscillator, self.rare(self.c.oscillator) + 1.0 - times, |law| {
+        self.add(Event::Oscillator, self.rare(self.c.change) + 1.0 - times, |law| {
             law.inflate(&unit(RATE), by * by);
             law.inflate(&unit(OFFSET), by * by * gap * gap / 3.0);
         });
