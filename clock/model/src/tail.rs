@@ -3,8 +3,8 @@
 /// 1/√(2π): density of a standard normal quantity at its mean.
 const NORMAL: f64 = 0.398_942_280_401_432_7;
 /// Least share of a variance that a measurement leaves, of what is measured and of each state: rounding may
-/// not make it vanish.
-pub const LEAST_LEFT: f64 = 1e-9;
+/// not make it vanish. √ε: half of the digits that a number has.
+pub const LEAST_LEFT: f64 = 1.0 / (1 << 26) as f64;
 
 /// A standard normal quantity, given that it is above some depth.
 ///
@@ -136,7 +136,7 @@ mod tests {
         for depth in [-1e18, -40.0, 0.0, 40.0, 1e18] {
             let tail = above(depth);
             assert!(tail.excess.is_finite() && tail.excess >= 0.0, "{tail:?}");
-            assert!((1e-9..=1.0).contains(&tail.variance), "{tail:?}");
+            assert!((LEAST_LEFT..=1.0).contains(&tail.variance), "{tail:?}");
             assert!((0.0..=1.0).contains(&tail.mass), "{tail:?}");
         }
     }
