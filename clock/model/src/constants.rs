@@ -2,6 +2,8 @@
 //!
 //! They are values and not literals so that the laboratory can vary each and measure what it buys.
 
+use crate::hypothesis::FEW;
+
 /// A constant: its name, value, unit and reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Constant {
@@ -83,15 +85,13 @@ constants! {
     law_memory: 256.0, "exchanges", "Memory of the long run: an hour at 16 s, so that bursts belong to it.";
     law_least: 1e-4, "1", "No delay law is ever ruled out.";
     idle_quantile: 0.3, "1", "Quantile of the laws' means that is the typical delay of an idle path.";
-    undercut: 5e-4, "1", "Probability of a packet below the floor known so far, at least: rarer than a memory of 256 could show.";
-    undercut_scale: 2.0, "typical delays", "Mean of how far below it.";
+    undercut_scale: 2.0, "typical delays", "Mean of how far a packet is below the floor known so far.";
     blur: 0.5, "typical delays", "Standard deviation of a blurred floor.";
     // Oscillator.
     walk: 1.6e-9, "1/√s", "Random walk of the rate: quartz in still air.";
     tide_slow: 1.0, "typical delays/√s", "Queues that grow or drain slowly in both directions.";
     tide_fast: 8.0, "typical delays/√s", "The same, faster.";
     blurred: 0.12, "1", "Probability beforehand that floors are blurred.";
-    kind_change: 0.001, "1", "Probability per exchange that floors become sharp or blurred.";
     stretch: 128.0, "s", "A clock holds its course for so long: the rate hardly walks in the first stretch, whose stamps are worked through again, and between instants of the difference clock; and a server that wanders is steered.";
     start_worth: 0.5, "1", "Share of what the first stamps say that counts: the law they are read by comes of them.";
     floor_walk: 2.5e-4, "typical delays/√s", "Floors are open to small changes.";
@@ -104,6 +104,13 @@ constants! {
 }
 
 impl Constants {
+    /// Probability per exchange of what the memory could not show, so that a few of them within it are no chance: a
+    /// packet below the floor, at least; that floors become sharp or blurred.
+    #[must_use]
+    pub fn rare(&self) -> f64 {
+        1.0 / (FEW as f64 * self.law_memory)
+    }
+
     /// Ln odds at which what one direction says is enough: a hold-off takes both.
     #[must_use]
     pub fn enough(&self) -> f64 {

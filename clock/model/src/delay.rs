@@ -189,7 +189,7 @@ impl Law {
         for (long_run, new) in self.long_run.iter_mut().zip(weights) {
             *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
         }
-        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].max(c.undercut);
+        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].max(c.rare());
         // One packet below the floor foretells no other, and hides which law is in force.
         let all: f64 = self.long_run.iter().sum();
         let rare = self.long_run[UNDERCUT] / all;
@@ -281,8 +281,9 @@ pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64, c: &Constants
         }
         weights = counts.map(|count| count / (n + 1.0));
     }
-    let rest = 1.0 - c.undercut;
-    core::array::from_fn(|k| weights.get(k).map_or(c.undercut, |w| rest * w))
+    let undercut = c.rare();
+    let rest = 1.0 - undercut;
+    core::array::from_fn(|k| weights.get(k).map_or(undercut, |w| rest * w))
 }
 
 #[cfg(test)]

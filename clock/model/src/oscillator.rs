@@ -98,6 +98,7 @@ impl Oscillator {
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
+        let other_kind = c.rare();
         // A mode lasts as long as quiet has to last before nothing but the likeliest is left.
         let change = 1.0 / QUIET as f64;
         let blurred = self.share(|mode| mode.blurred);
@@ -106,8 +107,8 @@ impl Oscillator {
         for (((law, weight), prior), mode) in modes {
             let (own, other) =
                 (kinds[usize::from(mode.blurred)], kinds[usize::from(!mode.blurred)]);
-            let kept = (1.0 - change - c.kind_change) * *weight;
-            *weight = kept + prior * (change * own + c.kind_change * other);
+            let kept = (1.0 - change - other_kind) * *weight;
+            *weight = kept + prior * (change * own + other_kind * other);
             let own = kept / *weight;
             if own < 0.5 {
                 *law = law.mixed(own, &self.now);

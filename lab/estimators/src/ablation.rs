@@ -12,7 +12,7 @@ type Change = fn(&mut Constants);
 /// Parts of the model, and what leaves each out.
 const PARTS: [(&str, Change); 13] = [
     ("the delay law's hidden state", |c| c.law_change = 1.0),
-    ("packets below the floor", |c| (c.undercut, c.undercut_scale) = (0.0, NOTHING)),
+    ("packets below the floor", |c| c.undercut_scale = NOTHING),
     ("blurred floors", |c| c.blur = 0.0),
     ("several walks of the rate", |c| c.step = 1.0),
     ("the floors' walk", |c| c.floor_walk = 0.0),
