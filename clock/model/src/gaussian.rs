@@ -1,7 +1,5 @@
 //! Normal law of the states: a Kalman filter's mean and covariance.
 
-use crate::tail::LEAST_LEFT;
-
 /// Number of states; those that a server teaches nothing of once it has moved come first.
 pub const STATES: usize = 5;
 /// Offset θ: true time − the counter at its nominal period, s.
@@ -109,7 +107,8 @@ impl Gaussian {
         let gain = known.covariance.map(|c| c / known.variance);
         let more = variance - known.variance;
         for i in 0..STATES {
-            let least = LEAST_LEFT * self.p[i][i];
+            // Of a difference rounding leaves no less than that.
+            let least = f64::EPSILON * self.p[i][i];
             self.x[i] += if i < first { 0.0 } else { gain[i] * by };
             let from = if i < first { first } else { 0 };
             for j in from..STATES {

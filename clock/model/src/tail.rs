@@ -2,8 +2,7 @@
 
 /// 1/√(2π): density of a standard normal quantity at its mean.
 const NORMAL: f64 = 0.398_942_280_401_432_7;
-/// Least share of a variance that a measurement leaves, of what is measured and of each state: rounding may
-/// not make it vanish. √ε: half of the digits that a number has.
+/// Least share of a variance that a measurement leaves: rounding may not make it vanish. √ε: half of the digits that a number has.
 pub const LEAST_LEFT: f64 = 1.0 / (1 << 26) as f64;
 
 /// A standard normal quantity, given that it is above some depth.
