@@ -103,24 +103,17 @@ constants! {
     told: 2.0, "ln odds", "An event has to be so much likelier than none for it to have shown itself.";
 }
 
+/// Ln odds at which what one direction says is enough, and a change of the path is told: a hold-off takes both.
+pub const ENOUGH: f64 = Constants::DEFAULT.hold / 2.0;
+/// Ln odds from which a hypothesis is out of the question: beside the doubt that a hold-off leaves, what all such
+/// may have had is next to nothing.
+pub const SURE: f64 = Constants::DEFAULT.hold + ENOUGH;
+
 impl Constants {
     /// Probability per exchange of what the memory could not show, so that a few of them within it are no chance: a
     /// packet below the floor, at least; that floors become sharp or blurred.
     #[must_use]
     pub fn rare(&self) -> f64 {
         1.0 / (FEW as f64 * self.law_memory)
-    }
-
-    /// Ln odds at which what one direction says is enough: a hold-off takes both.
-    #[must_use]
-    pub fn enough(&self) -> f64 {
-        self.hold / 2.0
-    }
-
-    /// Ln odds from which a hypothesis is out of the question: of the doubt that a hold-off leaves, all that it may
-    /// have had is a part that is not enough for anything.
-    #[must_use]
-    pub fn sure(&self) -> f64 {
-        self.hold + self.enough()
     }
 }

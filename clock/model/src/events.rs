@@ -10,7 +10,7 @@
 use arrayvec::ArrayVec;
 
 use crate::Sample;
-use crate::constants::Constants;
+use crate::constants::{Constants, ENOUGH, SURE};
 use crate::further::Reply;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
 use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, QUIET, WINDOW, sums};
@@ -244,7 +244,7 @@ impl Proposal<'_> {
         }
         let idle = [0, 1].map(|d| self.parent.laws[d].idle(self.c));
         for count in [FEW, WINDOW] {
-            let least = self.c.sure() / count as f64;
+            let least = SURE / count as f64;
             let before = &self.parent.late[..count - 1];
             let each = [0, 1].map(|d| {
                 let late = before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min);
@@ -316,7 +316,7 @@ impl Events {
     /// like that, but for the other direction.
     pub fn has_moved(&self, c: &Constants) -> bool {
         // Those that are out of the question may have had as much as that takes.
-        libm::exp(-c.sure()) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
+        libm::exp(-SURE) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
     }
 
     /// Probability of all hypotheses that are `such`, together.
@@ -353,7 +353,7 @@ impl Events {
         self.sort();
         new.drain(..).for_each(|one| insert(&mut self.all, one));
         self.prune(c);
-        self.path_changed(c)
+        self.path_changed()
     }
 
     /// Takes in replies between exchanges, each as the part `worth` of one. A server that has moved teaches
@@ -364,11 +364,11 @@ impl Events {
         all.for_each(|h| h.between(replies, worth, c));
     }
 
-    fn path_changed(&mut self, c: &Constants) -> Option<f64> {
+    fn path_changed(&mut self) -> Option<f64> {
         let is_pending = |h: &Hypothesis| h.event == Event::Path;
         let share = self.share(is_pending);
         let best = self.all.first().filter(|h| is_pending(h))?;
-        if 1.0 - share > libm::exp(-c.enough()) || best.age < FEW - 1 {
+        if 1.0 - share > libm::exp(-ENOUGH) || best.age < FEW - 1 {
             return None;
         }
         let by = best.filter.now().project(&ALIKE).mean - best.before;
@@ -386,7 +386,7 @@ impl Events {
         }
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
-        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure());
+        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - SURE);
         // What has not shown itself by now has not happened: no event if nothing explains as much, and
         // no server's if a path does.
         let simple: [fn(&Hypothesis) -> bool; 2] =

@@ -94,7 +94,7 @@ impl Hypothesis {
     /// True if the server's time has moved and both directions say so by themselves.
     #[must_use]
     pub fn is_witnessed(&self, c: &Constants) -> bool {
-        self.event == Event::Server && self.witness[0].min(self.witness[1]) > c.enough()
+        self.event == Event::Server && self.witness[0].min(self.witness[1]) > c.hold / 2.0
     }
 
     /// Takes what the server has moved by for a change of the one direction that says so.

@@ -7,7 +7,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::constants::Constants;
+use crate::constants::{Constants, SURE};
 use crate::delay::{Expected, Law, Weights, fitted};
 use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
@@ -129,7 +129,7 @@ impl Start {
         }
         let weights = self.weights(rate, c);
         let [fine, coarse] = both.map(|noise| self.filter(weights, self.seen.len(), noise, c).log);
-        self.coarse = coarse + c.sure() > fine;
+        self.coarse = coarse + SURE > fine;
     }
 
     /// Noise of the stamps of a direction, s: what is stated, or less if what was measured lies nearer than that to the line
