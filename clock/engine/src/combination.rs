@@ -42,8 +42,8 @@ const REFERENCE: f64 = 0.02;
 /// Over how long the noise of a source is averaged for its weight, s, all alike until then: what
 /// was not known at first is soon forgotten ...
 const NOISE: f64 = 1800.0;
-/// ... unless it is so many times more or less by now: it has gone silent, or was new.
-const UNLIKE: f64 = 4.0;
+/// ... unless it is so many times that by now: it has gone silent.
+const SILENT: f64 = 4.0;
 /// Ratio of a level's variance to that of the best at which it has half of the weight that it would
 /// have; beyond, ever less.
 const FAR: f64 = 16.0;
@@ -175,6 +175,8 @@ struct Put {
     surest: f64,
     silent: bool,
     coasts: bool,
+    /// Weight of one that coasts in what the time does.
+    foretold: f64,
     member: Member,
 }
 
@@ -212,8 +214,7 @@ impl Combination {
         let speak = || put.iter().filter(|p| p.speaks()).map(Put::level_variance);
         let variance = 1.0 / speak().map(|variance| 1.0 / variance).sum::<f64>();
         let best = speak().fold(f64::INFINITY, f64::min);
-        let rates = put.iter().filter(|p| p.foretells()).map(|p| p.growth);
-        let surest = rates.fold(f64::INFINITY, f64::min);
+        let surest = put.iter().map(|p| p.growth).fold(f64::INFINITY, f64::min);
         put.iter_mut().for_each(|p| (p.best, p.surest) = (best, surest));
         let raw = weighted(&put, Put::level_weight, |p| p.offset);
         let grown = self.level.filter(|_| age >= YOUNG);
@@ -221,8 +222,9 @@ impl Combination {
             None => (raw, variance),
             Some(level) => {
                 judge(put.split_at_mut(heard).0, at);
+                foretell(&mut put);
                 let news = weighted(&put, Put::news_weight, Put::news);
-                let left = weighted(&put, Put::learnt_weight, Put::off) - news;
+                let left = weighted(&put, Put::news_weight, Put::off) - news;
                 let level_now = news + left * (dt / (dt + LEFT_OVER));
                 let better = ((level.variance - variance) / level.variance).clamp(0.0, 1.0);
                 let worse = variance > WORSE * level.variance;
@@ -305,11 +307,7 @@ impl Combination {
         }
         let with = |share: f64| own * own + share * share * root * root;
         let (noise, quick) = (with(LEAN), with(REFERENCE));
-        let mean = if part.coasts {
-            quick
-        } else {
-            member.noise.unwrap_or(quick).clamp(quick / UNLIKE, quick * UNLIKE)
-        };
+        let mean = member.noise.unwrap_or(quick).max(quick / SILENT);
         let (id, heard, silent, coasts) = (part.id, e.last_used, part.silent, part.coasts);
         let (lean, best) = (lean * lean, f64::INFINITY);
         let (growth, surest) = (fraction(e.growth), f64::INFINITY);
@@ -326,6 +324,7 @@ impl Combination {
             surest,
             silent,
             coasts,
+            foretold: 0.0,
             member,
         }
     }
@@ -374,16 +373,13 @@ impl Put {
 
     fn news_weight(&self) -> f64 {
         let lost = self.growth > LOST * self.surest;
-        if !self.foretells() || lost || self.member.suspect.is_some() || self.member.waits {
+        if self.coasts {
+            self.foretold
+        } else if !self.speaks() || lost || self.member.suspect.is_some() || self.member.waits {
             0.0
         } else {
-            1.0 / self.mean
+            1.0 / (self.mean + self.unlearnt())
         }
-    }
-
-    /// The same of where it is from where it should be.
-    fn learnt_weight(&self) -> f64 {
-        self.news_weight() * self.mean / (self.mean + self.unlearnt())
     }
 
     /// Variance of where it puts the level.
@@ -448,6 +444,18 @@ impl Put {
     }
 }
 
+/// Weighs those that coast by their noise at present against that of the heaviest of those that are heard, as if both had been
+/// measured for as long.
+fn foretell(put: &mut [Put]) {
+    let heard = put.iter().filter(|p| !p.coasts && p.news_weight() > 0.0);
+    let heaviest = heard.max_by(|a, b| a.news_weight().total_cmp(&b.news_weight()));
+    let of = |p: &Put| p.news_weight() * p.mean.min(SILENT * p.quick);
+    let all = heaviest.map_or(1.0, of);
+    for p in put.iter_mut().filter(|p| p.coasts) {
+        p.foretold = if p.foretells() { all / p.quick } else { 0.0 };
+    }
+}
+
 /// Shares of weights, that add up to 1; alike where nobody has any.
 fn shares(put: &[Put], weight: impl Fn(&Put) -> f64) -> Few<f64> {
     let total: f64 = put.iter().map(&weight).sum();
@@ -479,6 +487,7 @@ mod tests {
             surest: 0.0,
             silent: false,
             coasts: false,
+            foretold: 0.0,
             member: Member::default(),
         };
         // Half an hour.

@@ -7,6 +7,7 @@
 //! property of the path.
 
 use crate::constants::Constants;
+use crate::hypothesis::WINDOW;
 use crate::tail::{LEAST_LEFT, Tail};
 
 /// Number of exponential laws.
@@ -22,11 +23,9 @@ const SCALE: [f64; SCALES] = {
     scale
 };
 /// Ratio of the means of neighbouring laws.
-const STEP: f64 = 4.0;
+const STEP: f64 = Constants::DEFAULT.step;
 /// ln 4.
 const LN_STEP: f64 = 2.0 * core::f64::consts::LN_2;
-/// A component whose density is less than this of another's is left out.
-const NEGLIGIBLE: f64 = 1e-17;
 /// Sides of the floor that the components lie on.
 const SIDE: Weights = {
     let mut side = [1.0; PARTS];
@@ -190,7 +189,7 @@ impl Law {
         for (long_run, new) in self.long_run.iter_mut().zip(weights) {
             *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
         }
-        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].max(c.undercut);
+        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].max(c.rare());
         // One packet below the floor foretells no other, and hides which law is in force.
         let all: f64 = self.long_run.iter().sum();
         let rare = self.long_run[UNDERCUT] / all;
@@ -198,7 +197,8 @@ impl Law {
         self.now =
             core::array::from_fn(|k| (1.0 - rare) * (weights[k] + hidden * self.long_run[k]));
         self.now[UNDERCUT] = rare;
-        let gain = (1.0 / (self.count + 16.0)).max(1.0 / c.law_memory);
+        // What is stated of the noise counts as a window of exchanges.
+        let gain = (1.0 / (self.count + WINDOW as f64)).max(1.0 / c.law_memory);
         self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
         self.fit_scales(c);
     }
@@ -228,7 +228,7 @@ impl Law {
 }
 
 /// Peak of each component whose depth is negative, exp(depth²/2), by that of the largest scale. What
-/// is negligible beside that loses its weight. `least` is the deviation by the largest scale,
+/// rounding would take from that loses its weight. `least` is the deviation by the largest scale,
 /// `distance` how late the packet is, in deviations.
 ///
 /// With the deviation by a scale a, its depth is a − distance; a is ever four times that of the next
@@ -250,7 +250,7 @@ fn peaks(least: f64, distance: f64, weights: &mut Weights) -> Weights {
         (product, square) = (fourth(product) * more.0, fourth(fourth(square)) * more.1);
         // Where the square is infinite the product is 0.
         match product * square {
-            peak if peak > NEGLIGIBLE => peaks[k] = peak,
+            peak if peak > f64::EPSILON => peaks[k] = peak,
             _ => weights[k] = 0.0,
         }
         a *= 4.0;
@@ -281,8 +281,9 @@ pub fn fitted(delays: impl Iterator<Item = f64> + Clone, rtt: f64, c: &Constants
         }
         weights = counts.map(|count| count / (n + 1.0));
     }
-    let rest = 1.0 - c.undercut;
-    core::array::from_fn(|k| weights.get(k).map_or(c.undercut, |w| rest * w))
+    let undercut = c.rare();
+    let rest = 1.0 - undercut;
+    core::array::from_fn(|k| weights.get(k).map_or(undercut, |w| rest * w))
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@
 
 use arrayvec::ArrayVec;
 
+use crate::constants::Constants;
 use crate::gaussian::{Gaussian, OFFSET, RATE};
 
 /// Interval that the mean rate is for, s.
 pub const INTERVAL: f64 = 1000.0;
 /// Time between two instants, s: a clock that wanders by 10⁻⁹ /√s strays by 0.2 µs from the line.
-const APART: f64 = 120.0;
+const APART: f64 = Constants::DEFAULT.stretch;
 /// Instants kept: the oldest is an interval old even just before a new one is made.
 const KEPT: usize = (INTERVAL / APART) as usize + 2;
 

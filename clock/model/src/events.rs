@@ -10,20 +10,13 @@
 use arrayvec::ArrayVec;
 
 use crate::Sample;
-use crate::constants::Constants;
+use crate::constants::{Constants, ENOUGH, SURE};
 use crate::further::Reply;
 use crate::gaussian::{ALIKE, FLOORS, Gaussian, OFFSET, RATE, SERVER, STATES, unit};
-use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, WINDOW, sums};
+use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, QUIET, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
-/// Certainty at which a change of the path is told, once [`FEW`] exchanges agree.
-const CERTAIN: f64 = 0.99;
-
-/// Exchanges without a proposal after which only the likeliest is left. A queue that hides the floor
-/// from the first exchange on seldom lasts longer.
-const QUIET: usize = 2 * PATIENCE;
-
 /// A day, s.
 const DAY: f64 = 86400.0;
 
@@ -109,6 +102,9 @@ struct Proposal<'a> {
 impl Proposal<'_> {
     /// The event has changed the states, at this cost (logarithm of its probability).
     fn add(&mut self, event: Event, cost: f64, change: impl Fn(&mut Gaussian)) {
+        if !self.is_asked(event) {
+            return;
+        }
         let mut child = *self.parent;
         child.filter.each(change);
         child.age = 0;
@@ -130,6 +126,18 @@ impl Proposal<'_> {
         insert(self.new, child);
     }
 
+    fn is_asked(&self, event: Event) -> bool {
+        let asked = &self.c.asked;
+        match event {
+            Event::None => true,
+            Event::Path => asked.path,
+            Event::Floor => asked.floor,
+            Event::Server => asked.server,
+            Event::Wander => asked.wander,
+            Event::Oscillator => asked.oscillator,
+        }
+    }
+
     /// Logarithm of the probability that an event of this rate, 1/day, has happened since the
     /// exchange before.
     fn rare(&self, rate: f64) -> f64 {
@@ -138,7 +146,7 @@ impl Proposal<'_> {
 
     /// Floors have changed by about these, s, each by itself; or both alike.
     fn path(&mut self, each: [f64; 2], alike: Option<f64>) {
-        let cost = self.rare(self.c.path);
+        let cost = self.rare(self.c.change);
         self.add(Event::Path, cost, |law| {
             for d in 0..2 {
                 law.inflate(&unit(FLOORS[d]), each[d] * each[d]);
@@ -168,7 +176,7 @@ impl Proposal<'_> {
             self.server(early, has_moved);
             if !has_moved {
                 // Or it wanders; or the path is shared now so, now otherwise.
-                let cost = self.rare(self.c.wander);
+                let cost = self.rare(self.c.change);
                 self.add(Event::Wander, cost, |law| law.inflate(&unit(SERVER), early * early));
             }
         }
@@ -182,7 +190,8 @@ impl Proposal<'_> {
     /// directions and the offset. One of n packets is the fastest by chance, and mostly by little.
     fn hidden_floor(&mut self, d: usize, by: f64) {
         let (n, idle) = (self.parent.laws[d].count, self.parent.idle(self.c));
-        let large = self.c.record * libm::log(1.0 - by / idle);
+        // Two waits of one law have a ratio x with the density 1/(1 + x)².
+        let large = 2.0 * libm::log(1.0 - by / idle);
         let mut shared = ALIKE.map(|x| x / 2.0);
         shared[OFFSET] = if d == 0 { 0.5 } else { -0.5 };
         let cost = -libm::log(n) - n / QUIET as f64 - large;
@@ -195,7 +204,7 @@ impl Proposal<'_> {
         let Proposal { gap, .. } = *self;
         let times = (early / (strays * gap)).max(1.0);
         let by = times * strays;
-        self.add(Event::Oscillator, self.rare(self.c.oscillator) + 1.0 - times, |law| {
+        self.add(Event::Oscillator, self.rare(self.c.change) + 1.0 - times, |law| {
             law.inflate(&unit(RATE), by * by);
             law.inflate(&unit(OFFSET), by * by * gap * gap / 3.0);
         });
@@ -223,17 +232,19 @@ impl Proposal<'_> {
             _ => false,
         };
         if maybe {
-            self.add(Event::None, libm::log(self.c.mode_change), |law| {
-                law.replace(SERVER, 0.0, 0.0)
-            });
+            self.add(Event::None, -libm::log(QUIET as f64), |law| law.replace(SERVER, 0.0, 0.0));
         }
     }
 
     /// The path has become longer, if this exchange and those before it were all late: four by much,
-    /// or more of them by less.
+    /// or more of them by less. That n waits are all longer than x typical ones has the probability e⁻ⁿˣ.
     fn too_late(&mut self) {
+        if !self.c.asked.longer {
+            return;
+        }
         let idle = [0, 1].map(|d| self.parent.laws[d].idle(self.c));
-        for (count, least) in [(FEW, self.c.late), (WINDOW, self.c.less_late)] {
+        for count in [FEW, WINDOW] {
+            let least = SURE / count as f64;
             let before = &self.parent.late[..count - 1];
             let each = [0, 1].map(|d| {
                 let late = before.iter().map(|late| late[d]).fold(self.seen.late[d], f64::min);
@@ -305,7 +316,7 @@ impl Events {
     /// like that, but for the other direction.
     pub fn has_moved(&self, c: &Constants) -> bool {
         // Those that are out of the question may have had as much as that takes.
-        libm::exp(-c.sure) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
+        libm::exp(-SURE) + self.share(|h| !h.is_witnessed(c)) < libm::exp(-c.hold)
     }
 
     /// Probability of all hypotheses that are `such`, together.
@@ -357,7 +368,7 @@ impl Events {
         let is_pending = |h: &Hypothesis| h.event == Event::Path;
         let share = self.share(is_pending);
         let best = self.all.first().filter(|h| is_pending(h))?;
-        if share < CERTAIN || best.age < FEW - 1 {
+        if 1.0 - share > libm::exp(-ENOUGH) || best.age < FEW - 1 {
             return None;
         }
         let by = best.filter.now().project(&ALIKE).mean - best.before;
@@ -375,7 +386,7 @@ impl Events {
         }
         // The likeliest stays even if it is no number: the estimator begins again then.
         let mut first = true;
-        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - c.sure);
+        self.all.retain(|h| core::mem::take(&mut first) || h.log >= top - SURE);
         // What has not shown itself by now has not happened: no event if nothing explains as much, and
         // no server's if a path does.
         let simple: [fn(&Hypothesis) -> bool; 2] =

@@ -9,9 +9,6 @@ use crate::delay::Law;
 use crate::gaussian::{RATE, Vector};
 use crate::hypothesis::{Hypothesis, sums};
 
-/// Worth of less than this is not worth the work.
-const LEAST: f64 = 1.0 / 64.0;
-
 /// A reply between exchanges.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply {
@@ -65,7 +62,8 @@ impl Likeness {
         // That of a normal process of the first order, by the correlation of neighbours.
         let correlation = libm::sin(core::f64::consts::FRAC_PI_2 * self.alike.clamp(0.0, 1.0));
         let worth = (1.0 - correlation) / (1.0 + correlation);
-        (self.count >= c.law_memory && worth > LEAST).then_some(worth)
+        // As many as the laws remember are not worth one exchange.
+        (self.count >= c.law_memory && worth > 1.0 / c.law_memory).then_some(worth)
     }
 }
 

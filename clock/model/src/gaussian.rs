@@ -14,8 +14,6 @@ pub const SERVER: usize = 4;
 
 /// Random walk of the phase, s/√s: reading the counter, and white noise of the oscillator.
 const PHASE_WALK: f64 = 2e-9;
-/// Rounding may not make a variance vanish.
-const LEAST_VARIANCE: f64 = 1e-26;
 
 /// One number for each state.
 pub type Vector = [f64; STATES];
@@ -109,12 +107,14 @@ impl Gaussian {
         let gain = known.covariance.map(|c| c / known.variance);
         let more = variance - known.variance;
         for i in 0..STATES {
+            // Of a difference rounding leaves no less than that.
+            let least = f64::EPSILON * self.p[i][i];
             self.x[i] += if i < first { 0.0 } else { gain[i] * by };
             let from = if i < first { first } else { 0 };
             for j in from..STATES {
                 self.p[i][j] += more * gain[i] * gain[j];
             }
-            self.p[i][i] = self.p[i][i].max(LEAST_VARIANCE);
+            self.p[i][i] = self.p[i][i].max(least);
         }
     }
 

@@ -54,6 +54,13 @@ pub const FEW: usize = WINDOW / 4;
 pub const WINDOW: usize = 16;
 /// Time for an event to show itself, exchanges. Later it is the law of the delays that is judged.
 pub const PATIENCE: usize = 2 * WINDOW;
+/// Exchanges without a proposal after which only the likeliest is left; and those that a mode lasts, or a
+/// server that has moved is wrong, on average. A queue that hides the floor from the first exchange on
+/// seldom lasts longer.
+pub const QUIET: usize = 2 * PATIENCE;
+
+/// Correlation time of a server's time that wanders, s: as clocks are steered, and as loads swing.
+const STEERED: f64 = Constants::DEFAULT.stretch;
 
 /// Linear combinations of states that an exchange of some duration (s) measures from above.
 #[must_use]
@@ -108,7 +115,7 @@ impl Hypothesis {
     pub fn predict(&mut self, dt: f64, c: &Constants) {
         self.filter.predict(dt, self.idle(c), c);
         if self.event == Event::Wander {
-            let kept = libm::exp(-dt / c.wander_time);
+            let kept = libm::exp(-dt / STEERED);
             let gained = self.wander * (1.0 - kept * kept);
             self.filter.each(|law| {
                 law.x[SERVER] *= kept;

@@ -42,7 +42,7 @@ mod oscillator;
 mod start;
 mod tail;
 
-pub use crate::constants::{Constant, Constants};
+pub use crate::constants::{Asked, Constant, Constants};
 pub use crate::difference::INTERVAL;
 use crate::difference::Smoother;
 use crate::events::Events;

@@ -5,6 +5,7 @@
 
 use crate::constants::Constants;
 use crate::gaussian::{Gaussian, Walks};
+use crate::hypothesis::QUIET;
 
 /// Number of modes.
 pub const MODES: usize = 15;
@@ -75,7 +76,7 @@ const PRIOR: [f64; MODES] = {
 /// Random walk of the rate in a mode, 1/√s.
 #[must_use]
 pub fn walk(mode: &Mode, c: &Constants) -> f64 {
-    let step = if mode.steps < 0 { 1.0 / c.walk_step } else { c.walk_step };
+    let step = if mode.steps < 0 { 1.0 / c.step } else { c.step };
     (0..mode.steps.abs()).fold(c.walk, |walk, _| walk * step)
 }
 
@@ -97,14 +98,17 @@ impl Oscillator {
 
     /// Moves on by `dt` seconds; `idle` is the typical delay, s.
     pub fn predict(&mut self, dt: f64, idle: f64, c: &Constants) {
+        let other_kind = c.rare();
+        // A mode lasts as long as quiet has to last before nothing but the likeliest is left.
+        let change = 1.0 / QUIET as f64;
         let blurred = self.share(|mode| mode.blurred);
         let kinds = [1.0 - blurred, blurred];
         let modes = self.modes.iter_mut().zip(&mut self.weights).zip(PRIOR).zip(&MODE);
         for (((law, weight), prior), mode) in modes {
             let (own, other) =
                 (kinds[usize::from(mode.blurred)], kinds[usize::from(!mode.blurred)]);
-            let kept = (1.0 - c.mode_change - c.kind_change) * *weight;
-            *weight = kept + prior * (c.mode_change * own + c.kind_change * other);
+            let kept = (1.0 - change - other_kind) * *weight;
+            *weight = kept + prior * (change * own + other_kind * other);
             let own = kept / *weight;
             if own < 0.5 {
                 *law = law.mixed(own, &self.now);

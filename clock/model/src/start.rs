@@ -7,10 +7,11 @@
 
 use arrayvec::ArrayVec;
 
-use crate::constants::Constants;
+use crate::constants::{Constants, SURE};
 use crate::delay::{Expected, Law, Weights, fitted};
 use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
+use crate::tail::LEAST_LEFT;
 use crate::{Noise, Sample};
 
 /// Rounds for each new exchange. The sites are nearly right from the exchange before, but for one that moves the line far:
@@ -18,8 +19,6 @@ use crate::{Noise, Sample};
 const ROUNDS: usize = 6;
 /// Share of the way gone at once: mixtures of laws could swing.
 const STEP: f64 = 0.7;
-/// Least share of the precision that is left without a site.
-const LEAST: f64 = 1e-6;
 
 /// Word of a stamp on the projection it measures: precision, and precision × mean.
 #[derive(Clone, Copy, Default, Debug)]
@@ -38,7 +37,7 @@ impl Site {
     fn tell(self, law: &mut Gaussian, sum: &Vector) {
         let known = law.project(sum);
         let left = 1.0 + self.precision * known.variance;
-        if left > LEAST && known.variance > 0.0 {
+        if left > LEAST_LEFT && known.variance > 0.0 {
             let by = known.variance * (self.information - self.precision * known.mean) / left;
             law.absorb(&known, by, known.variance / left, OFFSET);
         }
@@ -48,13 +47,13 @@ impl Site {
     /// that stamp.
     fn step(&self, known: &Projection, above: f64, law: &Law, e: &Expected) -> Option<Site> {
         let left = 1.0 - self.precision * known.variance;
-        if left < LEAST || known.variance <= 0.0 {
+        if left < LEAST_LEFT || known.variance <= 0.0 {
             return None;
         }
         let variance = known.variance / left;
         let mean = (known.mean - self.information * known.variance) / left;
         let reading = law.read(e, above - mean, variance, 0.0);
-        let after = reading.variance.min(variance).max(LEAST * variance);
+        let after = reading.variance.min(variance).max(LEAST_LEFT * variance);
         let precision = 1.0 / after - 1.0 / variance - self.precision;
         let information = (mean + reading.shift) / after - mean / variance - self.information;
         Some(Site { precision, information }.less(STEP))
@@ -130,7 +129,7 @@ impl Start {
         }
         let weights = self.weights(rate, c);
         let [fine, coarse] = both.map(|noise| self.filter(weights, self.seen.len(), noise, c).log);
-        self.coarse = coarse + c.sure > fine;
+        self.coarse = coarse + SURE > fine;
     }
 
     /// Noise of the stamps of a direction, s: what is stated, or less if what was measured lies nearer than that to the line

@@ -2,10 +2,8 @@
 
 /// 1/√(2π): density of a standard normal quantity at its mean.
 const NORMAL: f64 = 0.398_942_280_401_432_7;
-/// Beyond this a tail is its first term, and powers would overflow.
-const FAR: f64 = 1e30;
-/// Least share of a variance that a measurement leaves: rounding may not make it vanish.
-pub const LEAST_LEFT: f64 = 1e-9;
+/// Least share of a variance that a measurement leaves: rounding may not make it vanish. √ε: half of the digits that a number has.
+pub const LEAST_LEFT: f64 = 1.0 / (1 << 26) as f64;
 
 /// A standard normal quantity, given that it is above some depth.
 ///
@@ -43,7 +41,8 @@ impl Tail {
 /// function of this degree that is nearest everywhere.
 #[inline]
 fn mean_beyond(t: f64) -> f64 {
-    let t = if t < FAR { t } else { FAR };
+    // Beyond that rounding leaves nothing of it beside `t`; powers would overflow.
+    let t = if t < 1.0 / f64::EPSILON { t } else { 1.0 / f64::EPSILON };
     let sum = |terms: &[f64]| terms.iter().fold(1.0, |sum, term| sum * t + term);
     sum(&ABOVE) / sum(&BELOW)
 }
@@ -79,7 +78,10 @@ mod tests {
             assert!((mean_beyond(t) / exact - 1.0).abs() < 1e-8, "{t}: {} {exact}", mean_beyond(t));
         }
         for t in [1e3, 1e9, 1e300] {
-            assert!((mean_beyond(t) * t.min(FAR) - 1.0).abs() < 3.0 / (t * t) + 1e-8, "{t}");
+            assert!(
+                (mean_beyond(t) * t.min(1.0 / f64::EPSILON) - 1.0).abs() < 3.0 / (t * t) + 1e-8,
+                "{t}"
+            );
         }
     }
 
@@ -133,7 +135,7 @@ mod tests {
         for depth in [-1e18, -40.0, 0.0, 40.0, 1e18] {
             let tail = above(depth);
             assert!(tail.excess.is_finite() && tail.excess >= 0.0, "{tail:?}");
-            assert!((1e-9..=1.0).contains(&tail.variance), "{tail:?}");
+            assert!((LEAST_LEFT..=1.0).contains(&tail.variance), "{tail:?}");
             assert!((0.0..=1.0).contains(&tail.mass), "{tail:?}");
         }
     }

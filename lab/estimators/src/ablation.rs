@@ -3,10 +3,6 @@
 
 use truechimer_model::Constants;
 
-/// Rate of what never happens.
-const NEVER: f64 = 0.0;
-/// Threshold that nothing reaches.
-const BEYOND: f64 = 1e9;
 /// Share of a scale that is as good as none of it.
 const NOTHING: f64 = 1e-6;
 
@@ -16,18 +12,18 @@ type Change = fn(&mut Constants);
 /// Parts of the model, and what leaves each out.
 const PARTS: [(&str, Change); 13] = [
     ("the delay law's hidden state", |c| c.law_change = 1.0),
-    ("packets below the floor", |c| (c.undercut, c.undercut_scale) = (0.0, NOTHING)),
+    ("packets below the floor", |c| c.undercut_scale = NOTHING),
     ("blurred floors", |c| c.blur = 0.0),
-    ("several walks of the rate", |c| c.walk_step = 1.0),
+    ("several walks of the rate", |c| c.step = 1.0),
     ("the floors' walk", |c| c.floor_walk = 0.0),
     ("slow queues", |c| (c.tide_slow, c.tide_fast) = (c.floor_walk, c.floor_walk)),
     ("the first stamps in the light of all", |c| c.stretch = 0.0),
-    ("changes of the path", |c| c.path = NEVER),
-    ("longer paths", |c| (c.late, c.less_late) = (BEYOND, BEYOND)),
-    ("hidden floors", |c| c.record = BEYOND),
-    ("changes of the oscillator", |c| c.oscillator = NEVER),
-    ("steps of the server", |c| c.server = NEVER),
-    ("wander of the server", |c| c.wander = NEVER),
+    ("changes of the path", |c| c.asked.path = false),
+    ("longer paths", |c| c.asked.longer = false),
+    ("hidden floors", |c| c.asked.floor = false),
+    ("changes of the oscillator", |c| c.asked.oscillator = false),
+    ("steps of the server", |c| c.asked.server = false),
+    ("wander of the server", |c| c.asked.wander = false),
 ];
 
 /// Constants that leave out one part of the model.

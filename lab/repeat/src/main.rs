@@ -96,7 +96,7 @@ impl Watcher for Log {
 /// Follows three servers: one comes to be farther away, and all are silent for a while.
 fn write(path: &str) -> io::Result<()> {
     let mut log = Log { out: BufWriter::new(File::create(path)?), failed: Ok(()) };
-    log.line(&[("truechimer-replay", &12), ("version", &env!("CARGO_PKG_VERSION"))]);
+    log.line(&[("truechimer-replay", &13), ("version", &env!("CARGO_PKG_VERSION"))]);
     let config = config(AWAY.len() as u8);
     log.line(&[("start", &start()), ("config", &config)]);
     log.decided(&Engine::new(config, start()).1);

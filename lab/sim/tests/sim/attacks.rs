@@ -41,7 +41,9 @@ fn servers_that_are_held_up_at_the_start_are_heard_all_the_same() {
 #[test]
 fn a_delay_that_is_hidden_is_in_the_bound() {
     let mut hidden = 0;
-    for row in judged(Kind::DelaySlow, 12) {
+    // Of the page's seed, among whose first are some that go undiscovered.
+    for number in Attack::numbers(12, Some(Kind::DelaySlow)) {
+        let row = judge(&Attack::new(1, number)).unwrap();
         let (error, bound) = (row.largest_us.unwrap(), row.widest_us.unwrap());
         assert!(error <= bound, "{row:?}");
         hidden += usize::from(error > 0.5 * bound);

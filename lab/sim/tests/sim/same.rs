@@ -123,7 +123,7 @@ impl Checksum {
 }
 
 const EXPECTED: [(&str, Kind, &str); 8] = [
-    ("wifi", OURS, "304abd75abccb3b8"),
+    ("wifi", OURS, "9c675b4c4e45da9e"),
     ("wifi", PUBLISHED, "e7c12b71175a0186"),
     ("wifi", PI, "3366ae8832dd8ad6"),
     ("wifi", NTP_PLL, "58426d80cbd4d377"),
