@@ -127,7 +127,7 @@ const EXPECTED: [(&str, Kind, &str); 8] = [
     ("wifi", PUBLISHED, "e7c12b71175a0186"),
     ("wifi", PI, "3366ae8832dd8ad6"),
     ("wifi", NTP_PLL, "58426d80cbd4d377"),
-    ("five-servers", OURS, "de9653d34c10d957"),
+    ("five-servers", OURS, "15f47a9775f1bc15"),
     ("five-servers", PUBLISHED, "b33c42f8a8c9efc0"),
     ("five-servers", PI, "8b9bfed26566fb14"),
     ("five-servers", NTP_PLL, "008360b4d6975ad2"),
