@@ -28,7 +28,7 @@ pub struct Asked {
     pub floor: bool,
     /// The server's time moved.
     pub server: bool,
-    /// It wanders.
+    /// Wandering of the server.
     pub wander: bool,
     /// The oscillator changed.
     pub oscillator: bool,
