@@ -17,8 +17,8 @@
 //! if they know better than whoever it was learnt from, and slowly, as paths change, if they know
 //! less: what a near server has taught of the others' leans outlives it.
 //!
-//! Who is not heard any more while others are still foretells what the time does, as long as it does
-//! that better than they: what a new source says at first is mostly what it did not know before.
+//! A source that is not heard any more, while others are, foretells what the time does, as long as it
+//! does that better than they: what a new source says at first is mostly what it did not know before.
 
 mod verdict;
 
