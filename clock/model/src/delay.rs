@@ -7,7 +7,6 @@
 //! property of the path.
 
 use crate::constants::Constants;
-use crate::hypothesis::WINDOW;
 use crate::tail::{LEAST_LEFT, Tail};
 
 /// Number of exponential laws.
@@ -32,9 +31,6 @@ const SIDE: Weights = {
     side[UNDERCUT] = -1.0;
     side
 };
-/// Least variance of a stamp, s².
-const LEAST_NOISE: f64 = 1e-16;
-
 /// Components: the laws, and packets below the floor that was thought to be there.
 pub const PARTS: usize = SCALES + 1;
 /// The last of them.
@@ -60,8 +56,6 @@ pub struct Law {
     unit: f64,
     /// Number of exchanges that it rests on.
     pub count: f64,
-    /// Variance of what is not queueing and has either sign: stamps, s².
-    pub noise: f64,
 }
 
 /// Word of a delay on the quantity y under it.
@@ -89,18 +83,54 @@ impl Reading {
     }
 }
 
-impl Law {
-    /// A law with these weights, which rest on `count` exchanges, and noise of this standard
-    /// deviation, s.
+impl Expected {
+    /// Reads a measurement `above` the mean of y; y has this `variance`, what is measured has `noise`, s², and the
+    /// floor is blurred by the standard deviation `blur`, s.
     #[must_use]
-    pub fn new(weights: Weights, count: usize, noise: f64) -> Law {
-        Law {
-            now: weights,
-            long_run: weights,
-            unit: 1.0,
-            count: count as f64,
-            noise: (noise * noise).max(LEAST_NOISE),
+    pub fn read(&self, above: f64, variance: f64, noise: f64, blur: f64) -> Reading {
+        let total = variance + noise + blur * blur;
+        let deviation = libm::sqrt(total);
+        let distance = above / deviation;
+        let depth: Weights =
+            core::array::from_fn(|k| deviation * self.rate[k] - SIDE[k] * distance);
+        let mut weights = self.probability;
+        let undercut = if weights[UNDERCUT] > 0.0 { depth[UNDERCUT] } else { 0.0 };
+        let lowest = depth[SCALES - 1].min(undercut).min(0.0);
+        // All densities by the highest peak, which would overflow far from the floor.
+        let top = lowest * lowest / 2.0;
+        let peaks = peaks(deviation * self.rate[SCALES - 1], distance, &mut weights);
+        let beside = libm::exp(-top);
+        let tails: [Tail; PARTS] =
+            core::array::from_fn(|k| Tail::above(depth[k], peaks[k], beside));
+        let (mut sum, mut mean, mut square, mut left) = (0.0, 0.0, 0.0, 0.0);
+        for (k, tail) in tails.iter().enumerate() {
+            weights[k] *= tail.mass * self.rate[k];
+            let by = above - deviation * SIDE[k] * tail.excess;
+            sum += weights[k];
+            mean += weights[k] * by;
+            square += weights[k] * by * by;
+            left += weights[k] * tail.variance;
         }
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+        let (mean, square, left) = (mean / sum, square / sum, left / sum);
+        // Of what is normal, y and the noise have their shares.
+        let (gain, share) = (variance / total, noise / total);
+        let after = variance * (1.0 - gain * (1.0 - left)) + gain * gain * (square - mean * mean);
+        Reading {
+            log_density: top - distance * distance / 2.0 + libm::log(sum),
+            shift: gain * mean,
+            variance: after.max(LEAST_LEFT * variance),
+            noise: share * share * (total * left + square) + noise * (1.0 - share),
+            weights,
+        }
+    }
+}
+
+impl Law {
+    /// A law with these weights, which rest on `count` exchanges.
+    #[must_use]
+    pub fn new(weights: Weights, count: usize) -> Law {
+        Law { now: weights, long_run: weights, unit: 1.0, count: count as f64 }
     }
 
     /// Components for the next packet.
@@ -141,48 +171,7 @@ impl Law {
         SCALE[SCALES - 1] * self.unit
     }
 
-    /// Reads a measurement `above` the mean of y; y has this `variance`, and the floor is blurred
-    /// by this standard deviation, s.
-    #[must_use]
-    pub fn read(&self, expected: &Expected, above: f64, variance: f64, blur: f64) -> Reading {
-        let total = variance + self.noise + blur * blur;
-        let deviation = libm::sqrt(total);
-        let distance = above / deviation;
-        let depth: Weights =
-            core::array::from_fn(|k| deviation * expected.rate[k] - SIDE[k] * distance);
-        let mut weights = expected.probability;
-        let undercut = if weights[UNDERCUT] > 0.0 { depth[UNDERCUT] } else { 0.0 };
-        let lowest = depth[SCALES - 1].min(undercut).min(0.0);
-        // All densities by the highest peak, which would overflow far from the floor.
-        let top = lowest * lowest / 2.0;
-        let peaks = peaks(deviation * expected.rate[SCALES - 1], distance, &mut weights);
-        let beside = libm::exp(-top);
-        let tails: [Tail; PARTS] =
-            core::array::from_fn(|k| Tail::above(depth[k], peaks[k], beside));
-        let (mut sum, mut mean, mut square, mut left) = (0.0, 0.0, 0.0, 0.0);
-        for (k, tail) in tails.iter().enumerate() {
-            weights[k] *= tail.mass * expected.rate[k];
-            let by = above - deviation * SIDE[k] * tail.excess;
-            sum += weights[k];
-            mean += weights[k] * by;
-            square += weights[k] * by * by;
-            left += weights[k] * tail.variance;
-        }
-        weights.iter_mut().for_each(|weight| *weight /= sum);
-        let (mean, square, left) = (mean / sum, square / sum, left / sum);
-        // Of what is normal, y and the noise have their shares.
-        let (gain, share) = (variance / total, self.noise / total);
-        let after = variance * (1.0 - gain * (1.0 - left)) + gain * gain * (square - mean * mean);
-        Reading {
-            log_density: top - distance * distance / 2.0 + libm::log(sum),
-            shift: gain * mean,
-            variance: after.max(LEAST_LEFT * variance),
-            noise: share * share * (total * left + square) + self.noise * (1.0 - share),
-            weights,
-        }
-    }
-
-    /// Learns from a packet which component it followed, and the square of its noise, s².
+    /// Learns from a packet which component it followed; stamps have `noise`, s².
     pub fn learn(&mut self, weights: &Weights, noise: f64, c: &Constants) {
         self.count += 1.0;
         let gain = (1.0 / (self.count + 1.0)).max(1.0 / c.law_memory);
@@ -197,18 +186,15 @@ impl Law {
         self.now =
             core::array::from_fn(|k| (1.0 - rare) * (weights[k] + hidden * self.long_run[k]));
         self.now[UNDERCUT] = rare;
-        // What is stated of the noise counts as a window of exchanges.
-        let gain = (1.0 / (self.count + WINDOW as f64)).max(1.0 / c.law_memory);
-        self.noise = (self.noise + gain * (noise - self.noise)).max(LEAST_NOISE);
-        self.fit_scales(c);
+        self.fit_scales(noise, c);
     }
 
     /// Makes all laws a step finer where most packets follow the finest, and that is wider than the stamps'
     /// noise: as a law of waits it would take noise for waits. A step coarser again where the finest has
     /// nothing left.
-    fn fit_scales(&mut self, c: &Constants) {
+    fn fit_scales(&mut self, noise: f64, c: &Constants) {
         let finest = SCALE[0] * self.unit;
-        if self.long_run[0] > 0.5 && finest * finest > self.noise {
+        if self.long_run[0] > 0.5 && finest * finest > noise {
             self.unit /= STEP;
             for weights in [&mut self.now, &mut self.long_run] {
                 weights[SCALES - 2] += weights[SCALES - 1];
@@ -299,14 +285,14 @@ mod tests {
     }
 
     /// Density of y + noise + blur + queueing, and moments of y given it, added up numerically.
-    fn summed(law: &Law, w: &Weights, above: f64, variance: f64, blur: f64) -> [f64; 3] {
+    fn summed(w: &Weights, above: f64, variance: f64, noise: f64, blur: f64) -> [f64; 3] {
         let normal =
             |x: f64, v: f64| libm::exp(-x * x / (2.0 * v)) / libm::sqrt(core::f64::consts::TAU * v);
         let (sd, n) = (libm::sqrt(variance), 4000);
         let (mut sum, mut mean, mut square) = (0.0, 0.0, 0.0);
         for i in -n..=n {
             let y = 8.0 * sd * f64::from(i) / f64::from(n);
-            let spread = libm::sqrt(law.noise + blur * blur);
+            let spread = libm::sqrt(noise + blur * blur);
             let mut likely = 0.0;
             for j in -60..=60 {
                 let e = spread * f64::from(j) / 10.0;
@@ -327,13 +313,13 @@ mod tests {
     #[test]
     fn a_reading_has_the_moments_of_the_exact_posterior() {
         let w = weights(&[(1, 0.2), (3, 0.5), (5, 0.3)]);
-        let law = Law::new(w, 1, 2e-6);
+        let law = Law::new(w, 1);
         for above in [-8e-6, 0.0, 5e-6, 40e-6, 300e-6] {
             for blur in [0.0, 8e-6] {
                 let rate = law.expected(&Constants::DEFAULT).rate;
                 let expected = Expected { probability: w, rate };
-                let read = law.read(&expected, above, 36e-12, blur);
-                let [log, mean, variance] = summed(&law, &w, above, 36e-12, blur);
+                let read = expected.read(above, 36e-12, 4e-12, blur);
+                let [log, mean, variance] = summed(&w, above, 36e-12, 4e-12, blur);
                 assert!((read.log_density - log).abs() < 0.01, "{above} {blur}: {read:?} {log}");
                 assert!((read.shift - mean).abs() < 0.05e-6, "{above} {blur}: {read:?} {mean}");
                 assert!((read.variance / variance - 1.0).abs() < 0.03, "{above} {blur} {variance}");
@@ -344,18 +330,18 @@ mod tests {
     #[test]
     fn a_path_as_quiet_as_good_stamps_has_finer_laws_until_it_is_not() {
         let c = Constants::DEFAULT;
-        let mut law = Law::new(weights(&[(0, 1.0)]), 32, 0.3e-6);
+        let mut law = Law::new(weights(&[(0, 1.0)]), 32);
         let first = law.idle(&c);
         for _ in 0..3000 {
-            law.learn(&weights(&[(0, 1.0)]), 64e-18, &c);
+            law.learn(&weights(&[(0, 1.0)]), 1e-16, &c);
         }
-        assert!(law.idle(&c) < first / 50.0 && law.noise < 1.1e-16, "{law:?}");
+        assert!(law.idle(&c) < first / 50.0, "{law:?}");
         let undercut = 1.0 / law.expected(&c).rate[UNDERCUT] / c.undercut_scale;
         assert!(undercut > first / 4.0 && undercut < first * 4.0, "{undercut} {first}");
         let all = |law: &Law| law.expected(&c).probability.iter().sum::<f64>();
         assert!((all(&law) - 1.0).abs() < 0.01, "{law:?}");
         for _ in 0..9000 {
-            law.learn(&weights(&[(6, 1.0)]), 64e-18, &c);
+            law.learn(&weights(&[(6, 1.0)]), 1e-16, &c);
         }
         assert_eq!(law.unit, 1.0);
         assert!((all(&law) - 1.0).abs() < 0.01, "{law:?}");
@@ -368,9 +354,9 @@ mod tests {
 
     #[test]
     fn a_part_of_a_reading_says_as_much_less() {
-        let law = Law::new(weights(&[(3, 1.0)]), 1, 2e-6);
+        let law = Law::new(weights(&[(3, 1.0)]), 1);
         let expected = law.expected(&Constants::DEFAULT);
-        let reading = law.read(&expected, -3e-6, 36e-12, 0.0);
+        let reading = expected.read(-3e-6, 36e-12, 4e-12, 0.0);
         let (shift, left) = reading.as_part(1.0, 36e-12);
         assert!((shift / reading.shift - 1.0).abs() < 1e-9 && left == reading.variance);
         let (less, more) = reading.as_part(0.25, 36e-12);

@@ -69,11 +69,11 @@ impl Innovation {
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
             let known = law.project(sum);
             by[d] = sample.above[d] - known.mean;
-            deviation[d] = c.early * libm::sqrt(known.variance + h.laws[d].noise);
+            deviation[d] = c.early * libm::sqrt(known.variance + h.noise);
         }
         let floors = law.project(&ALIKE);
         let trip = sample.trip(law.x[RATE]).map_or(0.0, |trip| trip - floors.mean);
-        let noise = floors.variance + h.laws[0].noise + h.laws[1].noise;
+        let noise = floors.variance + 2.0 * h.noise;
         Innovation {
             by,
             early: [0, 1].map(|d| by[d] < -deviation[d]),
@@ -485,7 +485,7 @@ mod tests {
         let c = Constants::DEFAULT;
         let known = |mean, deviation| Known { mean, deviation };
         let (offset, rate) = (known(0.0, 1e-3), known(0.0, 1e-6));
-        let mut model = Model::new(offset, rate, known(10e-3, 5e-3), Noise::of([0.3e-6; 2]), c);
+        let mut model = Model::new(offset, rate, known(10e-3, 5e-3), Noise::of(0.3e-6), c);
         let (mut held, mut told) = (Vec::new(), Vec::new());
         let mut before = States::default();
         for k in 0..BEFORE + 120 {
@@ -553,10 +553,10 @@ mod tests {
     #[test]
     fn a_step_that_one_direction_says_more_of_becomes_its_floor() {
         let c = Constants::DEFAULT;
-        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0, 1e-6);
+        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0);
         let states = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, 0.2e-3], [1e-6; STATES]);
         for (witness, floors) in [([30.0, 1.0], [1.2e-3, 1e-3]), ([1.0, 30.0], [1e-3, 0.8e-3])] {
-            let mut one = Hypothesis { witness, ..Hypothesis::new(states, [law; 2], &c) };
+            let mut one = Hypothesis { witness, ..Hypothesis::new(states, law, 1e-12, &c) };
             one.blame_path();
             let x = one.filter.now().x;
             assert_eq!((one.event, x[SERVER]), (Event::None, 0.0));
@@ -567,10 +567,10 @@ mod tests {
     #[test]
     fn whoever_is_believed_is_ahead_by_what_the_hypotheses_of_that_say() {
         let c = Constants::DEFAULT;
-        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0, 1e-6);
+        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0);
         let one = |event, ahead, share: f64| {
             let states = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, ahead], [1e-6; STATES]);
-            Hypothesis { event, log: libm::log(share), ..Hypothesis::new(states, [law; 2], &c) }
+            Hypothesis { event, log: libm::log(share), ..Hypothesis::new(states, law, 1e-12, &c) }
         };
         let all =
             [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];

@@ -46,7 +46,7 @@ impl Likeness {
     /// one another; none if that is next to nothing, or not known yet.
     pub fn take(&mut self, replies: &[Reply], by: &Hypothesis, c: &Constants) -> Option<f64> {
         let law: &Law = &by.laws[1];
-        let step = (law.idle(c) + libm::sqrt(law.noise)) / c.law_memory;
+        let step = (law.idle(c) + libm::sqrt(by.noise)) / c.law_memory;
         for reply in replies {
             let late = reply.above - by.filter.now().project(&reply.sum()).mean - self.median;
             // On the median itself, as where all take as long: like the one before.
@@ -76,9 +76,9 @@ mod tests {
     /// Worth of replies whose delays stay the same for so many in a row.
     fn worth(together: u64) -> f64 {
         let c = Constants::DEFAULT;
-        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0, 1e-6);
+        let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0);
         let states = Gaussian::new([0.0, 0.0, 1e-4, 1e-4, 0.0], [1e-7; 5]);
-        let by = Hypothesis::new(states, [law; 2], &c);
+        let by = Hypothesis::new(states, law, 1e-12, &c);
         let mut likeness = Likeness::default();
         let delay = |n: u64| {
             let mixed = (n / together).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -31,6 +31,9 @@ pub struct Hypothesis {
     pub filter: Oscillator,
     /// Delays of requests and replies.
     pub laws: [Law; 2],
+    /// Variance of what is not queueing and has either sign, s²: stamps, which are by the same two clocks in both
+    /// directions. Where all of one direction's packets wait, only the other shows it.
+    pub noise: f64,
     /// Logarithm of how likely it is.
     pub log: f64,
     /// Newest event.
@@ -48,6 +51,8 @@ pub struct Hypothesis {
     pub late: [[f64; 2]; WINDOW],
 }
 
+/// Least variance of a stamp, s².
+const LEAST_NOISE: f64 = 1e-16;
 /// Exchanges in a row that are no chance if all of them say much ...
 pub const FEW: usize = WINDOW / 4;
 /// ... and if all of them say a little.
@@ -69,12 +74,14 @@ pub fn sums(duration: f64) -> [Vector; 2] {
 }
 
 impl Hypothesis {
-    /// Nothing has happened yet.
+    /// Nothing has happened yet; both directions have the same law, and stamps `noise`, s².
     #[must_use]
-    pub fn new(law: Gaussian, laws: [Law; 2], c: &Constants) -> Hypothesis {
+    pub fn new(law: Gaussian, delays: Law, noise: f64, c: &Constants) -> Hypothesis {
+        let (laws, noise) = ([delays; 2], noise.max(LEAST_NOISE));
         let (filter, event, late) = (Oscillator::new(law, c), Event::None, [[0.0; 2]; WINDOW]);
         let (log, age, wander, witness, before) = (0.0, 0, 0.0, [0.0; 2], 0.0);
-        let mut new = Hypothesis { filter, laws, log, event, age, wander, witness, before, late };
+        let mut new =
+            Hypothesis { filter, laws, noise, log, event, age, wander, witness, before, late };
         new.before = new.floors();
         new
     }
@@ -129,8 +136,7 @@ impl Hypothesis {
     /// law: both go at the pace of exchanges.
     pub fn between(&mut self, replies: &[Reply], worth: f64, c: &Constants) {
         let mut logs = [0.0; MODES];
-        let (law, blur) = (&self.laws[1], c.blur * self.idle(c));
-        let expected = law.expected(c);
+        let (expected, blur) = (self.laws[1].expected(c), c.blur * self.idle(c));
         for ((state, mode), log) in self.filter.modes.iter_mut().zip(&MODE).zip(&mut logs) {
             let blur = if mode.blurred { blur * blur } else { 0.0 };
             let walk = walk(mode, c);
@@ -138,7 +144,8 @@ impl Hypothesis {
                 let known = state.project(&reply.sum());
                 let walked = walk * walk * reply.ago * reply.ago * reply.ago / 3.0;
                 let above = reply.above - known.mean;
-                let reading = law.read(&expected, above, known.variance, libm::sqrt(blur + walked));
+                let blur = libm::sqrt(blur + walked);
+                let reading = expected.read(above, known.variance, self.noise, blur);
                 let (shift, variance) = reading.as_part(worth, known.variance);
                 state.absorb(&known, shift, variance, OFFSET);
                 *log += worth * reading.log_density;
@@ -154,34 +161,41 @@ impl Hypothesis {
         let first = if self.event == Event::Server { FLOORS[0] } else { OFFSET };
         // The same for both: unlike floors are an offset that nothing shows.
         let blur = c.blur * self.idle(c);
+        let (mut square, mut packets) = (0.0, 0.0);
         for (d, sum) in sums(sample.duration).iter().enumerate().filter(|(d, _)| sample.has(*d)) {
-            let law = &self.laws[d];
-            let expected = law.expected(c);
+            let expected = self.laws[d].expected(c);
             if self.event == Event::Server {
                 let log = |sum: &Vector| {
                     let known = self.filter.now().project(sum);
                     let above = sample.above[d] - known.mean;
-                    law.read(&expected, above, known.variance, 0.0).log_density
+                    expected.read(above, known.variance, self.noise, 0.0).log_density
                 };
                 let mut unmoved = *sum;
                 unmoved[SERVER] = 0.0;
                 self.witness[d] += log(sum) - log(&unmoved);
             }
-            let (mut weights, mut noise) = ([0.0; PARTS], 0.0);
+            let mut weights = [0.0; PARTS];
             let modes = self.filter.modes.iter_mut().zip(&self.filter.weights).zip(&MODE);
             for (((state, w), mode), log) in modes.zip(&mut logs) {
                 let known = state.project(sum);
                 let above = sample.above[d] - known.mean;
                 let blur = if mode.blurred { blur } else { 0.0 };
-                let reading = law.read(&expected, above, known.variance, blur);
+                let reading = expected.read(above, known.variance, self.noise, blur);
                 state.absorb(&known, reading.shift, reading.variance, first);
                 *log += reading.log_density;
-                noise += w * reading.noise;
+                square += w * reading.noise;
                 for (all, one) in weights.iter_mut().zip(reading.weights) {
                     *all += w * one;
                 }
             }
-            self.laws[d].learn(&weights, noise, c);
+            self.laws[d].learn(&weights, self.noise, c);
+            packets += 1.0;
+        }
+        if packets > 0.0 {
+            // What is stated of the noise counts as a window of exchanges.
+            let seen = self.laws[0].count.max(self.laws[1].count) + WINDOW as f64;
+            let gain = (1.0 / seen).max(1.0 / c.law_memory);
+            self.noise = (self.noise + gain * (square / packets - self.noise)).max(LEAST_NOISE);
         }
         self.log += self.filter.weigh(&logs);
         if self.log.is_nan() {

@@ -14,7 +14,7 @@
 //! let floor = known(100e-6, 50e-6);
 //! let offset = known(0.0, 1e-4);
 //! let rate = known(0.0, 25e-6);
-//! let mut model = Model::new(offset, rate, floor, Noise::of([0.3e-6; 2]), Constants::DEFAULT);
+//! let mut model = Model::new(offset, rate, floor, Noise::of(0.3e-6), Constants::DEFAULT);
 //! for second in 0..20 {
 //!     if second > 0 {
 //!         model.predict(1.0);
@@ -71,11 +71,11 @@ pub struct Known {
     pub deviation: f64,
 }
 
-/// Noise of the stamps of requests and of replies: standard deviations, s.
+/// Noise of the stamps of an exchange: standard deviations, s.
 #[derive(Clone, Copy, Debug)]
 pub struct Noise {
     /// Noise as far as is known.
-    pub own: [f64; 2],
+    pub own: f64,
     /// Noise that the server claims for its own at most.
     pub claimed: f64,
 }
@@ -149,13 +149,13 @@ impl States {
 impl Noise {
     /// Stamps of which nobody claims more than is known.
     #[must_use]
-    pub fn of(own: [f64; 2]) -> Noise {
+    pub fn of(own: f64) -> Noise {
         Noise { own, claimed: 0.0 }
     }
 
     /// Noise if all that is claimed is true, s.
-    fn largest(&self) -> [f64; 2] {
-        self.own.map(|own| own.max(self.claimed))
+    fn largest(&self) -> f64 {
+        self.own.max(self.claimed)
     }
 }
 
@@ -194,7 +194,8 @@ impl Model {
     /// Knows `law` before the first exchange of a path on which a round trip takes `rtt` s.
     fn begin(&mut self, law: Gaussian, rate: f64, rtt: f64, noise: Noise) {
         let start = Start::new(law, noise, rtt);
-        self.events.begin(Hypothesis::new(law, start.laws(rate, &self.c), &self.c));
+        let (delays, stamps) = start.delays(rate, &self.c);
+        self.events.begin(Hypothesis::new(law, delays, stamps, &self.c));
         (self.start, self.likeness) = (Some(start), Likeness::default());
         self.sum_up();
     }
@@ -338,8 +339,7 @@ impl Model {
             sample.above[1] + was.x[OFFSET],
         ];
         let rtt = sample.trip(was.x[RATE]).unwrap_or(2.0 * late[1]).max(0.0);
-        let stamps: f64 = noise.largest().iter().sum();
-        let deviation = |late: f64| late.abs() / 4.0 + stamps;
+        let deviation = |late: f64| late.abs() / 4.0 + 2.0 * noise.largest();
         let mut law = was;
         law.replace(SERVER, 0.0, 0.0);
         if let Some(theta) = theta {

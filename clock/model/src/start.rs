@@ -9,7 +9,7 @@ use arrayvec::ArrayVec;
 
 use crate::constants::{Constants, SURE};
 use crate::delay::{Expected, Law, Weights, fitted};
-use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, Vector, Walks};
+use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, STATES, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
 use crate::tail::LEAST_LEFT;
 use crate::{Noise, Sample};
@@ -45,14 +45,14 @@ impl Site {
 
     /// Step towards what the others, without which the stamp's projection is not `known`, make of
     /// that stamp.
-    fn step(&self, known: &Projection, above: f64, law: &Law, e: &Expected) -> Option<Site> {
+    fn step(&self, known: &Projection, above: f64, noise: f64, e: &Expected) -> Option<Site> {
         let left = 1.0 - self.precision * known.variance;
         if left < LEAST_LEFT || known.variance <= 0.0 {
             return None;
         }
         let variance = known.variance / left;
         let mean = (known.mean - self.information * known.variance) / left;
-        let reading = law.read(e, above - mean, variance, 0.0);
+        let reading = e.read(above - mean, variance, noise, 0.0);
         let after = reading.variance.min(variance).max(LEAST_LEFT * variance);
         let precision = 1.0 / after - 1.0 / variance - self.precision;
         let information = (mean + reading.shift) / after - mean / variance - self.information;
@@ -99,10 +99,9 @@ impl Start {
         self.seen.is_full() || (self.seen.len() >= WINDOW && long)
     }
 
-    /// Law of the delays as the round trips show it, for a counter of this rate; with the noise of the stamps.
-    pub fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
-        let weights = self.weights(rate, c);
-        [0, 1].map(|d| Law::new(weights, self.seen.len(), self.noise_of(d, rate)))
+    /// Law of the delays as the round trips show it, for a counter of this rate; with the variance of the stamps, s².
+    pub fn delays(&self, rate: f64, c: &Constants) -> (Law, f64) {
+        (Law::new(self.weights(rate, c), self.seen.len()), self.noise_of(rate))
     }
 
     fn weights(&self, rate: f64, c: &Constants) -> Weights {
@@ -115,7 +114,7 @@ impl Start {
     }
 
     /// Noise that is supposed, s.
-    fn supposed(&self) -> [f64; 2] {
+    fn supposed(&self) -> f64 {
         if self.coarse { self.noise.largest() } else { self.noise.own }
     }
 
@@ -132,23 +131,26 @@ impl Start {
         self.coarse = coarse + SURE > fine;
     }
 
-    /// Noise of the stamps of a direction, s: what is stated, or less if what was measured lies nearer than that to the line
-    /// between its neighbours, in which neither offset nor rate is. Good stamps would take an hour to be known by the filter.
-    fn noise_of(&self, d: usize, rate: f64) -> f64 {
-        let stated = self.supposed()[d];
+    /// Variance of the stamps, s²: what is stated, or less if what was measured in either direction lies nearer than that
+    /// to the line between its neighbours, in which neither offset nor rate is. Good stamps would take an hour to be known
+    /// by the filter.
+    fn noise_of(&self, rate: f64) -> f64 {
+        let stated = self.supposed() * self.supposed();
         // Coarse stamps of a server that is asked at even times may be off alike for long.
         if self.coarse || self.seen.len() < WINDOW {
             return stated;
         }
-        let squares = self.seen.windows(3).map(|three| {
-            let [first, middle, last] = [0, 1, 2].map(|k| three[k].sample.measured(d, rate));
-            let share = three[2].gap / (three[1].gap + three[2].gap);
-            let apart = middle - share * first - (1.0 - share) * last;
-            apart * apart / (1.0 + share * share + (1.0 - share) * (1.0 - share))
+        let measured = [0, 1].map(|d| {
+            let squares = self.seen.windows(3).map(|three| {
+                let [first, middle, last] = [0, 1, 2].map(|k| three[k].sample.measured(d, rate));
+                let share = three[2].gap / (three[1].gap + three[2].gap);
+                let apart = middle - share * first - (1.0 - share) * last;
+                apart * apart / (1.0 + share * share + (1.0 - share) * (1.0 - share))
+            });
+            squares.sum::<f64>() / (self.seen.len() - 2) as f64
         });
-        let variance = squares.sum::<f64>() / (self.seen.len() - 2) as f64;
-        // No number where there were no packets in this direction.
-        stated.min(libm::sqrt(variance))
+        // No number where there were no packets in a direction.
+        stated.min(measured[0]).min(measured[1])
     }
 
     /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.
@@ -161,20 +163,13 @@ impl Start {
         if let Some(slow) = self.filtered(rate, c) {
             return slow;
         }
-        let laws = self.laws(rate, c);
-        let stretch = self.revisit(&laws, c);
-        let (first, rest) = self.seen.split_at(stretch);
-        let mut law = self.before;
-        for x in first {
-            go_on(&mut law, x.gap, c.walk);
-            for (sum, site) in sums(x.sample.duration).iter().zip(x.sites) {
-                site.less(c.start_worth).tell(&mut law, sum);
-            }
-        }
-        let mut all = Hypothesis::new(law, laws, c);
-        for x in rest {
+        let (delays, noise) = self.delays(rate, c);
+        let (line, stretch) = self.revisit(&delays, noise, c);
+        let mut all = Hypothesis::new(line, delays, noise, c);
+        let (laws, noise) = (all.laws, all.noise);
+        for x in &self.seen[stretch..] {
             all.predict(x.gap, c);
-            all.laws = laws;
+            (all.laws, all.noise) = (laws, noise);
             all.update(&x.sample, c);
         }
         all.laws.iter_mut().for_each(Law::forget_now);
@@ -203,9 +198,8 @@ impl Start {
     }
 
     /// The exchanges taken in one after the other, from laws with these weights and this noise on.
-    fn filter(&self, weights: Weights, count: usize, noise: [f64; 2], c: &Constants) -> Hypothesis {
-        let laws = noise.map(|noise| Law::new(weights, count, noise));
-        let mut all = Hypothesis::new(self.before, laws, c);
+    fn filter(&self, weights: Weights, count: usize, noise: f64, c: &Constants) -> Hypothesis {
+        let mut all = Hypothesis::new(self.before, Law::new(weights, count), noise * noise, c);
         for (k, x) in self.seen.iter().enumerate() {
             if k > 0 {
                 all.predict(x.gap, c);
@@ -215,8 +209,8 @@ impl Start {
         all
     }
 
-    /// Works the sites of the first stretch out again; returns how many exchanges are in it.
-    fn revisit(&mut self, laws: &[Law; 2], c: &Constants) -> usize {
+    /// Works the sites of the first stretch out again; returns the states at its end, and how many exchanges are in it.
+    fn revisit(&mut self, delays: &Law, noise: f64, c: &Constants) -> (Gaussian, usize) {
         let n = self.seen.iter().position(|x| x.at > c.stretch).unwrap_or(self.seen.len());
         let seen = &mut self.seen[..n];
         let end = seen[n - 1].at;
@@ -232,19 +226,30 @@ impl Start {
         for x in seen.iter() {
             stamps(x).iter().zip(x.sites).for_each(|(sum, site)| site.tell(&mut law, sum));
         }
-        let expected = [laws[0].never_below(c), laws[1].never_below(c)];
+        let expected = delays.never_below(c);
         for k in (0..ROUNDS).flat_map(|_| 0..n) {
             let x = &mut seen[k];
             for (d, (sum, site)) in stamps(x).iter().zip(&mut x.sites).enumerate() {
                 let known = law.project(sum);
-                let step = site.step(&known, x.sample.above[d], &laws[d], &expected[d]);
+                let step = site.step(&known, x.sample.above[d], noise, &expected);
                 let Some(step) = step else { continue };
                 step.tell(&mut law, sum);
                 site.precision += step.precision;
                 site.information += step.information;
             }
         }
-        n
+        // They hold together for a rate that stays; what it has walked meanwhile comes on top.
+        let mut line = self.before;
+        go_on(&mut line, end, 0.0);
+        for x in seen.iter() {
+            let sites = x.sites.map(|site| site.less(c.start_worth));
+            stamps(x).iter().zip(sites).for_each(|(sum, site)| site.tell(&mut line, sum));
+        }
+        let mut walked = Gaussian::new([0.0; STATES], [0.0; STATES]);
+        go_on(&mut walked, end, c.walk);
+        let more = walked.p.as_flattened();
+        line.p.as_flattened_mut().iter_mut().zip(more).for_each(|(p, q)| *p += q);
+        (line, n)
     }
 }
 
@@ -252,25 +257,25 @@ impl Start {
 mod tests {
     use super::*;
 
-    /// Noise that the first 32 exchanges a second apart show of requests and of replies, ns: `sample` makes each of two
+    /// Noise that the first 32 exchanges a second apart show, ns: `sample` makes each of two
     /// numbers between −1 and 1.
-    fn noise(sample: impl Fn([f64; 2]) -> Sample) -> [f64; 2] {
+    fn noise(sample: impl Fn([f64; 2]) -> Sample) -> f64 {
         noise_where(0.0, sample)
     }
 
     /// That noise where the server claims as much as `claimed`, s.
-    fn noise_where(claimed: f64, sample: impl Fn([f64; 2]) -> Sample) -> [f64; 2] {
+    fn noise_where(claimed: f64, sample: impl Fn([f64; 2]) -> Sample) -> f64 {
         let mut mixed = 1_u64;
         let mut random = || {
             mixed = mixed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             ((mixed >> 40) as f64 / f64::from(1 << 23)) - 1.0
         };
         let before = Gaussian::new([0.0, 0.0, 1e-4, 1e-4, 0.0], [1e-5, 1e-5, 0.0, 0.0, 0.0]);
-        let mut start = Start::new(before, Noise { own: [300e-9; 2], claimed }, 2e-4);
+        let mut start = Start::new(before, Noise { own: 300e-9, claimed }, 2e-4);
         for _ in 0..PATIENCE {
             start.take(1.0, sample([random(), random()]), 0.0, &Constants::DEFAULT);
         }
-        start.laws(0.0, &Constants::DEFAULT).map(|law| 1e9 * libm::sqrt(law.noise))
+        1e9 * libm::sqrt(start.delays(0.0, &Constants::DEFAULT).1)
     }
 
     fn above(request: f64, reply: f64) -> Sample {
@@ -280,11 +285,10 @@ mod tests {
     #[test]
     fn good_stamps_are_known_for_it_at_once() {
         // Even between −1 and 1: a third is the variance.
-        let [request, reply] = noise(|[a, b]| above(50.0 * a, 100.0 * b));
-        assert!(
-            (20.0..40.0).contains(&request) && (40.0..80.0).contains(&reply),
-            "{request} {reply}"
-        );
+        let both = noise(|[a, b]| above(50.0 * a, 50.0 * b));
+        // The replies wait; requests show how good the stamps are.
+        let one = noise(|[a, b]| above(50.0 * a, 9000.0 * b.abs()));
+        assert!([both, one].iter().all(|noise| (20.0..40.0).contains(noise)), "{both} {one}");
     }
 
     #[test]
@@ -292,7 +296,7 @@ mod tests {
         let server = noise(|[a, ..]| above(2000.0 * a, -2000.0 * a));
         let queues = noise(|[a, b]| above(9000.0 * a.abs(), 9000.0 * b.abs()));
         for (of, found) in [("a server whose time is off", server), ("queues", queues)] {
-            assert_eq!(found.map(f64::round), [300.0; 2], "{of}");
+            assert_eq!(found.round(), 300.0, "{of}");
         }
     }
 
@@ -300,8 +304,8 @@ mod tests {
     fn coarse_stamps_are_believed_and_fine_ones_that_are_said_to_be_coarse_are_not() {
         // A server's stamps to 200 µs: both at once are off by up to half of that.
         let coarse = noise_where(100e-6, |[a, ..]| above(100_000.0 * a, -100_000.0 * a));
-        assert!(coarse.iter().all(|noise| *noise > 30_000.0), "{coarse:?}");
+        assert!(coarse > 30_000.0, "{coarse:?}");
         let fine = noise_where(100e-6, |[a, b]| above(9000.0 * a.abs(), 9000.0 * b.abs()));
-        assert_eq!(fine.map(f64::round), [300.0; 2]);
+        assert_eq!(fine.round(), 300.0);
     }
 }

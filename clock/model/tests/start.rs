@@ -23,7 +23,7 @@ fn begun(seed: u64, n: usize) -> [f64; 4] {
         known(0.0, trip / 2.0),
         known(0.0, 1e-9),
         known(trip, trip / 2.0),
-        Noise::of([0.1e-6; 2]),
+        Noise::of(0.1e-6),
         Constants::DEFAULT,
     );
     let mut least = [f64::INFINITY; 2];
@@ -52,5 +52,53 @@ fn the_start_is_as_good_as_what_can_be_known() {
         assert!((0.7..1.2).contains(&(claimed / error)), "{n}: {claimed} s of {error} s");
         let within = runs.iter().filter(|run| run[0].abs() < 3.0 * run[1]).count();
         assert!(within >= 176, "{n}: {within} of 200 within three standard deviations");
+    }
+}
+
+/// Error of the offset after `n` exchanges `poll` s apart whose requests never wait and whose replies wait as
+/// `wait` says; the oscillator walks, and stamps are far better than is stated.
+fn quiet(seed: u64, poll: f64, n: usize, wait: impl Fn(&mut Random) -> f64) -> f64 {
+    const OWN: f64 = 17e-6;
+    let mut random = Random(seed);
+    let known = |mean, deviation| Known { mean, deviation };
+    let (offset, skew, floor) = (known(0.0, 20e-6), known(0.0, 25e-6), known(OWN, OWN / 2.0));
+    let noise = Noise::of(350e-9);
+    let mut model = Model::new(offset, skew, floor, noise, Constants::DEFAULT);
+    let (mut theta, mut rate) = (0.0, 4e-6);
+    let stamp = |random: &mut Random| 10e-9 * (random.exponential(1.0) - random.exponential(1.0));
+    for k in 0..n {
+        let gap = poll.min(if k < 8 { 2.0 } else { 8.0 });
+        let gap = if k < 20 { gap } else { poll };
+        if k > 0 {
+            model.predict(gap);
+            theta += rate * gap;
+            // 0.7e-9 /√s.
+            rate += 0.5e-9 * gap.sqrt() * (random.exponential(1.0) - random.exponential(1.0));
+        }
+        let waits = [0.0, wait(&mut random)].map(|wait| OWN + wait + stamp(&mut random));
+        let duration = 54e-6;
+        let above = [theta - rate * duration + waits[0], waits[1] - theta];
+        let _ = model.take(Sample { above, duration }, 0.6e-6, false);
+    }
+    model.now().offset - theta
+}
+
+/// Root mean square over seeds.
+fn over_seeds(error: impl Fn(u64) -> f64) -> f64 {
+    ((1..=20).map(|seed| error(seed) * error(seed)).sum::<f64>() / 20.0).sqrt()
+}
+
+#[test]
+fn stamps_are_known_by_the_direction_that_never_waits() {
+    let even = over_seeds(|seed| quiet(seed, 1.0, 1000, |random| random.even() * 15e-6));
+    let exponential = over_seeds(|seed| quiet(seed, 1.0, 1000, |random| random.exponential(5e-6)));
+    assert!(even < 100e-9 && exponential < 30e-9, "{even} s and {exponential} s");
+}
+
+#[test]
+fn a_path_without_queues_is_known_to_its_stamps() {
+    for n in [10, 16, 24, 32, 64, 200] {
+        let error = over_seeds(|seed| quiet(seed, 16.0, n, |_| 0.0));
+        assert!(error < 250e-9, "{n}: {error} s");
     }
 }

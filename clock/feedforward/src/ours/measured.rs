@@ -79,7 +79,7 @@ impl Measured {
 
     /// Noise of the stamps.
     pub(super) fn noise(&self) -> Noise {
-        let own = [self.forward_error, self.backward_error].map(|e| STAMP_NOISE + e / 2.0);
+        let own = STAMP_NOISE + self.stamp_errors() / 4.0;
         Noise { own, claimed: self.precision / 2.0 }
     }
 

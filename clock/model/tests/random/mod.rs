@@ -2,13 +2,17 @@
 pub struct Random(pub u64);
 
 impl Random {
-    /// Exponential, of this mean.
-    pub fn exponential(&mut self, mean: f64) -> f64 {
+    /// Even between 0 and 1.
+    pub fn even(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let uniform = (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        -mean * uniform.ln()
+        (((z ^ (z >> 31)) >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Exponential, of this mean.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * self.even().ln()
     }
 }
