@@ -72,7 +72,7 @@ mod tests {
                 -10e-6 * libm::log(((random >> 40) as f64 + 0.5) / 16_777_216.0)
             };
             let (floor, offset, rate) = (known(100e-6, 50e-6), known(0.0, 1e-4), known(0.0, 25e-6));
-            let mut model = Model::new(offset, rate, floor, Noise::of([0.3e-6; 2]), constants);
+            let mut model = Model::new(offset, rate, floor, Noise::of(0.3e-6), constants);
             for k in 0..300 {
                 if k > 0 {
                     model.predict(16.0);

@@ -40,7 +40,7 @@ fn trained() -> Model {
     let known = |mean, deviation| Known { mean, deviation };
     let (offset, rate) = (known(0.0, FLOOR), known(0.0, 25e-6));
     let floor = known(FLOOR, FLOOR / 2.0);
-    let mut model = Model::new(offset, rate, floor, Noise::of([NOISE; 2]), Constants::DEFAULT);
+    let mut model = Model::new(offset, rate, floor, Noise::of(NOISE), Constants::DEFAULT);
     for n in 0..SEEN {
         // Quantiles of the exponential law; 397 and 641 have no factor in common with 900.
         let wait = |step: u32| {

@@ -1,14 +1,13 @@
 //! Precision of the stamps of each method at a constant rate.
 
-pub(super) mod keep;
 mod sender;
 mod show;
 mod trial;
 
 use truechimer_capture::xdp::StampAt;
 
-use crate::bench::capture::options::Options;
-pub(super) use trial::tap;
+use super::options::Options;
+use super::wire::{Method, Way};
 use trial::{Trial, Trials};
 use truechimer_outcome::outcome::{Failure, Outcome};
 use truechimer_outcome::stats::{Spread, median};
@@ -37,24 +36,6 @@ impl Source {
             Source::Driver => "live frames",
         }
     }
-}
-
-/// Way in which packets are taken and stamped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
-    /// A packet socket: the kernel's stamp.
-    Packet,
-    /// AF_XDP.
-    Xdp(StampAt),
-}
-
-/// One of those that are compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Method {
-    name: &'static str,
-    way: Way,
-    /// Conversion on the capturing thread.
-    inline: bool,
 }
 
 const METHODS: [Method; 8] = [
@@ -128,7 +109,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         }
     }
     let rows: Vec<Row> = results.into_iter().map(|(s, m, trials)| row(s, m, &trials)).collect();
-    Ok(show::outcome(&rows, &refused, &trials.places(), frames, rounds))
+    Ok(show::outcome(&rows, &refused, &trials.wire.places(), frames, rounds))
 }
 
 fn row(source: Source, method: Method, trials: &[Trial]) -> Row {

@@ -6,10 +6,10 @@ mod trial;
 
 use truechimer_capture::xdp::StampAt;
 
-use super::arrival::Way;
 use super::options::Options;
 use super::overhead::series::{Block, Random, Series};
-use trial::{Trial, Trials};
+use super::wire::{Method, Way, Wire};
+use trial::Trial;
 use truechimer_outcome::outcome::{Failure, Outcome};
 
 /// Sizes of frames: those of the paper's two patterns, without the frame check sequence.
@@ -30,26 +30,19 @@ const GAPS: [Gap; 3] = [
     Gap { name: "20 ms", ns: 20_000_000, frames: 60 },
 ];
 
-/// A stamp, and who converts it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Kind {
-    name: &'static str,
-    way: Way,
-    inline: bool,
-}
-
 const PACKET: usize = 0;
 const TIME: usize = 1;
 const TIME_APART: usize = 2;
 const COUNT: usize = 3;
 const COUNT_APART: usize = 4;
 
-const KINDS: [Kind; 5] = [
-    Kind { name: "kernel's stamp (packet), converted at once", way: Way::Packet, inline: true },
-    Kind { name: "time in XDP, converted at once", way: Way::Xdp(StampAt::Xdp), inline: true },
-    Kind { name: "time in XDP, by a thread", way: Way::Xdp(StampAt::Xdp), inline: false },
-    Kind { name: "count in XDP, converted at once", way: Way::Xdp(StampAt::Tsc), inline: true },
-    Kind { name: "count in XDP, by a thread", way: Way::Xdp(StampAt::Tsc), inline: false },
+/// Stamps, and who converts each.
+const KINDS: [Method; 5] = [
+    Method { name: "kernel's stamp (packet), converted at once", way: Way::Packet, inline: true },
+    Method { name: "time in XDP, converted at once", way: Way::Xdp(StampAt::Xdp), inline: true },
+    Method { name: "time in XDP, by a thread", way: Way::Xdp(StampAt::Xdp), inline: false },
+    Method { name: "count in XDP, converted at once", way: Way::Xdp(StampAt::Tsc), inline: true },
+    Method { name: "count in XDP, by a thread", way: Way::Xdp(StampAt::Tsc), inline: false },
 ];
 
 /// Two kinds that are compared: the first less the second.
@@ -118,7 +111,7 @@ impl Cell {
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
     let rounds = options.rounds(8, 2);
     let sizes = options.sizes(&SIZES, &SIZES);
-    let mut trials = Trials::new()?;
+    let mut wire = Wire::new()?;
     let mut cells: Vec<Cell> = Vec::new();
     for size in sizes {
         for gap in GAPS {
@@ -139,7 +132,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
                 if !options.wants(of.name) {
                     continue;
                 }
-                let trial = match trials.run(*of, cell.size, cell.gap)? {
+                let trial = match trial::run(&mut wire, *of, cell.size, cell.gap)? {
                     Ok(trial) => Some(trial),
                     Err(why) => {
                         let why = format!("{}: {why}", of.name);
@@ -154,7 +147,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
             }
         }
     }
-    Ok(show::outcome(&cells, &refused, &trials.places(), rounds))
+    Ok(show::outcome(&cells, &refused, &wire.places(), rounds))
 }
 
 /// The numbers below `count`, in an order drawn anew.

@@ -6,7 +6,7 @@ use truechimer_capture::convert::Change;
 use truechimer_capture::sink::{Mark, Sink, SinkError, Written};
 use truechimer_capture::{Losses, Packet, RawStamp, Stamped};
 
-use crate::bench::capture::frame::marked;
+use super::frame::marked;
 
 /// One of our frames, as it came.
 #[derive(Clone, Copy, PartialEq, Debug)]

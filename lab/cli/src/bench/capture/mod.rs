@@ -10,12 +10,14 @@ mod conversion;
 mod crossed;
 mod frame;
 mod generator;
+mod keep;
 mod options;
 mod overhead;
 mod peers;
 mod rate;
 mod search;
 mod trial;
+mod wire;
 
 use truechimer_outcome::outcome::Failure;
 use truechimer_outcome::program::say;

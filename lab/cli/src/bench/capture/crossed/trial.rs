@@ -1,29 +1,21 @@
 //! One kind of stamp, frames of one size at one gap.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use truechimer_capture::RawStamp;
 use truechimer_capture::bpf::{LiveFrames, interface_index};
-use truechimer_capture::convert::Converter;
-use truechimer_capture::pipeline::{self, Progress};
-use truechimer_capture::{Tap, TapError};
-use truechimer_counter::affinity::Cpus;
-use truechimer_counter::{Choice, Counter, nominal, online_cpus};
+use truechimer_capture::{RawStamp, TapError};
 use truechimer_report::median;
 use truechimer_time::{CountSpan, Period};
 
-use super::{Gap, Kind};
-use crate::bench::capture::arrival::keep::{Keep, Seen, Shelf};
-use crate::bench::capture::arrival::{Way, tap};
-use crate::bench::capture::bed::{Bed, WIRE};
+use super::Gap;
+use crate::bench::capture::bed::WIRE;
 use crate::bench::capture::frame::frame;
 use crate::bench::capture::generator::{Generator, Recipe, program};
-use crate::bench::capture::overhead::host::{Place, Urgent, monotonic_ns};
+use crate::bench::capture::keep::Seen;
+use crate::bench::capture::overhead::host::{Urgent, monotonic_ns};
 use crate::bench::capture::overhead::series::Block;
+use crate::bench::capture::wire::{Method, Way, Wire};
 use truechimer_outcome::outcome::Failure;
 
 /// A tap that was just opened gets so much time before the first frame, and so much after the last.
@@ -34,19 +26,6 @@ const SNAP: u32 = 2048;
 const LEAD: u64 = 5;
 /// Sleep ends so much early, and the rest is waited for awake, ns.
 const AWAKE: u64 = 150_000;
-
-/// The wire and who runs where.
-#[derive(Debug)]
-pub struct Trials {
-    bed: Bed,
-    near: Place,
-    counter: Counter,
-    period: Period,
-    sending: usize,
-    capturing: usize,
-    converting: usize,
-    run: u32,
-}
 
 /// Result of one run.
 #[derive(Clone, Debug)]
@@ -70,146 +49,64 @@ struct Sent {
     cpu_ns: f64,
 }
 
-impl Trials {
-    /// Makes the wire.
-    ///
-    /// # Errors
-    /// Where that is not allowed.
-    pub fn new() -> Result<Trials, Failure> {
-        let bed = Bed::new(1)?;
-        let near = Place::of(bed.receiver())?;
-        let failed = |error| Failure::of("looking for a counter", error);
-        let counter = Counter::open(Choice::Auto).map_err(failed)?;
-        let period = nominal(counter).map_err(failed)?.period;
-        let cpus: Vec<usize> =
-            online_cpus().unwrap_or_default().into_iter().map(|cpu| cpu as usize).collect();
-        let at = |n: usize| cpus.get(n.min(cpus.len().saturating_sub(1))).copied().unwrap_or(0);
-        let (sending, capturing, converting) = (at(0), at(1), at(2));
-        Ok(Trials { bed, near, counter, period, sending, capturing, converting, run: 0 })
-    }
+/// Runs it. Inside: why the kind cannot be had here.
+///
+/// # Errors
+/// Where the sender fails.
+pub fn run(
+    wire: &mut Wire,
+    kind: Method,
+    size: usize,
+    gap: Gap,
+) -> Result<Result<Trial, TapError>, Failure> {
+    let came = wire.during(kind, SNAP, gap.frames, |wire, run| {
+        let work = || send(wire, kind.way, run, size, gap);
+        std::thread::scope(|scope| scope.spawn(work).join())
+            .map_err(|_| Failure("the sender ended early".to_owned()))?
+    })?;
+    Ok(came.map(|(seen, sent)| judge(&seen, &sent, wire.period)))
+}
 
-    /// Places of the sender and the threads, for people.
-    pub fn places(&self) -> String {
-        format!(
-            "The sender has processor {}, and with it all that the kernel does on arrival; the \
-             capturing thread has {}, the conversion thread {}.",
-            self.sending, self.capturing, self.converting
-        )
-    }
-
-    /// Runs it. Inside: why the kind cannot be had here.
-    ///
-    /// # Errors
-    /// Where the sender fails.
-    pub fn run(
-        &mut self,
-        kind: Kind,
-        size: usize,
-        gap: Gap,
-    ) -> Result<Result<Trial, TapError>, Failure> {
-        self.run += 1;
-        let (run, this) = (self.run, &*self);
-        let shelf: Shelf = Arc::new(Mutex::new(Vec::new()));
-        let keep = Keep::new(run, gap.frames as usize, &shelf);
-        let stop = AtomicBool::new(false);
-        let (ready, opened) = channel();
-        let sent = std::thread::scope(|scope| {
-            let capturing = scope.spawn(|| this.capture(kind, keep, &ready, &stop));
-            let sent = match opened.recv() {
-                Ok(Ok(())) => {
-                    let work = || this.send(kind.way, run, size, gap);
-                    let sent = scope.spawn(work).join();
-                    sent.map_err(|_| Failure("the sender ended early".to_owned()))
-                        .and_then(|sent| sent.map(Ok))
-                }
-                Ok(Err(why)) => Ok(Err(why)),
-                Err(_) => Err(Failure("the capturing thread ended early".to_owned())),
-            };
-            stop.store(true, Ordering::Relaxed);
-            let ended = capturing.join().map_err(|_| Failure("capturing failed".to_owned()))?;
-            ended.and(sent)
-        })?;
-        let sent = match sent {
-            Ok(sent) => sent,
-            Err(why) => return Ok(Err(why)),
-        };
-        let seen = shelf.lock().map_err(|_| Failure("capturing failed".to_owned()))?;
-        Ok(Ok(judge(&seen, &sent, self.period)))
-    }
-
-    fn capture(
-        &self,
-        kind: Kind,
-        keep: Keep,
-        ready: &Sender<Result<(), TapError>>,
-        stop: &AtomicBool,
-    ) -> Result<(), Failure> {
-        self.near.enter()?;
-        let tap: Box<dyn Tap> = match tap(kind.way, self.counter, SNAP) {
-            Ok(tap) => tap,
-            Err(why) => {
-                let _ = ready.send(Err(why));
-                return Ok(());
-            }
-        };
-        let converter = Converter::new(self.counter, None)
-            .map_err(|error| Failure::of("making a converter", error))?;
-        let _ = ready.send(Ok(()));
-        let options = pipeline::Options {
-            inline: kind.inline,
-            capture_cpu: Some(self.capturing),
-            convert_cpu: Some(self.converting),
-            ..pipeline::Options::default()
-        };
-        let progress = Progress::default();
-        let summary =
-            pipeline::run(tap, None, converter, Box::new(keep), &options, stop, &progress);
-        if summary.end.is_good() { Ok(()) } else { Err(Failure::of(kind.name, summary.end)) }
-    }
-
-    /// Has the kernel make the frames one by one, in the driver's place, from a thread of its own.
-    fn send(&self, way: Way, run: u32, size: usize, gap: Gap) -> Result<Sent, Failure> {
-        let failed = |error| Failure::of("making frames", error);
-        let program = match way {
-            Way::Packet => None,
-            Way::Xdp(_) => self.bed.xdp_program()?,
-        };
-        let _urgent = Urgent::here();
-        self.near.enter()?;
-        Cpus::one(self.sending)
-            .apply()
-            .map_err(|error| Failure::of("keeping to a processor", error))?;
-        let way = program.map_or(program::Way::Stack, program::Way::Attached);
-        let recipe = Recipe { way, gap_ns: 0, burst: 1, timed: true };
-        let generator = Generator::load(&recipe).map_err(failed)?;
-        let bytes = frame(size, run);
-        let ingress = interface_index(WIRE).map_err(failed)?;
-        let live = LiveFrames { frame: &bytes, ingress, repeat: 1, batch: 1 };
-        std::thread::sleep(SETTLE);
-        let before = others_ns();
-        let mut due = monotonic_ns() + gap.ns;
-        for _ in 0..gap.frames {
-            let mut now = monotonic_ns();
-            if let Some(rest) = due.checked_sub(now + AWAKE) {
-                std::thread::sleep(Duration::from_nanos(rest));
-                now = monotonic_ns();
-            }
-            while now < due {
-                std::hint::spin_loop();
-                now = monotonic_ns();
-            }
-            generator.program.run_live(&live).map_err(failed)?;
-            // Late ones are not made up for: the gap never gets shorter.
-            due = now + gap.ns;
+/// Has the kernel make the frames one by one, in the driver's place, from a thread of its own.
+fn send(wire: &Wire, way: Way, run: u32, size: usize, gap: Gap) -> Result<Sent, Failure> {
+    let failed = |error| Failure::of("making frames", error);
+    let program = match way {
+        Way::Packet => None,
+        Way::Xdp(_) => wire.bed.xdp_program()?,
+    };
+    let _urgent = Urgent::here();
+    wire.near.enter()?;
+    wire.be_sender()?;
+    let way = program.map_or(program::Way::Stack, program::Way::Attached);
+    let recipe = Recipe { way, gap_ns: 0, burst: 1, timed: true };
+    let generator = Generator::load(&recipe).map_err(failed)?;
+    let bytes = frame(size, run);
+    let ingress = interface_index(WIRE).map_err(failed)?;
+    let live = LiveFrames { frame: &bytes, ingress, repeat: 1, batch: 1 };
+    std::thread::sleep(SETTLE);
+    let before = others_ns();
+    let mut due = monotonic_ns() + gap.ns;
+    for _ in 0..gap.frames {
+        let mut now = monotonic_ns();
+        if let Some(rest) = due.checked_sub(now + AWAKE) {
+            std::thread::sleep(Duration::from_nanos(rest));
+            now = monotonic_ns();
         }
-        std::thread::sleep(SETTLE);
-        let cpu_ns = others_ns() - before;
-        let tally = generator.tally().map_err(failed)?;
-        if tally.astray > 0 {
-            return Err(Failure(format!("{} frames met no program", tally.astray)));
+        while now < due {
+            std::hint::spin_loop();
+            now = monotonic_ns();
         }
-        Ok(Sent { frames: tally.frames, cpu_ns })
+        generator.program.run_live(&live).map_err(failed)?;
+        // Late ones are not made up for: the gap never gets shorter.
+        due = now + gap.ns;
     }
+    std::thread::sleep(SETTLE);
+    let cpu_ns = others_ns() - before;
+    let tally = generator.tally().map_err(failed)?;
+    if tally.astray > 0 {
+        return Err(Failure(format!("{} frames met no program", tally.astray)));
+    }
+    Ok(Sent { frames: tally.frames, cpu_ns })
 }
 
 /// Processor time that all threads of this process but the calling one have used, ns.
