@@ -7,6 +7,7 @@
 //! property of the path.
 
 use crate::constants::Constants;
+use crate::hypothesis::QUIET;
 use crate::tail::{LEAST_LEFT, Tail};
 
 /// Number of exponential laws.
@@ -35,6 +36,8 @@ const SIDE: Weights = {
 pub const PARTS: usize = SCALES + 1;
 /// The last of them.
 const UNDERCUT: usize = SCALES;
+/// Largest share of packets below the floor: one in as many exchanges as a mode lasts.
+const MOST_UNDERCUTS: f64 = 1.0 / QUIET as f64;
 
 /// Probability of each component.
 pub type Weights = [f64; PARTS];
@@ -178,7 +181,8 @@ impl Law {
         for (long_run, new) in self.long_run.iter_mut().zip(weights) {
             *long_run = (*long_run + gain * (new - *long_run)).max(c.law_least);
         }
-        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].max(c.rare());
+        // A floor that more than a few packets are below is none, and an event has to explain them.
+        self.long_run[UNDERCUT] = self.long_run[UNDERCUT].clamp(c.rare(), MOST_UNDERCUTS);
         // One packet below the floor foretells no other, and hides which law is in force.
         let all: f64 = self.long_run.iter().sum();
         let rare = self.long_run[UNDERCUT] / all;

@@ -556,7 +556,7 @@ mod tests {
         let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0);
         let states = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, 0.2e-3], [1e-6; STATES]);
         for (witness, floors) in [([30.0, 1.0], [1.2e-3, 1e-3]), ([1.0, 30.0], [1e-3, 0.8e-3])] {
-            let mut one = Hypothesis { witness, ..Hypothesis::new(states, law, 1e-12, &c) };
+            let mut one = Hypothesis { witness, ..Hypothesis::new(states, [law; 2], 1e-12, &c) };
             one.blame_path();
             let x = one.filter.now().x;
             assert_eq!((one.event, x[SERVER]), (Event::None, 0.0));
@@ -570,7 +570,11 @@ mod tests {
         let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0);
         let one = |event, ahead, share: f64| {
             let states = Gaussian::new([0.0, 0.0, 1e-3, 1e-3, ahead], [1e-6; STATES]);
-            Hypothesis { event, log: libm::log(share), ..Hypothesis::new(states, law, 1e-12, &c) }
+            Hypothesis {
+                event,
+                log: libm::log(share),
+                ..Hypothesis::new(states, [law; 2], 1e-12, &c)
+            }
         };
         let all =
             [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];

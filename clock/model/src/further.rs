@@ -78,7 +78,7 @@ mod tests {
         let c = Constants::DEFAULT;
         let law = Law::new(fitted(core::iter::empty(), 1e-3, &c), 0);
         let states = Gaussian::new([0.0, 0.0, 1e-4, 1e-4, 0.0], [1e-7; 5]);
-        let by = Hypothesis::new(states, law, 1e-12, &c);
+        let by = Hypothesis::new(states, [law; 2], 1e-12, &c);
         let mut likeness = Likeness::default();
         let delay = |n: u64| {
             let mixed = (n / together).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -74,10 +74,10 @@ pub fn sums(duration: f64) -> [Vector; 2] {
 }
 
 impl Hypothesis {
-    /// Nothing has happened yet; both directions have the same law, and stamps `noise`, s².
+    /// Nothing has happened yet; stamps have `noise`, s².
     #[must_use]
-    pub fn new(law: Gaussian, delays: Law, noise: f64, c: &Constants) -> Hypothesis {
-        let (laws, noise) = ([delays; 2], noise.max(LEAST_NOISE));
+    pub fn new(law: Gaussian, laws: [Law; 2], noise: f64, c: &Constants) -> Hypothesis {
+        let noise = noise.max(LEAST_NOISE);
         let (filter, event, late) = (Oscillator::new(law, c), Event::None, [[0.0; 2]; WINDOW]);
         let (log, age, wander, witness, before) = (0.0, 0, 0.0, [0.0; 2], 0.0);
         let mut new =

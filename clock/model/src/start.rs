@@ -99,18 +99,28 @@ impl Start {
         self.seen.is_full() || (self.seen.len() >= WINDOW && long)
     }
 
-    /// Law of the delays as the round trips show it, for a counter of this rate; with the variance of the stamps, s².
-    pub fn delays(&self, rate: f64, c: &Constants) -> (Law, f64) {
-        (Law::new(self.weights(rate, c), self.seen.len()), self.noise_of(rate))
+    /// Laws of the delays as the exchanges show them, for a counter of this rate; with the variance of the stamps, s².
+    pub fn delays(&self, rate: f64, c: &Constants) -> ([Law; 2], f64) {
+        (self.laws(rate, c), self.noise_of(rate))
     }
 
-    fn weights(&self, rate: f64, c: &Constants) -> Weights {
+    /// Laws by which the waits of both directions together are those of the round trips, and each direction's are in
+    /// proportion to how far it strays.
+    fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
+        let strays = self.strays(rate).map(libm::sqrt);
+        let share = strays[0] / (strays[0] + strays[1]);
+        let share = if (0.0..=1.0).contains(&share) { share } else { 0.5 };
+        [share, 1.0 - share].map(|share| Law::new(self.weights(share, rate, c), self.seen.len()))
+    }
+
+    /// Mixture that fits this share of the waits on round trips.
+    fn weights(&self, share: f64, rate: f64, c: &Constants) -> Weights {
         let trips = self.seen.iter().map(|x| x.sample.trip(rate).unwrap_or(0.0));
         let mut trips: ArrayVec<f64, PATIENCE> = trips.collect();
         trips.sort_unstable_by(f64::total_cmp);
         let least = trips.first().copied().unwrap_or(0.0);
         // The fastest is the floor, and shows nothing of what is above it.
-        fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt, c)
+        fitted(trips.iter().skip(1).map(|t| (t - least) * share), self.rtt, c)
     }
 
     /// Noise that is supposed, s.
@@ -126,21 +136,31 @@ impl Start {
         if !self.coarse || self.seen.len() < FEW {
             return;
         }
-        let weights = self.weights(rate, c);
-        let [fine, coarse] = both.map(|noise| self.filter(weights, self.seen.len(), noise, c).log);
+        let laws = self.laws(rate, c);
+        let [fine, coarse] = both.map(|noise| self.filter(laws, noise, c).log);
         self.coarse = coarse + SURE > fine;
     }
 
-    /// Variance of the stamps, s²: what is stated, or less if what was measured in either direction lies nearer than that
-    /// to the line between its neighbours, in which neither offset nor rate is. Good stamps would take an hour to be known
-    /// by the filter.
+    /// Variance of the stamps, s²: what is stated, or less if either direction strays less. Good stamps would take an hour
+    /// to be known by the filter.
     fn noise_of(&self, rate: f64) -> f64 {
         let stated = self.supposed() * self.supposed();
         // Coarse stamps of a server that is asked at even times may be off alike for long.
-        if self.coarse || self.seen.len() < WINDOW {
+        if self.coarse {
             return stated;
         }
-        let measured = [0, 1].map(|d| {
+        // No number where there were no packets in a direction.
+        let [request, reply] = self.strays(rate);
+        stated.min(request).min(reply)
+    }
+
+    /// Variance of either direction about the line between neighbours, in which neither offset nor rate is, s²: of stamps
+    /// and of waits. Not a number of the first exchanges.
+    fn strays(&self, rate: f64) -> [f64; 2] {
+        if self.seen.len() < WINDOW {
+            return [f64::NAN; 2];
+        }
+        [0, 1].map(|d| {
             let squares = self.seen.windows(3).map(|three| {
                 let [first, middle, last] = [0, 1, 2].map(|k| three[k].sample.measured(d, rate));
                 let share = three[2].gap / (three[1].gap + three[2].gap);
@@ -148,9 +168,7 @@ impl Start {
                 apart * apart / (1.0 + share * share + (1.0 - share) * (1.0 - share))
             });
             squares.sum::<f64>() / (self.seen.len() - 2) as f64
-        });
-        // No number where there were no packets in a direction.
-        stated.min(measured[0]).min(measured[1])
+        })
     }
 
     /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.
@@ -163,10 +181,10 @@ impl Start {
         if let Some(slow) = self.filtered(rate, c) {
             return slow;
         }
-        let (delays, noise) = self.delays(rate, c);
-        let (line, stretch) = self.revisit(&delays, noise, c);
-        let mut all = Hypothesis::new(line, delays, noise, c);
-        let (laws, noise) = (all.laws, all.noise);
+        let (laws, noise) = self.delays(rate, c);
+        let (line, stretch) = self.revisit(&laws, noise, c);
+        let mut all = Hypothesis::new(line, laws, noise, c);
+        let noise = all.noise;
         for x in &self.seen[stretch..] {
             all.predict(x.gap, c);
             (all.laws, all.noise) = (laws, noise);
@@ -187,19 +205,17 @@ impl Start {
         if round && self.seen.len() < FEW {
             return None;
         }
-        let weights = fitted(core::iter::empty(), self.rtt, c);
+        let wide = Law::new(fitted(core::iter::empty(), self.rtt, c), 0);
         let noise = self.supposed();
-        let all = self.filter(weights, 0, noise, c);
+        let all = self.filter([wide; 2], noise, c);
         let tide = all.filter.share(|mode| mode.tide > 0);
-        let slow = !round
-            || tide > 0.5
-                && all.log > self.filter(self.weights(rate, c), self.seen.len(), noise, c).log;
+        let slow = !round || tide > 0.5 && all.log > self.filter(self.laws(rate, c), noise, c).log;
         slow.then_some(all)
     }
 
-    /// The exchanges taken in one after the other, from laws with these weights and this noise on.
-    fn filter(&self, weights: Weights, count: usize, noise: f64, c: &Constants) -> Hypothesis {
-        let mut all = Hypothesis::new(self.before, Law::new(weights, count), noise * noise, c);
+    /// The exchanges taken in one after the other, from these laws and this noise (s) on.
+    fn filter(&self, laws: [Law; 2], noise: f64, c: &Constants) -> Hypothesis {
+        let mut all = Hypothesis::new(self.before, laws, noise * noise, c);
         for (k, x) in self.seen.iter().enumerate() {
             if k > 0 {
                 all.predict(x.gap, c);
@@ -210,7 +226,7 @@ impl Start {
     }
 
     /// Works the sites of the first stretch out again; returns the states at its end, and how many exchanges are in it.
-    fn revisit(&mut self, delays: &Law, noise: f64, c: &Constants) -> (Gaussian, usize) {
+    fn revisit(&mut self, laws: &[Law; 2], noise: f64, c: &Constants) -> (Gaussian, usize) {
         let n = self.seen.iter().position(|x| x.at > c.stretch).unwrap_or(self.seen.len());
         let seen = &mut self.seen[..n];
         let end = seen[n - 1].at;
@@ -226,12 +242,12 @@ impl Start {
         for x in seen.iter() {
             stamps(x).iter().zip(x.sites).for_each(|(sum, site)| site.tell(&mut law, sum));
         }
-        let expected = delays.never_below(c);
+        let expected = [laws[0].never_below(c), laws[1].never_below(c)];
         for k in (0..ROUNDS).flat_map(|_| 0..n) {
             let x = &mut seen[k];
             for (d, (sum, site)) in stamps(x).iter().zip(&mut x.sites).enumerate() {
                 let known = law.project(sum);
-                let step = site.step(&known, x.sample.above[d], noise, &expected);
+                let step = site.step(&known, x.sample.above[d], noise, &expected[d]);
                 let Some(step) = step else { continue };
                 step.tell(&mut law, sum);
                 site.precision += step.precision;
