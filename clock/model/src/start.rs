@@ -8,7 +8,7 @@
 use arrayvec::ArrayVec;
 
 use crate::constants::{Constants, SURE};
-use crate::delay::{Expected, Law, Weights, fitted};
+use crate::delay::{Expected, Law, fitted};
 use crate::gaussian::{Gaussian, OFFSET, Projection, RATE, STATES, Vector, Walks};
 use crate::hypothesis::{FEW, Hypothesis, PATIENCE, WINDOW, sums};
 use crate::tail::LEAST_LEFT;
@@ -99,28 +99,20 @@ impl Start {
         self.seen.is_full() || (self.seen.len() >= WINDOW && long)
     }
 
-    /// Laws of the delays as the exchanges show them, for a counter of this rate; with the variance of the stamps, s².
+    /// Laws of the delays as the round trips show them, for a counter of this rate; with the variance of the stamps, s².
     pub fn delays(&self, rate: f64, c: &Constants) -> ([Law; 2], f64) {
         (self.laws(rate, c), self.noise_of(rate))
     }
 
-    /// Laws by which the waits of both directions together are those of the round trips, and each direction's are in
-    /// proportion to how far it strays.
+    /// Law of the waits of both directions, which the round trips have halves of.
     fn laws(&self, rate: f64, c: &Constants) -> [Law; 2] {
-        let strays = self.strays(rate).map(libm::sqrt);
-        let share = strays[0] / (strays[0] + strays[1]);
-        let share = if (0.0..=1.0).contains(&share) { share } else { 0.5 };
-        [share, 1.0 - share].map(|share| Law::new(self.weights(share, rate, c), self.seen.len()))
-    }
-
-    /// Mixture that fits this share of the waits on round trips.
-    fn weights(&self, share: f64, rate: f64, c: &Constants) -> Weights {
         let trips = self.seen.iter().map(|x| x.sample.trip(rate).unwrap_or(0.0));
         let mut trips: ArrayVec<f64, PATIENCE> = trips.collect();
         trips.sort_unstable_by(f64::total_cmp);
         let least = trips.first().copied().unwrap_or(0.0);
         // The fastest is the floor, and shows nothing of what is above it.
-        fitted(trips.iter().skip(1).map(|t| (t - least) * share), self.rtt, c)
+        let weights = fitted(trips.iter().skip(1).map(|t| (t - least) / 2.0), self.rtt, c);
+        [Law::new(weights, self.seen.len()); 2]
     }
 
     /// Noise that is supposed, s.
@@ -141,26 +133,16 @@ impl Start {
         self.coarse = coarse + SURE > fine;
     }
 
-    /// Variance of the stamps, s²: what is stated, or less if either direction strays less. Good stamps would take an hour
-    /// to be known by the filter.
+    /// Variance of the stamps, s²: what is stated, or less if what was measured in either direction lies nearer than that
+    /// to the line between its neighbours, in which neither offset nor rate is. Good stamps would take an hour to be known
+    /// by the filter.
     fn noise_of(&self, rate: f64) -> f64 {
         let stated = self.supposed() * self.supposed();
         // Coarse stamps of a server that is asked at even times may be off alike for long.
-        if self.coarse {
+        if self.coarse || self.seen.len() < WINDOW {
             return stated;
         }
-        // No number where there were no packets in a direction.
-        let [request, reply] = self.strays(rate);
-        stated.min(request).min(reply)
-    }
-
-    /// Variance of either direction about the line between neighbours, in which neither offset nor rate is, s²: of stamps
-    /// and of waits. Not a number of the first exchanges.
-    fn strays(&self, rate: f64) -> [f64; 2] {
-        if self.seen.len() < WINDOW {
-            return [f64::NAN; 2];
-        }
-        [0, 1].map(|d| {
+        let measured = [0, 1].map(|d| {
             let squares = self.seen.windows(3).map(|three| {
                 let [first, middle, last] = [0, 1, 2].map(|k| three[k].sample.measured(d, rate));
                 let share = three[2].gap / (three[1].gap + three[2].gap);
@@ -168,7 +150,9 @@ impl Start {
                 apart * apart / (1.0 + share * share + (1.0 - share) * (1.0 - share))
             });
             squares.sum::<f64>() / (self.seen.len() - 2) as f64
-        })
+        });
+        // No number where there were no packets in a direction.
+        stated.min(measured[0]).min(measured[1])
     }
 
     /// Takes in an exchange `gap` seconds after the one before; returns what all of them say.

@@ -109,5 +109,5 @@ fn a_floor_that_many_packets_are_below_is_not_kept() {
     let waits = |random: &mut Random| [0.0, random.even() * 15e-6];
     let mut errors: Vec<f64> = (1..=60).map(|seed| quiet(seed, 1.0, 600, waits).abs()).collect();
     errors.sort_by(f64::total_cmp);
-    assert!(errors[54] < 200e-9 && errors[59] < 600e-9, "{} s, {} s", errors[54], errors[59]);
+    assert!(errors[54] < 300e-9 && errors[59] < 900e-9, "{} s, {} s", errors[54], errors[59]);
 }

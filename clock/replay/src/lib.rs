@@ -5,7 +5,7 @@
 //!
 //! | line | content |
 //! |---|---|
-//! | the first | `{"truechimer-replay":13,"version":"…"}`: version of the format, of the program |
+//! | the first | `{"truechimer-replay":14,"version":"…"}`: version of the format, of the program |
 //! | the second | `{"start":…,"config":…}`: what the engine was started with |
 //! | then, in order | `{"at":count,"event":…}`: something happened |
 //! | | `{"hand":…}`: the engine published this |
@@ -59,7 +59,7 @@ pub use read::{ReplayError, Writer};
 pub use repeat::{Options, Summary, repeat, verify};
 
 /// The version of the format.
-const FORMAT: u32 = 13;
+const FORMAT: u32 = 14;
 /// Since this one hands say how far they reach to either side, and what is likely.
 const TWO_SIDES: u32 = 6;
 /// The oldest one that is read.

@@ -239,7 +239,7 @@ fn log_with_a_pulse() -> String {
 #[test]
 fn a_pulse_repeats_like_a_server() {
     let log = log_with_a_pulse();
-    assert!(log.starts_with("{\"truechimer-replay\":13,") && log.contains("\"watch\":"));
+    assert!(log.starts_with("{\"truechimer-replay\":14,") && log.contains("\"watch\":"));
     let (summary, all) = happens(&log, Options::default());
     assert_eq!(summary.refused.get("no-stamp"), Some(&5), "{summary:?}");
     let edges: Vec<_> =
@@ -267,7 +267,7 @@ fn a_pulse_repeats_like_a_server() {
 #[test]
 fn logs_of_before_there_were_pulses_are_read() {
     let new = log();
-    let old = new.replacen("{\"truechimer-replay\":13,", "{\"truechimer-replay\":3,", 1);
+    let old = new.replacen("{\"truechimer-replay\":14,", "{\"truechimer-replay\":3,", 1);
     assert!(old != new && !old.contains("pps"), "without a pulse nothing else is new");
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
 }
@@ -295,7 +295,7 @@ fn logs_of_earlier_versions_are_read_or_say_what_to_do() {
 fn logs_of_before_there_were_other_reference_clocks_are_read() {
     let new = log_with_a_pulse();
     let words = [
-        ("{\"truechimer-replay\":13,", "{\"truechimer-replay\":6,"),
+        ("{\"truechimer-replay\":14,", "{\"truechimer-replay\":6,"),
         ("\"sample\":{", "\"edge\":{"),
         (",\"shown\":{\"unix_ns\":0,\"pulse\":true,\"error\":0,\"leap\":0}", ""),
         ("\"ref-clock-failed\":", "\"pps-failed\":"),
@@ -318,14 +318,14 @@ fn logs_of_before_there_were_other_reference_clocks_are_read() {
 #[test]
 fn logs_of_before_hands_had_two_sides_are_read() {
     let new = log();
-    let mut old = new.replacen("{\"truechimer-replay\":13,", "{\"truechimer-replay\":5,", 1);
+    let mut old = new.replacen("{\"truechimer-replay\":14,", "{\"truechimer-replay\":5,", 1);
     while let Some(at) = old.find("\"imbalance\":") {
         let end = at + old[at..].find(',').unwrap() + 1;
         old.replace_range(at..end, "");
     }
     assert!(!old.contains("imbalance") && new.contains("\"imbalance\":"));
     assert_eq!(verify(old.as_bytes()).unwrap(), verify(new.as_bytes()).unwrap());
-    let claimed = old.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":13,", 1);
+    let claimed = old.replacen("{\"truechimer-replay\":5,", "{\"truechimer-replay\":14,", 1);
     assert!(verify(claimed.as_bytes()).is_err(), "a log of now has them");
 }
 
@@ -447,7 +447,7 @@ fn the_first_line_that_differs_is_named() {
     assert_eq!(
         error,
         format!(
-            "{said}; version 0.0.1 (format 13) wrote the log, and this one, {} (format 13), may decide \
+            "{said}; version 0.0.1 (format 14) wrote the log, and this one, {} (format 14), may decide \
              otherwise: repeat it with that version, or leave its decisions aside (--estimator)",
             VERSION
         )
@@ -483,7 +483,7 @@ fn what_is_no_log_is_refused() {
         ("{}\n".into(), "missing field"),
         (
             "{\"truechimer-replay\":1,\"version\":\"9\"}\n".into(),
-            "its format is 1, known are 3 to 13: repeat it with version \"9\", which wrote it",
+            "its format is 1, known are 3 to 14: repeat it with version \"9\", which wrote it",
         ),
         (with("{}"), "neither an event nor a decision"),
         (with("x"), "column 1: expected value"),

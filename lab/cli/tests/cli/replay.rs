@@ -111,7 +111,7 @@ fn bad_stamp_files_are_named_with_the_place_and_the_mend() {
         (dir.write("l", format!("{good}1 nan 3 4 5 6\n")), &["column 2 (Tb)", "leave the row out"]),
         (
             dir.write("h", "{\"truechimer-replay\":2,\"version\":\"0\"}\n"),
-            &["its format is 2, known are 3 to 13: repeat it with version \"0\""],
+            &["its format is 2, known are 3 to 14: repeat it with version \"0\""],
         ),
     ] {
         let answer = lab(&["replay", &file]);
@@ -412,7 +412,7 @@ fn a_log_tells_how_far_another_estimator_is_from_it() {
     let old = text.replacen("\"base\":", "\"base\":1", 1);
     let this = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
     let old = dir.write("old", old.replacen(&this, "\"version\":\"0.0.1\"", 1));
-    assert!(lab(&["replay", &old]).out.contains("version 0.0.1 (format 13) wrote the log"));
+    assert!(lab(&["replay", &old]).out.contains("version 0.0.1 (format 14) wrote the log"));
 
     // A log that holds nothing yet.
     let lines: Vec<&str> = text.lines().take(2).collect();

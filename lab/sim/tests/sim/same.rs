@@ -123,11 +123,11 @@ impl Checksum {
 }
 
 const EXPECTED: [(&str, Kind, &str); 8] = [
-    ("wifi", OURS, "9c675b4c4e45da9e"),
+    ("wifi", OURS, "f20a9d146b73b015"),
     ("wifi", PUBLISHED, "e7c12b71175a0186"),
     ("wifi", PI, "3366ae8832dd8ad6"),
     ("wifi", NTP_PLL, "58426d80cbd4d377"),
-    ("five-servers", OURS, "15f47a9775f1bc15"),
+    ("five-servers", OURS, "59d96d06b215d9a0"),
     ("five-servers", PUBLISHED, "b33c42f8a8c9efc0"),
     ("five-servers", PI, "8b9bfed26566fb14"),
     ("five-servers", NTP_PLL, "008360b4d6975ad2"),

@@ -11,7 +11,7 @@ use truechimer_timehands::Hand;
 use super::link::Reference;
 
 /// The versions of the format in which hands look alike.
-const FORMATS: std::ops::RangeInclusive<u32> = 3..=13;
+const FORMATS: std::ops::RangeInclusive<u32> = 3..=14;
 /// The longest line that is read, in bytes.
 const MAX_LINE: u64 = 4 << 20;
 /// Beginnings of the lines that matter.

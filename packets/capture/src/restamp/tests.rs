@@ -304,7 +304,7 @@ fn logs_of_others_are_refused() {
         (log(&[]), ["no hands", "day.log"]),
         (String::new(), ["empty", "day.log"]),
         ("hello\n".to_owned(), ["--replay-log", "day.log"]),
-        ("{\"truechimer-replay\":14}\n".to_owned(), ["format 14", "3 to 13"]),
+        ("{\"truechimer-replay\":15}\n".to_owned(), ["format 15", "3 to 14"]),
         (log(&["{\"hand\":{}}".to_owned()]), ["line 3", "missing field"]),
         (log(&["nonsense".to_owned()]), ["line 3", "column 2"]),
         (log(&[hand_line(&negative)]), ["line 3", "growth"]),
