@@ -265,7 +265,7 @@ impl Bed {
 
 /// Digest of the hands of [`story`]: the same on every machine. It changes with
 /// every change of what is published; `cargo test -p truechimer-engine-tests --test all story::` says the new one.
-pub const STORY: u64 = 0xe4a8_c5a7_7586_3c3a;
+pub const STORY: u64 = 0x1702_b97d_b3e1_d8ed;
 
 /// Follows one server for an hour and more, in which the way back becomes longer, and nobody answers
 /// for a while.
