@@ -192,7 +192,7 @@ impl Hypothesis {
             packets += 1.0;
         }
         if packets > 0.0 {
-            // What is stated of the noise counts as a window of exchanges.
+            // Stated noise counts as a window of exchanges.
             let seen = self.laws[0].count.max(self.laws[1].count) + WINDOW as f64;
             let gain = (1.0 / seen).max(1.0 / c.law_memory);
             self.noise = (self.noise + gain * (square / packets - self.noise)).max(LEAST_NOISE);

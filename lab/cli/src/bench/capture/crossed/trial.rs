@@ -49,7 +49,7 @@ struct Sent {
     cpu_ns: f64,
 }
 
-/// Runs it. Inside: why the kind cannot be had here.
+/// Runs one kind of stamp. Inside: why that cannot be had here.
 ///
 /// # Errors
 /// Where the sender fails.
