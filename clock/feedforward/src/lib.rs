@@ -167,8 +167,12 @@ impl fmt::Display for Refusal {
 pub enum Accepted {
     /// Estimate refined.
     Refined,
-    /// Last piece of evidence that the path has changed: new floor of the round trip − old.
+    /// Last piece of evidence that packets take another, longer route: new floor of the round trip − old.
     Shifted(Span),
+    /// Last piece of evidence of another floor of the round trip: new − old. Which need be no other route: a
+    /// shorter one may have been hidden by queues, and a change by as much as before within a day is a habit of
+    /// the path.
+    FloorMoved(Span),
     /// Last piece of lasting evidence that the server's time had moved, and the estimate now
     /// follows: new estimate − old.
     Stepped(Span),

@@ -17,6 +17,9 @@ use crate::hypothesis::{Event, FEW, Hypothesis, PATIENCE, QUIET, WINDOW, sums};
 
 /// Hypotheses kept at most.
 const MOST: usize = 6;
+/// Changes that differ by less than this share are by the same amount: as far as a floor behind queues is known when
+/// it is told.
+const AS_MUCH: f64 = 0.25;
 /// A day, s.
 const DAY: f64 = 86400.0;
 
@@ -41,12 +44,25 @@ fn insert(all: &mut Hypotheses, mut one: Hypothesis) {
     }
 }
 
+/// Another floor of round trips, for certain.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Change {
+    /// New floor − old, s.
+    pub by: f64,
+    /// True if that tells of another route: a longer one. A shorter round trip may as well show what queues had
+    /// hidden; and what changes by the same amount again within a day is a habit: a queue that stands now and then,
+    /// a link that sleeps.
+    pub is_route: bool,
+}
+
 /// Hypotheses of one source. There is always one, once [`Events::begin`] was called.
 #[derive(Clone, Default, Debug)]
 pub struct Events {
     all: Hypotheses,
     /// Exchanges since anything was proposed.
     quiet: usize,
+    /// Newest changes of the floor, the newest last: by how much, s, and how long ago, s.
+    changes: ArrayVec<(f64, f64), FEW>,
 }
 
 /// Innovation of an exchange by one hypothesis, before it takes that in.
@@ -265,6 +281,7 @@ impl Events {
         self.all.clear();
         self.all.push(first);
         self.quiet = 0;
+        self.changes.clear();
     }
 
     /// The likeliest.
@@ -279,6 +296,7 @@ impl Events {
 
     /// Moves on by `dt` seconds.
     pub fn predict(&mut self, dt: f64, c: &Constants) {
+        self.changes.iter_mut().for_each(|(_, ago)| *ago += dt);
         self.all.iter_mut().for_each(|h| h.predict(dt, c));
     }
 
@@ -324,8 +342,7 @@ impl Events {
         self.all.iter().filter(|h| such(h)).map(|h| libm::exp(h.log)).sum()
     }
 
-    /// Takes in an exchange. Returns the change of the round trip's floor, s, once it is certain
-    /// that the path has changed.
+    /// Takes in an exchange. Returns the change of the round trip's floor once that is certain.
     /// `gap` is the time since the one before, s; for the rest see [`Model::take`](crate::Model).
     pub fn take(
         &mut self,
@@ -334,7 +351,7 @@ impl Events {
         strays: f64,
         server: bool,
         c: &Constants,
-    ) -> Option<f64> {
+    ) -> Option<Change> {
         let mut new = Hypotheses::new();
         let gap = gap.max(1.0);
         for parent in &mut self.all {
@@ -364,7 +381,7 @@ impl Events {
         all.for_each(|h| h.between(replies, worth, c));
     }
 
-    fn path_changed(&mut self) -> Option<f64> {
+    fn path_changed(&mut self) -> Option<Change> {
         let is_pending = |h: &Hypothesis| h.event == Event::Path;
         let share = self.share(is_pending);
         let best = self.all.first().filter(|h| is_pending(h))?;
@@ -375,7 +392,15 @@ impl Events {
         for h in self.all.iter_mut().filter(|h| is_pending(h)) {
             h.event = Event::None;
         }
-        Some(by)
+        let is_habit = |(other, ago): &(f64, f64)| {
+            *ago < DAY && (other.abs() - by.abs()).abs() < AS_MUCH * by.abs()
+        };
+        let is_route = by > 0.0 && !self.changes.iter().any(is_habit);
+        if self.changes.is_full() {
+            self.changes.remove(0);
+        }
+        self.changes.push((by, 0.0));
+        Some(Change { by, is_route })
     }
 
     /// Leaves those that are not out of the question, and lets them be certain together.
@@ -502,7 +527,7 @@ mod tests {
                 assert_eq!(told, [], "nothing has happened yet");
             }
             let sample = Sample { above: [request, reply], duration: request + reply };
-            told.extend(model.take(sample, 0.6e-6, true));
+            told.extend(model.take(sample, 0.6e-6, true).map(|change| change.by));
             let is_held = model.has_moved();
             if k < BEFORE {
                 assert!(!is_held, "nothing has happened yet: {k}");
@@ -579,7 +604,7 @@ mod tests {
         let all =
             [(Event::None, 0.0, 0.45), (Event::Server, 2e-3, 0.3), (Event::Server, 1e-3, 0.25)];
         let all = all.into_iter().map(|(event, by, share)| one(event, by, share)).collect();
-        let mut events = Events { all, quiet: 0 };
+        let mut events = Events { all, ..Events::default() };
         for _ in 0..2 {
             events.settle_moved();
             let ahead = events.best().filter.now().x[SERVER];

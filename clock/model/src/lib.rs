@@ -45,6 +45,7 @@ mod tail;
 pub use crate::constants::{Asked, Constant, Constants};
 pub use crate::difference::INTERVAL;
 use crate::difference::Smoother;
+pub use crate::events::Change;
 use crate::events::Events;
 use crate::further::Likeness;
 pub use crate::further::Reply;
@@ -210,8 +211,8 @@ impl Model {
 
     /// Takes in an exchange. The oscillator may change by `strays` (relative) at once, by its
     /// promise; that the `server` moved is asked only if that matters. Returns the change of the
-    /// round trip's floor, s, if the path is known to have changed.
-    pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<f64> {
+    /// round trip's floor if one is certain.
+    pub fn take(&mut self, sample: Sample, strays: f64, server: bool) -> Option<Change> {
         self.server = server;
         let before = self.events.now();
         let mut changed = None;

@@ -4,7 +4,7 @@
 mod random;
 
 use random::Random;
-use truechimer_model::{Constants, Known, Model, Noise, Sample};
+use truechimer_model::{Change, Constants, Known, Model, Noise, Sample};
 
 /// A LAN at 16 s: floors of 100 µs, queues of 10 µs, an oscillator 5 ppm off.
 struct World {
@@ -54,6 +54,11 @@ impl World {
 
     /// Goes on for so many exchanges; returns the changes of the path that were told.
     fn run(&mut self, exchanges: usize) -> Vec<f64> {
+        self.changes(exchanges).iter().map(|change| change.by).collect()
+    }
+
+    /// As [`World::run`], with what they tell of.
+    fn changes(&mut self, exchanges: usize) -> Vec<Change> {
         let mut told = Vec::new();
         for _ in 0..exchanges {
             if self.time > 0.0 {
@@ -103,6 +108,31 @@ fn a_longer_or_shorter_route_moves_no_clock_and_is_told_once() {
             assert!(world.error().abs() < 12e-6, "{there} {back}, {seed}: {}", world.error());
             assert_eq!(world.model.ahead(), None, "{there} {back}, seed {seed}");
         }
+    }
+}
+
+#[test]
+fn a_path_that_swings_between_two_floors_is_another_route_once() {
+    // By turns for hours; a day without, and it is a new route again.
+    for seed in 1..=10 {
+        let mut world = World::new(seed);
+        assert_eq!(world.run(400), [], "seed {seed}");
+        let mut routes = Vec::new();
+        for turn in 0..12 {
+            let longer = turn % 2 == 0;
+            world.floors[0] = FLOOR + if longer { 900e-6 } else { 0.0 };
+            let told = world.changes(80);
+            assert!(told.iter().all(|change| longer || !change.is_route), "shorter: {told:?}");
+            routes.extend(told.iter().filter(|change| change.is_route).map(|_| turn));
+        }
+        assert_eq!(routes, [0], "seed {seed}");
+        world.floors[0] = FLOOR + 300e-6;
+        let told = world.changes(80);
+        assert!(matches!(told[..], [Change { is_route: true, .. }]), "another: {told:?}");
+        let _ = world.run(24 * 225);
+        world.floors[0] = FLOOR + 1200e-6;
+        let told = world.changes(80);
+        assert!(matches!(told[..], [Change { is_route: true, .. }]), "a day later: {told:?}");
     }
 }
 

@@ -58,10 +58,8 @@ impl Engine {
                     // Paths may have been learnt by what it said before.
                     self.sources.iter_mut().for_each(Source::forget_path);
                 }
-                if let Accepted::Shifted(by) = accepted {
-                    let text =
-                        format!("{}: the path changed: round trips {by:+}", self.name_of(id));
-                    note(actions, Level::Info, text);
+                if let Some(text) = changed(accepted) {
+                    note(actions, Level::Info, format!("{}: {text}", self.name_of(id)));
                 }
                 self.publish(at, actions);
                 if let Accepted::Stepped(by) = accepted {
@@ -615,5 +613,18 @@ impl Engine {
         if self.renew_at.is_some_and(|due| at.at_or_after(due)) {
             self.publish(at, actions);
         }
+    }
+}
+
+/// What an exchange told of the path, in words.
+fn changed(accepted: Accepted) -> Option<String> {
+    match accepted {
+        Accepted::Shifted(by) => Some(format!("the path changed: round trips {by:+}")),
+        Accepted::FloorMoved(by) => {
+            let hidden = "another path, or queues had hidden it";
+            let why = if by < Span::ZERO { hidden } else { "by as much as once within a day" };
+            Some(format!("the least round trip is another one, {by:+}: {why}"))
+        }
+        Accepted::Refined | Accepted::Stepped(_) => None,
     }
 }

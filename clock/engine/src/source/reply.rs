@@ -221,7 +221,7 @@ impl Source {
         }
         let outcome = believed.map_or(heard, Ok);
         match outcome {
-            Ok(Accepted::Shifted(_)) => self.path.forget(),
+            Ok(Accepted::Shifted(_) | Accepted::FloorMoved(_)) => self.path.forget(),
             // Whether the server moved or its path, nobody knows.
             Ok(Accepted::Stepped(_)) => self.forget_path(),
             _ => {}

@@ -1,6 +1,6 @@
 //! Treatment of exchanges that agree with what is known.
 
-use truechimer_model::{Known, States};
+use truechimer_model::{Change, Known, States};
 use truechimer_time::Span;
 
 use super::likely::Waits;
@@ -88,16 +88,16 @@ impl Ours {
         });
         state.clamp(rate.error);
         self.confine(state, &m, rate.error);
-        let Some(rise) = changed else { return Ok(Some(Accepted::Refined)) };
+        let Some(Change { by, is_route }) = changed else { return Ok(Some(Accepted::Refined)) };
         // What is known of queues is of another path.
         state.waits = Waits::new();
-        Ok(Some(Accepted::Shifted(span(rise))))
+        let told = if is_route { Accepted::Shifted } else { Accepted::FloorMoved };
+        Ok(Some(told(span(by))))
     }
 
     /// Shows the model an exchange that leaves `both` open. What comes back is whether the server
-    /// seemed to be ahead before, and the change of the round trip's floor, s, if the path is known
-    /// to have changed.
-    fn learn(&mut self, state: &mut State, a: &Arrival, both: &Corridor) -> (bool, Option<f64>) {
+    /// seemed to be ahead before, and the change of the round trip's floor, if one is certain.
+    fn learn(&mut self, state: &mut State, a: &Arrival, both: &Corridor) -> (bool, Option<Change>) {
         let Arrival { m, since, stale, rate, now, .. } = a;
         if core::mem::take(&mut state.unproven) {
             // The model has yet to see an exchange: its first is this one.

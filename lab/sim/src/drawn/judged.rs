@@ -44,6 +44,8 @@ pub struct Judged {
     pub stepped: usize,
     /// Reports that the path had changed.
     pub reported: Reported,
+    /// Other floors that were told without that: shorter ones, and changes by as much as before.
+    pub floors_moved: usize,
     /// Changes of route or cell that made the round trip longer: a shorter one shows by itself,
     /// with the first packet, and need not be reported.
     pub longer: usize,
@@ -79,6 +81,7 @@ struct Heard {
     /// See [`Judged::hold_offs`].
     hold_offs: Vec<(f64, f64)>,
     stepped: usize,
+    floors_moved: usize,
     /// See [`Judged::reports`].
     reports: Vec<(f64, f64)>,
 }
@@ -94,6 +97,7 @@ impl Heard {
                 self.release(at);
                 match accepted {
                     Accepted::Refined => {}
+                    Accepted::FloorMoved(_) => self.floors_moved += 1,
                     Accepted::Shifted(by) => self.reports.push((at, seconds(by) * 1e6)),
                     Accepted::Stepped(_) => self.stepped += 1,
                 }
@@ -139,6 +143,7 @@ pub(super) fn judge(
         held_s: heard.hold_offs.iter().map(|(from, to)| to - from).sum(),
         stepped: heard.stepped,
         reported: reported(&heard.reports, &day.changes),
+        floors_moved: heard.floors_moved,
         found: longer.iter().filter(found).count(),
         longer: longer.len(),
         exchanges: day.exchanges.len(),
@@ -217,6 +222,7 @@ mod tests {
             (32.0, Err(Refusal::ServerStep)),
             (40.0, Err(Refusal::ImpossibleRoundTrip)),
             (48.0, Ok(Accepted::Shifted(Span::from_millis(1)))),
+            (56.0, Ok(Accepted::FloorMoved(Span::from_millis(-1)))),
             (64.0, Err(Refusal::ServerStep)),
             (80.0, Ok(Accepted::Stepped(Span::ZERO))),
             (96.0, Err(Refusal::ServerStep)),
@@ -225,7 +231,8 @@ mod tests {
         }
         heard.release(100.0);
         assert_eq!(heard.hold_offs, [(16.0, 48.0), (64.0, 80.0), (96.0, 100.0)]);
-        assert_eq!((heard.stepped, heard.reports), (1, vec![(48.0, 1000.0)]));
+        assert_eq!((heard.stepped, heard.floors_moved), (1, 1));
+        assert_eq!(heard.reports, [(48.0, 1000.0)]);
     }
 
     #[test]

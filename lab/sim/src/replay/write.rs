@@ -17,12 +17,13 @@ pub const CSV_HEADER: &str = "line,count,time_s,offset_ns,skew_ppb,period_s,rtt_
     bound_ns,deviation_ns,outcome,moved_ns,error_ns,naive_error_ns,\
     epoch";
 
-/// Outcome of a row: `refined`, `shifted`, `stepped`, or why it was refused; and by how much floor
+/// Outcome of a row: `refined`, `shifted`, `floor-moved`, `stepped`, or why it was refused; and by how much floor
 /// or estimate moved.
 fn outcome(judged: &Judged) -> (&'static str, Option<Span>) {
     match judged.outcome {
         Ok(Accepted::Refined) => ("refined", None),
         Ok(Accepted::Shifted(by)) => ("shifted", Some(by)),
+        Ok(Accepted::FloorMoved(by)) => ("floor-moved", Some(by)),
         Ok(Accepted::Stepped(by)) => ("stepped", Some(by)),
         Err(refused) => (refused.name(), None),
     }

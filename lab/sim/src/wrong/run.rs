@@ -292,6 +292,7 @@ impl<'s> Run<'s> {
         match accepted {
             Accepted::Refined => {}
             Accepted::Shifted(by) => self.note(t, format!("route: round trip {by:+}")),
+            Accepted::FloorMoved(by) => self.note(t, format!("floor: round trip {by:+}")),
             Accepted::Stepped(by) => self.note(t, format!("the time steps by {by:+}")),
         }
     }

@@ -113,7 +113,8 @@ fn about(plan: &Plan) -> Vec<String> {
         "Held off: the estimator refused the server, which is right, as one that had stepped. At \
          route, queue, satellite, nothing: reports that the path had changed, by what had \
          happened in the half hour before; a standing queue's begin and end and another satellite \
-         are no changes of route. Found: longer routes and farther cells that were reported \
+         are no changes of route. Floor moved: another least round trip that was told without \
+         saying so, as it is shorter or has changed by as much within a day. Found: longer routes and farther cells that were reported \
          within half an hour. Bound: the day's median, over half the best round trip since the \
          route changed, root distance and stamp error."
             .to_owned(),
@@ -245,6 +246,7 @@ fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
         "at satellite",
         "at nothing",
         "on days",
+        "floor moved",
         "found",
         "bound ÷ causal",
     ];
@@ -265,6 +267,7 @@ fn trust(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
             sum(&|j| j.reported.at_satellite).to_string(),
             sum(&|j| j.reported.at_nothing).to_string(),
             days(&|j| j.reported.at_nothing > 0),
+            sum(&|j| j.floors_moved).to_string(),
             format!("{} of {}", sum(&|j| j.found), sum(&|j| j.longer)),
             slashes(&figures(lines, clock, |j| j.bound_ratio)),
         ]);
