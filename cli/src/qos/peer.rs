@@ -136,7 +136,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// What a stream was found to be, once it has ended.
+/// Account of a stream that has ended.
 pub struct Told {
     pub notes: Vec<Note>,
     /// Host that it came from, in words.
