@@ -31,6 +31,7 @@ use truechimer_time::{Period, Span};
 
 use lines::{Form, Lines};
 use truechimer_command::parse;
+use truechimer_command::report::host;
 use truechimer_command::{Ended, Failure, Outcome};
 use truechimer_command::{show, signals};
 
@@ -656,6 +657,7 @@ fn sinks(
         keep: args.keep(),
         last: args.last(),
         filter: args.filter(),
+        host: Some(host()).filter(|host| !host.is_empty()),
         comments,
         packet_comments: args.comments,
         zstd: args.zstd,

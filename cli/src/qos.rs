@@ -29,7 +29,6 @@ use truechimer_time::Span;
 use truechimer_command::output::{ready, save_report};
 use truechimer_command::parse;
 use truechimer_command::program;
-use truechimer_command::report::host;
 use truechimer_command::show;
 use truechimer_command::{Ended, Failure, Outcome};
 
@@ -359,6 +358,8 @@ struct Found {
     /// Oddities of the input, each with how serious it is.
     notes: Vec<Note>,
     layers: Option<truechimer_qos::LayersReport>,
+    /// Hosts that the packets were captured at, in words.
+    hosts: String,
 }
 
 /// Runs the command.
@@ -399,8 +400,9 @@ fn tell(args: &Qos, found: &Found, clock: Option<Watch>, out: &mut dyn Write) ->
     let more = args.choose(&mut report, usize::MAX);
     if let Some(path) = &args.html {
         let mut page = page::page(&report, &found.engine, &totals, &program::line());
+        page = page.fact("host", &found.hosts);
         if let Some(clock) = clock {
-            page = page.fact("host", &host()).fact("interface", &args.interface.join(", "));
+            page = page.fact("interface", &args.interface.join(", "));
             page = page.fact("clock", &clock.told());
         }
         save_report(path, &page)?;

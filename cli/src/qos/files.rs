@@ -23,6 +23,10 @@ use truechimer_command::show::many;
 /// Largest relative error of the nominal period of a counter whose clock says nothing better: what
 /// crystals and the kernel's calibration of the TSC keep.
 const NOMINAL: Rate = Rate::from_ppb(500_000);
+/// Host of what does not name any.
+pub const NOT_TOLD: &str = "not told";
+/// Most hosts of an input that are named.
+const MOST_HOSTS: usize = 8;
 
 /// Reads all files.
 pub fn read(args: &Qos) -> Result<Found, Failure> {
@@ -58,7 +62,19 @@ pub fn read(args: &Qos) -> Result<Found, Failure> {
         args.between.iter().map(|name| format!("interface {name}")).collect()
     };
     let notes = inputs.iter().flat_map(Input::notes).collect();
-    Ok(Found { engine, names, notes, layers: None })
+    let hosts = hosts(inputs.iter().map(|input| (input.name.as_str(), input.host())).collect());
+    Ok(Found { engine, names, notes, layers: None, hosts })
+}
+
+/// Hosts of inputs by their names: once, where all are of the same.
+pub fn hosts(mut of: Vec<(&str, String)>) -> String {
+    if let [(_, first), others @ ..] = of.as_mut_slice()
+        && others.iter().all(|(_, host)| host == first)
+    {
+        return std::mem::take(first);
+    }
+    let each = of.iter().map(|(name, host)| format!("{name}: {host}"));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Names that tell the two apart, as short as can be.
@@ -171,7 +187,30 @@ pub struct Input<'a> {
     untimed: u64,
     elsewhere: u64,
     interfaces: u32,
+    hosts: Hosts,
     missing: Missing,
+}
+
+/// Hosts that an input names.
+#[derive(Default)]
+struct Hosts {
+    names: Vec<String>,
+    /// True if an interface is of none that is told.
+    untold: bool,
+    /// True if there are more than are kept.
+    more: bool,
+}
+
+impl Hosts {
+    /// Takes note of an interface's.
+    fn add(&mut self, host: Option<&str>) {
+        match host {
+            None => self.untold = true,
+            Some(host) if self.names.iter().any(|name| name == host) => {}
+            Some(_) if self.names.len() >= MOST_HOSTS => self.more = true,
+            Some(host) => self.names.push(host.to_owned()),
+        }
+    }
 }
 
 /// Packets that passed where an input was captured and that it does not have, as it says itself.
@@ -306,6 +345,7 @@ impl<'a> Input<'a> {
             untimed: 0,
             elsewhere: 0,
             interfaces: 0,
+            hosts: Hosts::default(),
             missing: Missing::default(),
         })
     }
@@ -381,6 +421,7 @@ impl<'a> Input<'a> {
             let block = blocks.next_block().map_err(|why| Failure::new(&self.name, why))?;
             let Some(block) = block else { return Ok(Block::End) };
             let content = section.take(&block).map_err(|why| Failure::new(&self.name, why))?;
+            let begins = matches!(content, Content::Interface(..));
             let (options, of, packet) = match content {
                 Content::Packet(packet) => (packet.options, packet.interface, Some(packet)),
                 Content::Interface(number, options) => {
@@ -404,6 +445,10 @@ impl<'a> Input<'a> {
             };
             let said = look(options, block.order)
                 .map_err(|what| Failure::new(&self.name, block.damaged(what)))?;
+            if begins && is_of(&self.between, section, of) {
+                let ours = section.interface(of).filter(|_| said.change.is_some());
+                self.hosts.add(ours.and_then(|ours| records::host_of(&ours.description)));
+            }
             if let Some(change) = said.change
                 && section.interface(of).is_some()
             {
@@ -441,6 +486,14 @@ impl<'a> Input<'a> {
                 point,
             })));
         }
+    }
+
+    /// Host that its packets were captured at, or several, in words.
+    pub fn host(&self) -> String {
+        let Hosts { names, untold, more } = &self.hosts;
+        let more = more.then(|| "others".to_owned());
+        let untold = (*untold || names.is_empty()).then(|| NOT_TOLD.to_owned());
+        names.iter().cloned().chain(more).chain(untold).collect::<Vec<_>>().join(", ")
     }
 
     /// Time of the packet that is to be handed on, if there is one.

@@ -15,9 +15,11 @@ use truechimer_capture::{Direction, Losses, Packet, Stamped, Tap};
 use truechimer_counter::Counter;
 use truechimer_qos::{At, Counted, Engine, Note, Observation, Report, Severity};
 
+use super::files::{NOT_TOLD, hosts};
 use super::peer::{self, Peer};
 use super::{Found, Qos, files, layered, screen};
 use truechimer_command::Failure;
+use truechimer_command::report::host;
 use truechimer_command::{show, signals};
 
 /// So much of each packet is looked at, in bytes.
@@ -158,7 +160,7 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
     let mut layered = None;
     let (mut peer, output) = args.peer.as_deref().map(Peer::start).transpose()?.unzip();
     let early = AtomicBool::new(false);
-    let mut notes = Vec::new();
+    let (mut notes, mut theirs) = (Vec::new(), None);
     let summaries = std::thread::scope(|scope| -> Result<Vec<Summary>, Failure> {
         let mut threads = Vec::new();
         for ((tap, converter, sink), progress) in runs.into_iter().zip(&progress) {
@@ -203,7 +205,9 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
             let early = early.load(Ordering::SeqCst);
             let how = peer.end(early);
             notes.extend(early.then(|| peer::early(peer, how.as_deref())));
-            notes.extend(streamed.map_err(|why| peer::ended_so(why, how))?);
+            let told = streamed.map_err(|why| peer::ended_so(why, how))?;
+            notes.extend(told.notes);
+            theirs = Some(told.host);
         }
         layered = ended?;
         summaries.map_err(|_| Failure::Said("a capture thread has failed".into()))
@@ -232,7 +236,10 @@ pub fn watch(args: &Qos, out: &mut dyn Write) -> Result<Found, Failure> {
         engine.watches(point, from, now);
     }
     engine.finish();
-    Ok(Found { engine, names, notes, layers })
+    let ours = Some(host()).filter(|host| !host.is_empty());
+    let ours = (names.first().map_or("", String::as_str), ours.unwrap_or_else(|| NOT_TOLD.into()));
+    let hosts = hosts(std::iter::once(ours).chain(theirs.map(|host| (peer::NAME, host))).collect());
+    Ok(Found { engine, names, notes, layers, hosts })
 }
 
 fn open(interface: &str, filter: Option<&str>, _counter: Counter) -> Result<Box<dyn Tap>, Failure> {

@@ -14,7 +14,7 @@ use truechimer::Clock;
 use truechimer_qos::{Engine, Note, Severity};
 use truechimer_time::Span;
 
-use super::files::{Counters, Input};
+use super::files::{Counters, Input, NOT_TOLD};
 use super::live::lock;
 use truechimer_command::Failure;
 
@@ -136,6 +136,13 @@ impl Drop for Ending<'_> {
     }
 }
 
+/// Account of a stream that has ended.
+pub struct Told {
+    pub notes: Vec<Note>,
+    /// Host that it came from, in words.
+    pub host: String,
+}
+
 /// Packets of a stream that are in no figure.
 #[derive(Default)]
 struct LeftOut {
@@ -148,14 +155,16 @@ struct LeftOut {
 
 impl Stream<'_> {
     /// Hands the packets to the engine as they come, to the end of the stream.
-    pub fn follow(&self, output: ChildStdout, peer: &str) -> Result<Vec<Note>, Failure> {
+    pub fn follow(&self, output: ChildStdout, peer: &str) -> Result<Told, Failure> {
         let _ending = Ending(self);
         let mut out = LeftOut::default();
         let pipe = BufReader::new(Pipe { output, stop: self.stop });
         let name = format!("--peer '{peer}'");
         let mut input = match Input::of(name, Box::new(pipe), self.filter.clone(), None) {
             // It was ended by us before it had begun.
-            Err(_) if self.stop.load(Ordering::Relaxed) => return Ok(Vec::new()),
+            Err(_) if self.stop.load(Ordering::Relaxed) => {
+                return Ok(Told { notes: Vec::new(), host: NOT_TOLD.to_owned() });
+            }
             input => input?,
         };
         (input.point, input.streams) = (1, true);
@@ -175,7 +184,8 @@ impl Stream<'_> {
                 input.give(&mut lock(self.engine), &mut counters);
             }
         }
-        Ok(input.notes().into_iter().chain(out.notes(peer)).collect())
+        let notes = input.notes().into_iter().chain(out.notes(peer)).collect();
+        Ok(Told { notes, host: input.host() })
     }
 
     /// Test for times that would be compared with nothing: of packets whose others were given up here, or that

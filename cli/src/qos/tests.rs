@@ -170,9 +170,83 @@ fn losses_that_are_not_decided_yet_have_no_chart() {
         assert_eq!(page.contains("Losses over time"), drawn, "{lost:?}");
         let title = page.split("<h1>").nth(1).unwrap().split("</h1>").next().unwrap();
         assert!(title.starts_with("From ") && title.ends_with(", and back"), "{title}");
+        assert!(page.contains("<dt>host</dt><dd>not told</dd>"), "{page}");
         // Of files the clock during the run is not known.
         assert!(page.contains("<dt>stamps</dt>") && !page.contains("<dt>clock</dt>"));
     }
+}
+
+/// A capture (pcapng) of ten packets, `late` ns later, at an interface of this description, by us or by others.
+fn described(folder: &Folder, name: &str, late: i64, description: &str, ours: bool) -> String {
+    use truechimer_capture::convert::{Change, Continuity, Identity};
+    use truechimer_pcapng::{code, records, write};
+    use truechimer_time::{BootId, Count, CountSpan, CounterKind, Epoch, Period};
+    let identity = Identity {
+        kind: CounterKind::Tsc,
+        boot: BootId([7; 16]),
+        period: Period::NANOSECOND,
+        resolution: CountSpan(1),
+    };
+    let continuity = Continuity {
+        count: Count(0),
+        raw_ns: 0,
+        monotonic_ns: 0,
+        suspended_ns: 0,
+        width: CountSpan(30),
+    };
+    let change = Change {
+        at: Count(0),
+        counter: identity,
+        epoch: Epoch(3),
+        status: None,
+        reason: None,
+        hand: None,
+        continuity,
+    };
+    let record = records::change(&serde_json::to_string(&change).unwrap());
+    let mut file = Vec::new();
+    write::section(&mut file).end();
+    let interface = write::interface(&mut file, 101, 0).option(code::RESOLUTION, &[9]);
+    let interface = interface.text(code::DESCRIPTION, description);
+    if ours { interface.record(&record) } else { interface }.end();
+    for n in 0..10u32 {
+        let mut packet = vec![0x45, 0, 0, 32, 0, n as u8, 0, 0, 64, 17, 0, 0];
+        packet.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x1f, 0x90, 0x23, 0x28, 0, 12, 0, 0]);
+        packet.extend(n.to_be_bytes());
+        let ns = 1_700_000_000_000_000_000 + i64::from(n) * 100_000_000 + late;
+        write::packet(&mut file, 0, ns, &[&packet], 32).end();
+    }
+    let path = folder.0.join(name);
+    fs::write(&path, file).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn the_page_names_the_hosts_that_files_of_ours_name() {
+    let folder = Folder::new("hosts");
+    let page = folder.0.join("page.html").display().to_string();
+    let told = |files: &[&str]| {
+        output(&[files, &["--html", &page]].concat());
+        let page = fs::read_to_string(&page).unwrap();
+        page.split("<dt>host</dt><dd>").nth(1).unwrap().split("</dd>").next().unwrap().to_owned()
+    };
+    let file = |name: &str, late: i64, description: &str| {
+        described(&folder, name, late, description, true)
+    };
+    let (alpha, beta) = (file("a", 0, "host alpha"), file("b", 5_000_000, "host beta"));
+    let (again, without) = (file("again", 5_000_000, "host alpha"), file("none", 0, "host "));
+    // Whatever others describe so, it is no word of ours.
+    let theirs = described(&folder, "theirs", 0, "host uplink", false);
+    assert_eq!(told(&[&alpha]), "alpha");
+    assert_eq!(told(&[&alpha, &beta]), "a: alpha; b: beta");
+    assert_eq!(told(&[&alpha, &again]), "alpha");
+    assert_eq!(told(&[&without]), "not told");
+    assert_eq!(told(&[&theirs, &beta]), "theirs: not told; b: beta");
+    // One after the other in one file.
+    let both = folder.0.join("both").display().to_string();
+    fs::write(&both, [&theirs, &alpha, &beta].map(|path| fs::read(path).unwrap()).concat())
+        .unwrap();
+    assert_eq!(told(&[&both]), "alpha, beta, not told");
 }
 
 #[test]

@@ -113,7 +113,8 @@ fn capture(path: &Path) {
         ring_bytes: 0,
         stamp_error: truechimer_time::CountSpan(0),
     };
-    let options = FileOptions { path: path.to_owned(), ..FileOptions::default() };
+    let host = Some("alpha".to_owned());
+    let options = FileOptions { path: path.to_owned(), host, ..FileOptions::default() };
     let mut sink = CaptureFile::create(&facts, options).unwrap();
     for second in 1..=5u64 {
         let hand = (second != 3).then(|| used(second, second, second as i64 * 700));
@@ -276,6 +277,20 @@ fn comments_are_added_if_asked_for_and_always_kept_true() {
         .collect();
     assert_eq!(said, bounds.collect::<Vec<_>>());
     assert_eq!(said.len(), 500);
+}
+
+#[test]
+fn the_host_is_carried_through() {
+    let files = Files::new();
+    let (from, to) = files.names();
+    json(&["--json", "-o", to, from]);
+    let bytes = std::fs::read(to).unwrap();
+    let (mut blocks, mut section) = (Blocks::new(bytes.as_slice()), Section::new());
+    while let Some(block) = blocks.next_block().unwrap() {
+        section.take(&block).unwrap();
+    }
+    let described = &section.interface(0).unwrap().description;
+    assert_eq!(truechimer_pcapng::records::host_of(described), Some("alpha"));
 }
 
 #[test]

@@ -4,6 +4,11 @@ use crate::escape::push_html;
 use crate::log::Tone;
 use crate::number::Unit;
 
+/// Most characters of a text that stays in one line however narrow the window is: "97.916 %", "hold-off".
+const SHORT: usize = 10;
+/// Characters from which a text gets some width in a narrow window, for which the table scrolls.
+const LONG: usize = 30;
+
 /// Content of one cell.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
@@ -86,8 +91,15 @@ impl Cell {
     }
 
     pub(crate) fn push(&self, out: &mut String, tag: &str, step: Option<&(f64, String)>) {
-        let number = if self.quantity().is_some() { "number " } else { "" };
-        out.push_str(&format!("<{tag} class=\"{number}{}\">", self.tone.class()));
+        let kind = match &self.content {
+            Content::Number { .. } => "number ",
+            Content::Text(text) => match text.chars().count() {
+                ..=SHORT => "short ",
+                LONG.. => "long ",
+                _ => "",
+            },
+        };
+        out.push_str(&format!("<{tag} class=\"{kind}{}\">", self.tone.class()));
         push_html(out, &self.shown(step));
         out.push_str(&format!("</{tag}>"));
     }
@@ -264,6 +276,17 @@ mod tests {
         assert!(!html.contains("<i>") && !html.contains("<b>"), "{html}");
         assert_eq!(html.matches("</table>").count(), 1);
         assert!(html.contains("<td></td></tr>"));
+    }
+
+    #[test]
+    fn texts_are_marked_by_their_length() {
+        let long = "version 0.1.0 on the counter tsc";
+        let html = rendered(&Table::new("t").row("n", ["97.916 %", "23 h 13 min 0 s", long]));
+        assert!(
+            html.contains("<td class=\"short plain\">97.916 %</td><td class=\"plain\">23 h"),
+            "{html}"
+        );
+        assert!(html.contains(&format!("<td class=\"long plain\">{long}<")), "{html}");
     }
 
     #[test]

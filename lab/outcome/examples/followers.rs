@@ -114,38 +114,39 @@ fn us(us: f64) -> String {
     }
 }
 
+/// Programs that have a machine.
+fn there(all: &All) -> Vec<(&'static str, &'static str)> {
+    let has = |program: &(&str, &str)| all.keys().any(|(of, ..)| of == program.0);
+    PROGRAMS.into_iter().filter(has).collect()
+}
+
 fn outcome(all: &All) -> Outcome {
-    let head = ["", "Truechimer, PTP", "Truechimer, NTP"];
-    let titles = PROGRAMS.iter().map(|(_, title)| *title);
-    let mut errors =
-        Grid::new("RMS error, µs; of ours, in all machines", head.into_iter().chain(titles));
-    let mut most = Grid::new(
-        "Most, µs; of ours, with the median of the bound",
-        ["", "Truechimer, PTP", "Truechimer, NTP"]
-            .into_iter()
-            .chain(PROGRAMS.map(|(_, title)| title)),
-    );
+    let programs = there(all);
+    let titles = || programs.iter().map(|(_, title)| *title);
+    let head = || ["", "Truechimer, PTP", "Truechimer, NTP"].into_iter().chain(titles());
+    let mut errors = Grid::new("RMS error, µs; of ours, in all machines", head());
+    let mut most = Grid::new("Most, µs; of ours, with the median of the bound", head());
     let mut machines = Grid::new(
         "Ours in each program's machine: RMS error by PTP; by NTP, µs",
-        std::iter::once("").chain(PROGRAMS.map(|(_, title)| title)),
+        std::iter::once("").chain(titles()),
     );
     let mut goals = Vec::new();
     for (row, about) in ROWS.iter().filter(|(row, _)| all.keys().any(|(_, of, _)| of == row)) {
         let ours = [1, 2].map(|clock| of(all, row, None, clock, None));
-        let theirs = PROGRAMS.map(|(who, _)| of(all, row, Some(who), 0, None));
+        let theirs: Vec<f64> =
+            programs.iter().map(|(who, _)| of(all, row, Some(who), 0, None)).collect();
         let cells = ours.iter().chain(&theirs).map(|error| us(*error));
         errors.row(std::iter::once(format!("{row}: {about}")).chain(cells));
-        most.row(std::iter::once((*row).to_owned()).chain(mosts(all, row)));
+        most.row(std::iter::once((*row).to_owned()).chain(mosts(all, row, &programs)));
         for (by, clock) in [("PTP", 1), ("NTP", 2)] {
-            goals.push(beside(all, row, (by, clock), &theirs));
+            goals.push(beside(all, row, (by, clock), programs.iter().zip(&theirs)));
         }
         let of_machine = |who: &str| {
             let ours = [1, 2].map(|clock| us(of(all, row, Some(who), clock, None)));
             format!("{}; {}", ours[0], ours[1])
         };
-        machines.row(
-            std::iter::once((*row).to_owned()).chain(PROGRAMS.map(|(who, _)| of_machine(who))),
-        );
+        let cells = programs.iter().map(|(who, _)| of_machine(who));
+        machines.row(std::iter::once((*row).to_owned()).chain(cells));
     }
     let readings: usize =
         all.values().map(|errors| errors.bounds.iter().map(Vec::len).sum::<usize>()).sum();
@@ -163,8 +164,13 @@ fn outcome(all: &All) -> Outcome {
 }
 
 /// The goal to be no worse than the best of the programs, in that one's machines; judged over the seeds.
-fn beside(all: &All, row: &str, (by, clock): (&str, usize), theirs: &[f64; 5]) -> Goal {
-    let known = PROGRAMS.iter().zip(theirs).filter(|(_, error)| error.is_finite());
+fn beside<'a>(
+    all: &All,
+    row: &str,
+    (by, clock): (&str, usize),
+    theirs: impl Iterator<Item = (&'a (&'a str, &'a str), &'a f64)>,
+) -> Goal {
+    let known = theirs.filter(|(_, error)| error.is_finite());
     let best = known.min_by(|a, b| a.1.total_cmp(b.1));
     let ((who, name), error) = best.unwrap_or((&("", "nobody"), &f64::NAN));
     let ratio = |but| of(all, row, Some(who), clock, but) / of(all, row, Some(who), 0, but);
@@ -179,7 +185,7 @@ fn beside(all: &All, row: &str, (by, clock): (&str, usize), theirs: &[f64; 5]) -
 }
 
 /// The largest error of each clock in a row.
-fn mosts(all: &All, row: &str) -> Vec<String> {
+fn mosts(all: &All, row: &str, programs: &[(&str, &str)]) -> Vec<String> {
     let most = |who: Option<&str>, clock: usize| {
         let found =
             all.iter().filter(|((of, at, _), _)| at == row && who.is_none_or(|who| who == of));
@@ -193,7 +199,7 @@ fn mosts(all: &All, row: &str) -> Vec<String> {
             median(of_row.flat_map(|(_, errors)| errors.bounds[n].iter().map(|ns| ns * 1e-3)));
         format!("{}; ± {}", us(most(None, n + 1)), us(bound))
     });
-    ours.into_iter().chain(PROGRAMS.map(|(who, _)| us(most(Some(who), 0)))).collect()
+    ours.into_iter().chain(programs.iter().map(|(who, _)| us(most(Some(who), 0)))).collect()
 }
 
 /// The errors over the rows, one after the other.
@@ -214,16 +220,44 @@ fn plot(all: &All) -> Plot {
         }
         points
     };
-    let ours = [("Truechimer, PTP", "chronyd", 1), ("Truechimer, NTP", "chronyd", 2)];
-    let theirs = PROGRAMS.map(|(who, title)| (title, who, 0));
+    let programs = there(all);
+    // Ours in the machine of the one that is most like it, or of any.
+    let host = programs.iter().find(|(who, _)| *who == "chronyd").or(programs.first());
+    let ours = host
+        .into_iter()
+        .flat_map(|(who, _)| [("Truechimer, PTP", *who, 1), ("Truechimer, NTP", *who, 2)]);
+    let theirs = programs.iter().map(|(who, title)| (*title, *who, 0));
     Plot {
         title: format!("RMS error of {POINT} readings, one each second, row after row"),
         x: Axis::linear("seconds of the rows"),
         y: Axis::log("µs"),
         lines: ours
-            .into_iter()
             .chain(theirs)
             .map(|(title, who, clock)| (title.to_owned(), line(who, clock)))
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_without_a_machine_are_not_named() {
+        for alone in ["chronyd", "ptpd"] {
+            let mut all = All::new();
+            for second in 0..20 {
+                let line = format!("{alone} 1 quiet {second} 300 200:25000 -100:40000");
+                read(&mut all, &line).unwrap();
+            }
+            let outcome = outcome(&all);
+            let Figure::Plot(plot) = &outcome.figures[0] else { panic!("a plot") };
+            let names: Vec<&str> = plot.lines.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(names, ["Truechimer, PTP", "Truechimer, NTP", alone]);
+            assert!(plot.lines.iter().all(|(_, points)| points.len() == 4));
+            for (grid, columns) in outcome.grids.iter().zip([4, 2, 4]) {
+                assert_eq!((grid.head.len(), grid.rows[0].len()), (columns, columns));
+            }
+        }
     }
 }

@@ -158,9 +158,19 @@ impl Grid {
         let mut table = Table::new(&self.caption).head(self.head.iter().map(String::as_str));
         for row in &self.rows {
             let (name, cells) = row.split_first().map_or(("", &[][..]), |(n, c)| (n.as_str(), c));
-            table = table.row(name, cells.iter().map(|cell| Cell::text(cell.as_str())));
+            let cells = cells.iter().enumerate().map(|(n, cell)| match cell.parse() {
+                Ok(count) if self.counts(n + 1) => Cell::count(count),
+                _ => Cell::text(cell.as_str()),
+            });
+            table = table.row(name, cells);
         }
         table
+    }
+
+    /// True if a column has whole numbers and nothing else.
+    fn counts(&self, column: usize) -> bool {
+        let mut cells = self.rows.iter().filter_map(|row| row.get(column));
+        cells.all(|cell| cell.parse::<u64>().is_ok())
     }
 }
 
@@ -268,7 +278,7 @@ impl Outcome {
         for grid in &self.grids {
             section = section.table(grid.table());
         }
-        let mut goals = Table::new("Goals").head(["wanted", "measured", ""]);
+        let mut goals = Table::new("Goals").head(["goal", "wanted", "measured", ""]);
         for goal in &self.goals {
             let tone = match goal.verdict {
                 Verdict::Met => Tone::Good,
@@ -397,6 +407,20 @@ mod tests {
         assert!(outcome.text().contains("  tool     Mpps\n  a|b       1.5\n  longer  12.25\n"));
         let markdown = outcome.markdown();
         assert!(markdown.contains("| tool | Mpps |\n|---|---:|\n| a\\|b | 1.5 |\n"), "{markdown}");
+    }
+
+    #[test]
+    fn reports_group_the_digits_of_counts() {
+        let mut grid = Grid::new("t", ["", "sent", "lost", "share"]);
+        grid.row(["a", "23343871", "12345", "10000"]);
+        grid.row(["b", "0", "–", "0.5"]);
+        let mut page = Outcome { grids: vec![grid], ..outcome() };
+        page.figures.clear();
+        let html = truechimer_report::Page::new("t").section(page.section()).render();
+        let columns = ["class=number>sent<", "scope=col>lost<", "scope=col>share<"];
+        assert!(columns.iter().all(|part| html.contains(part)), "{html}");
+        let cells = [">23\u{202F}343\u{202F}871<", ">12345<", ">10000<", "scope=col>goal<"];
+        assert!(cells.iter().all(|part| html.contains(part)), "{html}");
     }
 
     #[test]

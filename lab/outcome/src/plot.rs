@@ -11,6 +11,19 @@ const RIGHT: f64 = 190.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 46.0;
 const LINE_HEIGHT: f64 = 17.0;
+/// Height of what a name, or the title, goes on with below its first line.
+const MORE_HEIGHT: f64 = 14.0;
+/// Size of the text.
+const EM: f64 = 12.0;
+/// Room for a name of the legend, and for the title.
+const NAME_ROOM: f64 = RIGHT - 34.0 - 4.0;
+const TITLE_ROOM: f64 = WIDTH - LEFT - 8.0;
+/// Widenings of the picture, of which the least is taken that has room for all names beside the lines.
+const WIDER: [f64; 4] = [0.0, 40.0, 80.0, 120.0];
+/// Half of the last number below the axis, which a legend that comes down to it leaves room for.
+const NUMBER: f64 = 24.0;
+/// Widening of letters that are bold.
+const BOLD: f64 = 1.12;
 /// A line of more points than this is drawn without dots.
 const MOST_DOTS: usize = 170;
 /// Colours that are told apart by most eyes.
@@ -104,12 +117,22 @@ impl Plot {
         };
         let x = |value| LEFT + along(&self.x, &across, value) * (WIDTH - LEFT - RIGHT);
         let y = |value| HEIGHT - BOTTOM - along(&self.y, &up, value) * (HEIGHT - TOP - BOTTOM);
+        let Legend { names, begins, left, wider } = Legend::of(lines.iter().map(|(name, _)| *name));
+        let height = begins.last().map_or(HEIGHT, |end| HEIGHT.max(*end));
+        // A title of several lines begins above the picture of others.
+        let title = broken(&self.title, TITLE_ROOM / EM / BOLD);
+        let above = (title.len() - 1) as f64 * MORE_HEIGHT;
+        let raised = if above > 0.0 { format!(" y=\"-{above}\"") } else { String::new() };
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-             font-family=\"sans-serif\" font-size=\"12\">\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-             <text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">{}</text>\n",
-            escaped(&self.title)
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 {} {} {}\" \
+             font-family=\"sans-serif\" font-size=\"{EM}\">\n\
+             <rect{raised} width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+             <text x=\"{LEFT}\" y=\"{}\" font-weight=\"bold\">{}</text>\n",
+            0.0 - above,
+            WIDTH + wider,
+            height + above,
+            18.0 - above,
+            lines_at(LEFT, &title)
         );
         let mut put = |line: std::fmt::Arguments<'_>| {
             // Nothing fails in memory.
@@ -145,7 +168,8 @@ impl Plot {
             (TOP + bottom) / 2.0,
             escaped(&self.y.label),
         ));
-        for (n, ((name, points), colour)) in lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
+        let lines = lines.iter().map(|(_, points)| points).zip(COLOURS.iter().cycle());
+        for ((points, colour), (name, begin)) in lines.zip(names.iter().zip(&begins)) {
             let path: Vec<String> =
                 points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.1))).collect();
             if !path.is_empty() {
@@ -160,18 +184,119 @@ impl Plot {
                     "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.6\" fill=\"{colour}\"/>\n"
                 ));
             }
-            let at = TOP + 8.0 + n as f64 * LINE_HEIGHT;
+            let at = begin + 8.0;
             put(format_args!(
                 "<path d=\"M{:.0} {at:.0}h18\" stroke=\"{colour}\" stroke-width=\"3\"/>\n\
                  <text x=\"{:.0}\" y=\"{:.0}\">{}</text>\n",
-                right + 10.0,
-                right + 34.0,
+                right + left,
+                right + left + 24.0,
                 at + 4.0,
-                escaped(name)
+                lines_at(right + left + 24.0, name)
             ));
         }
         out.push_str("</svg>\n");
         out
+    }
+}
+
+/// Names of the lines, one below the other.
+#[derive(Default)]
+struct Legend {
+    /// Each in as many lines as it takes.
+    names: Vec<Vec<String>>,
+    /// Height at which each begins, and at last the end of all.
+    begins: Vec<f64>,
+    /// Distance from the lines.
+    left: f64,
+    /// Width that it takes beyond the usual.
+    wider: f64,
+}
+
+impl Legend {
+    fn of<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Legend {
+        let mut legend = Legend::default();
+        for wider in WIDER {
+            legend = Legend::within(wider, names.clone());
+            if legend.begins.last().is_none_or(|end| *end <= HEIGHT) {
+                break;
+            }
+        }
+        legend
+    }
+
+    fn within<'a>(wider: f64, names: impl Iterator<Item = &'a str>) -> Legend {
+        let names: Vec<_> = names.map(|name| broken(name, (NAME_ROOM + wider) / EM)).collect();
+        let mut at = TOP;
+        let ends = names.iter().map(|lines| {
+            at += LINE_HEIGHT + (lines.len() - 1) as f64 * MORE_HEIGHT;
+            at
+        });
+        let begins = std::iter::once(TOP).chain(ends).collect();
+        let aside = if at > HEIGHT - BOTTOM { NUMBER } else { 0.0 };
+        Legend { names, begins, left: 10.0 + aside, wider: wider + aside }
+    }
+}
+
+/// Content of a text that goes on below itself.
+fn lines_at(x: f64, lines: &[String]) -> String {
+    let mut out = String::new();
+    for (n, line) in lines.iter().enumerate() {
+        let line = escaped(line);
+        // Nothing fails in memory.
+        let _ = match n {
+            0 => write!(out, "{line}"),
+            _ => write!(out, "<tspan x=\"{x}\" dy=\"{MORE_HEIGHT}\">{line}</tspan>"),
+        };
+    }
+    out
+}
+
+/// Text in lines that are no wider than `room` (in ems) in any usual font; at least one. A word alone that is wider is
+/// broken.
+fn broken(text: &str, room: f64) -> Vec<String> {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && width(&line) + width(" ") + width(word) > room {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+        while let Some((kept, rest)) = cut(&line, room) {
+            lines.push(kept);
+            line = rest;
+        }
+    }
+    lines.push(line);
+    lines
+}
+
+/// The two parts of a line that is too wide; none of one that is not.
+fn cut(line: &str, room: f64) -> Option<(String, String)> {
+    let mut so_far = 0.0;
+    let over = line.char_indices().find(|(at, c)| {
+        so_far += width_of(*c);
+        so_far > room && *at > 0
+    });
+    let (kept, rest) = line.split_at_checked(over?.0)?;
+    Some((kept.to_owned(), rest.to_owned()))
+}
+
+/// Width of a text in ems, as wide fonts have it (DejaVu Sans, Verdana).
+fn width(text: &str) -> f64 {
+    text.chars().map(width_of).sum()
+}
+
+fn width_of(c: char) -> f64 {
+    match c {
+        'i' | 'j' | 'l' | 'I' | '|' | '.' | ',' | ':' | ';' | '\'' | '!' => 0.34,
+        ' ' | '(' | ')' | '[' | ']' | 'f' | 't' | 'r' | '/' | '-' => 0.42,
+        'm' | 'w' | 'M' | 'W' | '%' | '@' => 1.0,
+        '−' | '+' | '=' | '±' | '×' | '÷' | '<' | '>' | '→' => 0.84,
+        'A'..='Z' => 0.79,
+        c if c.is_ascii() => 0.64,
+        _ => 1.0,
     }
 }
 
@@ -250,6 +375,40 @@ mod tests {
         assert_eq!(
             [0.0, 0.05, 20.0, 5e3, 2e6, 1e-5].map(number),
             ["0", "0.05", "20", "5000", "2e6", "1e-5"]
+        );
+    }
+
+    #[test]
+    fn names_and_titles_too_long_for_their_room_go_on_below() {
+        assert_eq!(
+            broken("kernel's stamp (packet), converted at once", 13.0),
+            ["kernel's stamp", "(packet), converted at", "once"]
+        );
+        assert_eq!(broken("short", 13.0), ["short"]);
+        assert_eq!(broken("", 13.0), [""]);
+        for line in broken(&"abcdefghij".repeat(9), 13.0) {
+            assert!(width(&line) <= 13.0, "{line}");
+        }
+        let line = |name: &str| (name.to_owned(), vec![(1.0, 1.0)]);
+        let plot = |title: &str, lines: usize| Plot {
+            title: title.to_owned(),
+            x: Axis::linear("x"),
+            y: Axis::linear("y"),
+            lines: (0..lines).map(|_| line("one whose name is longer than its room")).collect(),
+        };
+        let few = plot("t", 2).svg();
+        assert!(few.contains("viewBox=\"0 0 760 380\""), "{few}");
+        assert!(few.contains(">one whose name is<tspan x=\"604\" dy=\"14\">"), "{few}");
+        // The second begins below the first, which has two lines.
+        assert!(
+            few.contains("<text x=\"604\" y=\"46\"") && few.contains("<text x=\"604\" y=\"77\""),
+            "{few}"
+        );
+        // Names beside each other's lines, and a title of two lines.
+        let many = plot(&"title ".repeat(30), 14).svg();
+        assert!(
+            many.contains("viewBox=\"0 -14 880 394\"") && many.contains("<rect y=\"-14\""),
+            "{many}"
         );
     }
 

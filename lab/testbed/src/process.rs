@@ -2,9 +2,13 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, kill_process_group, test_kill_process_group};
 
 /// Signals that tests send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,10 +21,13 @@ pub enum Signal {
     Hangup,
 }
 
-/// A running program, killed by its pid when dropped. Its output goes to a file.
+/// A running program in a process group of its own, all of which is killed when it is dropped: what the program has
+/// started ends with it, unless that has left the group as daemons do. Its output goes to a file.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    /// Number of the group; none once the group is known to be empty, as others may have the number then.
+    group: Option<Pid>,
     log: PathBuf,
 }
 
@@ -57,9 +64,10 @@ impl Process {
             .open(log)
             .unwrap_or_else(|error| panic!("{}: {error}", log.display()));
         let errors = output.try_clone().expect("a second handle of the log");
-        let child = command.stdin(Stdio::null()).stdout(output).stderr(errors).spawn();
-        let child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Process { child, log: log.to_owned() }
+        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let group = Some(Pid::from_child(&child));
+        Process { child, group, log: log.to_owned() }
     }
 
     /// Process id: also that of the program itself if it was started through
@@ -86,11 +94,13 @@ impl Process {
         assert!(status.success(), "cannot send {name} to {}", self.pid());
     }
 
-    /// Waits for it to end; `None` if it did not in time.
+    /// Waits for it to end; `None` if it did not in time. What it has started, and left in its group, goes on: a
+    /// compressor, say, that writes the end of a file.
     pub fn wait(&mut self, within: Duration) -> Option<ExitStatus> {
         let end = Instant::now() + within;
         loop {
             if let Some(status) = self.child.try_wait().expect("the child can be waited for") {
+                self.group = self.group.filter(|group| is_there(*group));
                 return Some(status);
             }
             if Instant::now() >= end {
@@ -133,10 +143,86 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // What it has started first: the group may have no other trace of it when the program is gone.
+        if let Some(group) = self.group {
+            let _ = kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        // In a group of another number if it has made itself one.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
             eprintln!("---- {} ----\n{}", self.log.display(), self.output());
         }
+    }
+}
+
+/// True if the group has a process.
+fn is_there(group: Pid) -> bool {
+    test_kill_process_group(group) != Err(Errno::SRCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::temp;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    /// A shell that starts a process which goes on by itself, and that process.
+    fn shell(dir: &temp::Dir, then: &str) -> (Process, Pid) {
+        let mut shell = command("sh");
+        shell.args(["-c", &format!("sleep 1000 & echo started $!; {then}")]);
+        let mut shell = Process::start(shell, &dir.join("log"));
+        shell.expect_output("\n", SOON);
+        let said = shell.output();
+        let number = said.trim().strip_prefix("started ").and_then(|number| number.parse().ok());
+        (shell, number.and_then(Pid::from_raw).unwrap_or_else(|| panic!("{said:?}")))
+    }
+
+    /// True if it has not ended. One that nobody has waited for has, too.
+    fn runs(process: Pid) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+        stat.is_ok_and(|stat| !stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
+    }
+
+    /// Waits until it has ended.
+    fn ends(process: Pid) {
+        let end = Instant::now() + SOON;
+        while runs(process) {
+            assert!(Instant::now() < end, "process {process:?} goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn what_it_has_started_ends_with_it() {
+        let dir = temp::Dir::new();
+        let (shell, other) = shell(&dir, "wait");
+        assert!(runs(other));
+        drop(shell);
+        ends(other);
+    }
+
+    #[test]
+    fn what_it_has_started_ends_with_it_when_it_has_ended_before() {
+        let dir = temp::Dir::new();
+        for then in ["wait", "exit"] {
+            let (mut shell, other) = shell(&dir, then);
+            if then == "wait" {
+                shell.signal(Signal::Kill);
+            }
+            assert!(shell.wait(SOON).is_some());
+            assert!(runs(other), "it may go on until then");
+            drop(shell);
+            ends(other);
+            std::fs::remove_file(dir.join("log")).unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_is_killed_by_a_number_that_others_may_have() {
+        let dir = temp::Dir::new();
+        let mut alone = Process::start(command("true"), &dir.join("log"));
+        assert!(alone.wait(SOON).is_some() && alone.group.is_none());
     }
 }

@@ -162,6 +162,8 @@ pub struct FileOptions {
     pub last: Option<u32>,
     /// The filter, as the user wrote it.
     pub filter: Option<String>,
+    /// Name of the host, for the descriptions of its interfaces; none where it has none.
+    pub host: Option<String>,
     /// Comments for the section header: clock, bound, method.
     pub comments: Vec<String>,
     /// Say what each packet's record says in a comment of it as well.

@@ -35,6 +35,21 @@ const PACKET: u8 = b'P';
 const CHANGE: u8 = b'C';
 const MARK: u8 = b'M';
 
+/// Beginning of an interface's description that names the host.
+const AT_HOST: &str = "host ";
+
+/// Description of an interface of this host.
+#[must_use]
+pub fn at_host(name: &str) -> String {
+    format!("{AT_HOST}{name}")
+}
+
+/// Name of the host in the description of an interface that has a record of ours; those of others may begin so by chance.
+#[must_use]
+pub fn host_of(description: &str) -> Option<&str> {
+    description.strip_prefix(AT_HOST).map(str::trim).filter(|name| !name.is_empty())
+}
+
 /// Quality of a packet's time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Quality {

@@ -24,6 +24,8 @@ pub struct Interface {
     pub resolution: Resolution,
     /// Name; empty if there is none.
     pub name: String,
+    /// Description; empty if there is none.
+    pub description: String,
 }
 
 /// A packet, of any of the three kinds.
@@ -214,7 +216,8 @@ fn interface(
     snap_length: u32,
     options: Options<'_>,
 ) -> Result<Interface, ReadError> {
-    let (mut byte, mut offset, mut name) = (6, 0, String::new());
+    let (mut byte, mut offset) = (6, 0);
+    let (mut name, mut description) = (String::new(), String::new());
     for option in options {
         let option = option.map_err(|what| block.damaged(what))?;
         match option.code {
@@ -223,12 +226,13 @@ fn interface(
                 offset = block.order.u64(option.value, 0).unwrap_or_default() as i64;
             }
             code::NAME => name = text(option.value),
+            code::DESCRIPTION => description = text(option.value),
             _ => {}
         }
     }
     let resolution = Resolution::new(byte, offset)
         .ok_or_else(|| block.damaged(format!("if_tsresol {byte:#04x} is beyond all clocks")))?;
-    Ok(Interface { link_type, snap_length, resolution, name })
+    Ok(Interface { link_type, snap_length, resolution, name, description })
 }
 
 /// Text of an option, as far as it is any.

@@ -91,45 +91,43 @@ pub struct Soak {
     keep: Option<PathBuf>,
     #[command(flatten)]
     files: Files,
-    /// The folder of disks that this program has mounted for itself
-    #[arg(long, hide = true, value_name = "DIR")]
-    inside: Option<PathBuf>,
 }
+
+/// Variable that names the folder of disks that this program has mounted for itself.
+const INSIDE: &str = "TRUECHIMER_SOAK_INSIDE";
 
 /// Runs the command; whether everything held.
 ///
 /// # Errors
 /// Where the machine lacks what it takes.
 pub fn run(line: &Soak) -> Result<bool, Failure> {
-    match &line.inside {
-        None => Err(enter()),
-        Some(dir) => {
-            let places = Places { dir: dir.clone() };
-            let done = soak(line, &places);
-            for disk in [places.disk(), places.captures()] {
-                let _ = Command::new("umount").arg("-l").arg(disk).status();
-            }
-            let _ = std::fs::remove_dir_all(dir);
-            done
-        }
+    // Of this process: those that it starts inherit the variable.
+    let dir = std::env::temp_dir().join(format!("truechimer-soak-{}", std::process::id()));
+    let places = Places { dir };
+    if std::env::var_os(INSIDE).is_none_or(|inside| inside != *places.dir) {
+        return Err(enter(&places));
     }
+    let done = soak(line, &places);
+    for disk in [places.disk(), places.captures()] {
+        let _ = Command::new("umount").arg("-l").arg(disk).status();
+    }
+    let _ = std::fs::remove_dir_all(places.dir);
+    done
 }
 
 /// Goes on in a mount namespace of its own, with two small disks and names of its own; returns only
 /// where that does not work.
-fn enter() -> Failure {
-    let prepared = || -> std::io::Result<(Places, PathBuf)> {
-        let dir = std::env::temp_dir().join(format!("truechimer-soak-{}", std::process::id()));
-        let places = Places { dir };
+fn enter(places: &Places) -> Failure {
+    let prepared = || -> std::io::Result<PathBuf> {
         for folder in [places.disk(), places.captures()] {
             std::fs::create_dir_all(folder)?;
         }
         std::fs::write(places.hosts(), "127.0.0.1 localhost\n")?;
         std::fs::write(places.resolver(), "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")?;
-        Ok((places, std::env::current_exe()?))
+        std::env::current_exe()
     };
-    let (places, program) = match prepared() {
-        Ok(both) => both,
+    let program = match prepared() {
+        Ok(program) => program,
         Err(why) => return Failure::of("preparing a folder", why),
     };
     let script = "mount -t tmpfs -o \"$1\" soak \"$2\" && mount -t tmpfs -o \"$3\" soak \"$4\" &&
@@ -138,7 +136,8 @@ fn enter() -> Failure {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", script, "sh", DISKS[0]]).arg(places.disk());
     command.arg(DISKS[1]).arg(places.captures()).arg(places.hosts()).arg(places.resolver());
-    command.arg(program).args(std::env::args_os().skip(1)).arg("--inside").arg(&places.dir);
+    // No option: the report names the command as it was given.
+    command.arg(program).args(std::env::args_os().skip(1)).env(INSIDE, &places.dir);
     Failure::of("unshare", command.exec())
 }
 

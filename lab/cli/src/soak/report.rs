@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use truechimer_outcome::outcome::{Goal, Grid, Outcome};
 use truechimer_outcome::stats::median;
+use truechimer_report::Unit;
 
 use crate::soak::ledger::{Done, Ledger};
 
@@ -44,7 +45,7 @@ pub fn outcome(ledger: &Ledger, seed: u64) -> Outcome {
     }
     let mut largest = Grid::new("Largest", ["what", "value"]);
     for (what, value) in &all.largest {
-        largest.row([(*what).to_owned(), value.to_string()]);
+        largest.row(quantity(what, *value));
     }
     let mut grids = vec![faults, counts, largest];
     if !all.violations.is_empty() {
@@ -89,4 +90,29 @@ pub fn outcome(ledger: &Ledger, seed: u64) -> Outcome {
 
 fn figure(value: f64) -> String {
     if value.is_finite() { format!("{value:.1}") } else { "–".to_owned() }
+}
+
+/// Row of a quantity whose name ends with its unit: whole ns in the unit that suits them.
+fn quantity(what: &str, value: i64) -> [String; 2] {
+    match what.rsplit_once(", ") {
+        Some((what, "ns")) => [what.to_owned(), Unit::Seconds.show(value as f64 * 1e-9, 3)],
+        Some((what, unit)) => [what.to_owned(), format!("{value} {unit}")],
+        None => [what.to_owned(), value.to_string()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_have_units_that_suit_them() {
+        let plain = |row: [String; 2]| row.join(": ").replace('\u{a0}', " ");
+        assert_eq!(
+            plain(quantity("page: largest bound, ns", 23_343_871)),
+            "page: largest bound: 23.3 ms"
+        );
+        assert_eq!(plain(quantity("resources: growth, KiB", -8)), "resources: growth: -8 KiB");
+        assert_eq!(plain(quantity("things", 3)), "things: 3");
+    }
 }

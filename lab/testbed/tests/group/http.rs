@@ -261,7 +261,11 @@ fn one_in_go_that_knows_no_front_is_refused_at_the_first_request() {
         let dir = temp::Dir::new();
         let Some(server) = or_skip(go_program(&dir, PLAIN, cgo)) else { return };
         let by_shell = |port: u16, _: &Path| -> Vec<String> {
-            vec!["sh".into(), "-c".into(), format!("{server} {port}; true")]
+            vec![
+                "sh".into(),
+                "-c".into(),
+                format!("setpriv --pdeathsig KILL -- {server} {port}; true"),
+            ]
         };
         refused(
             Local::start(by_shell, &["--protocol", "bytes"]),

@@ -118,6 +118,9 @@ fn a_known_trace_is_there_to_the_last_packet() {
     for lost in ["interface", "kernel", "ring", "writer"] {
         assert_eq!(summary["lost"][lost], 0, "{summary:#}");
     }
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let described = tools::fields(&capture.file, &["-c", "1", "-e", "frame.interface_description"]);
+    assert_eq!(described, format!("host {host}"));
     assert_readable(&capture.file, 3001);
 }
 

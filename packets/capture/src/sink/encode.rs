@@ -5,6 +5,7 @@ use truechimer_pcapng::{Order, code, kind, write};
 use truechimer_time::Span;
 use truechimer_timehands::Status;
 
+use super::FileOptions;
 use crate::convert::Change;
 use crate::{Direction, Facts, KernelClock, Method, Packet, Quality, RawStamp, Stamped};
 
@@ -128,11 +129,15 @@ pub fn head(out: &mut Vec<u8>, comments: &[String]) {
     comments.iter().fold(section, |section, text| section.comment(text)).end();
 }
 
-/// Writes the block of the next interface.
-pub fn interface(out: &mut Vec<u8>, facts: &Facts, filter: Option<&str>, more: &[Attached]) {
+/// Writes the block of the next interface, of a capture with these options. The host stands in its description: programs
+/// that merge files keep interfaces apart whose descriptions differ, and of sections have the first one only.
+pub fn interface(out: &mut Vec<u8>, facts: &Facts, options: &FileOptions, more: &[Attached]) {
     let Facts { interface, method, detail, link_type, snap_length, stamped_by, .. } = facts;
     let mut block = write::interface(out, *link_type, *snap_length).text(code::NAME, interface);
-    if let Some(filter) = filter {
+    if let Some(host) = &options.host {
+        block = block.text(code::DESCRIPTION, &records::at_host(host));
+    }
+    if let Some(filter) = &options.filter {
         // 0: in the words of libpcap.
         let value = [&[0], filter.as_bytes()].concat();
         block = block.option(code::FILTER, &value);

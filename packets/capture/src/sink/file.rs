@@ -372,8 +372,7 @@ impl CaptureFile {
         let options = &self.options;
         encode::head(&mut self.buffer, &options.comments);
         for Interface { facts, state, .. } in &self.interfaces {
-            let filter = options.filter.as_deref();
-            encode::interface(&mut self.buffer, facts, filter, state.as_slice());
+            encode::interface(&mut self.buffer, facts, options, state.as_slice());
         }
         self.headed = true;
         self.interfaces.iter_mut().for_each(Interface::begin);

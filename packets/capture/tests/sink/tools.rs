@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::Command;
 
-use truechimer_capture::sink::{CaptureFile, Sink};
+use truechimer_capture::sink::{CaptureFile, FileOptions, Sink};
 use truechimer_pcapng::records::{self, Record};
 use truechimer_pcapng::{Blocks, Content, Section, code};
 use truechimer_testbed::lacking::{Lacking, or_skip};
@@ -39,6 +39,60 @@ fn left(path: &Path) -> (usize, usize, usize) {
     left
 }
 
+/// Hosts of the interfaces of a file, in order.
+fn hosts(path: &Path) -> Vec<String> {
+    let mut blocks = Blocks::new(BufReader::new(File::open(path).unwrap()));
+    let mut section = Section::new();
+    while let Some(block) = blocks.next_block().unwrap() {
+        section.take(&block).unwrap();
+    }
+    let host = |interface: &truechimer_pcapng::Interface| {
+        records::host_of(&interface.description).unwrap().to_owned()
+    };
+    section.interfaces().iter().map(host).collect()
+}
+
+/// Runs one of Wireshark's tools; what it prints.
+fn ran(words: &[&str]) -> Option<String> {
+    let output = Command::new(words[0]).args(&words[1..]).output();
+    let output = or_skip(output.map_err(|_| Lacking(format!("{} is not here", words[0]))))?;
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn hosts_are_told_apart_after_the_tools_of_others() {
+    let scratch = Scratch::new();
+    let [one, two, out] = ["one", "two", "out"].map(|name| scratch.file(name));
+    for (path, host) in [(&one, "alpha"), (&two, "beta")] {
+        // Interfaces of the same name.
+        let options = FileOptions { host: Some(host.into()), ..options(path) };
+        let mut sink = CaptureFile::create(&facts(), options).unwrap();
+        sink.change(&change(10, Some(Status::Synchronised), Some(5))).unwrap();
+        sink.packet(&packet(&frame(150)), &stamped(1)).unwrap();
+        sink.finish().unwrap();
+    }
+    assert_eq!(hosts(&one), ["alpha"]);
+    let [one, two, to] = [&one, &two, &out].map(|path| path.to_str().unwrap());
+    for (words, expected) in [
+        (&["editcap", one, to][..], &["alpha"][..]),
+        (&["tshark", "-r", one, "-w", to], &["alpha"]),
+        (&["mergecap", "-w", to, one, two], &["alpha", "beta"]),
+        (&["mergecap", "-I", "any", "-w", to, one, two], &["alpha", "beta"]),
+    ] {
+        if ran(words).is_some() {
+            assert_eq!(hosts(&out), expected, "{words:?}");
+        }
+    }
+    if let Some(said) = ran(&["capinfos", one]) {
+        assert!(said.contains("Description = host alpha"), "{said}");
+    }
+    let fields = ["tshark", "-r", one, "-T", "fields", "-e", "frame.interface_description"];
+    if let Some(said) = ran(&fields) {
+        assert_eq!(said, "host alpha\n");
+    }
+}
+
 #[test]
 fn records_survive_the_tools_of_others() {
     let scratch = Scratch::new();
@@ -66,10 +120,8 @@ fn records_survive_the_tools_of_others() {
         (&["tshark", "-r", one, "-w", to], (10, 10, 2)),
         (&["tshark", "-r", one, "-Y", "frame.number > 7", "-w", to], (3, 3, 2)),
     ] {
-        let output = Command::new(words[0]).args(&words[1..]).output();
-        let lacking = |_| Lacking(format!("{} is not here", words[0]));
-        let Some(output) = or_skip(output.map_err(lacking)) else { continue };
-        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        assert_eq!(left(&out), expected, "{words:?}");
+        if ran(words).is_some() {
+            assert_eq!(left(&out), expected, "{words:?}");
+        }
     }
 }

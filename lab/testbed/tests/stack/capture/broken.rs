@@ -119,8 +119,5 @@ fn a_counter_that_breaks_splits_the_capture() {
 
 /// The comments in a file, as tshark reads them.
 fn comments(file: &str) -> String {
-    let mut command = std::process::Command::new(binary::system("tshark"));
-    let output =
-        command.args(["-r", file, "-T", "fields", "-e", "frame.comment"]).output().unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
+    tools::fields(file.as_ref(), &["-e", "frame.comment"])
 }

@@ -167,6 +167,13 @@ pub fn tshark(file: &Path) -> (usize, String) {
     (String::from_utf8_lossy(&output.stdout).lines().count(), errors)
 }
 
+/// Fields of a file's packets, as tshark prints them with these options.
+pub fn fields(file: &Path, options: &[&str]) -> String {
+    let mut command = Command::new(binary::system("tshark"));
+    let output = command.args(["-n", "-T", "fields"]).args(options).arg("-r").arg(file).output();
+    String::from_utf8_lossy(&output.unwrap().stdout).into_owned()
+}
+
 /// Number of packets that tcpdump finds in a file, with whatever it says on standard error.
 pub fn tcpdump_reads(file: &Path) -> (usize, String) {
     let mut command = Command::new(binary::system("tcpdump"));
