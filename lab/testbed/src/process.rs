@@ -58,13 +58,25 @@ impl Process {
     /// Starts `command`, all of whose output is appended to `log`.
     #[must_use]
     pub fn start(mut command: Command, log: &Path) -> Process {
+        command.process_group(0);
+        Process::spawn(command, log)
+    }
+
+    /// Starts a command that begins a session of its own by setsid(1), and so a group. At the head of a group
+    /// already, that would go on in a child, and what was started would have ended.
+    #[must_use]
+    pub fn start_session(command: Command, log: &Path) -> Process {
+        Process::spawn(command, log)
+    }
+
+    fn spawn(mut command: Command, log: &Path) -> Process {
         let output = File::options()
             .append(true)
             .create(true)
             .open(log)
             .unwrap_or_else(|error| panic!("{}: {error}", log.display()));
         let errors = output.try_clone().expect("a second handle of the log");
-        command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let group = Some(Pid::from_child(&child));
         Process { child, group, log: log.to_owned() }
@@ -173,10 +185,16 @@ mod tests {
         let mut shell = command("sh");
         shell.args(["-c", &format!("sleep 1000 & echo started $!; {then}")]);
         let mut shell = Process::start(shell, &dir.join("log"));
+        let other = started(&mut shell);
+        (shell, other)
+    }
+
+    /// The process that it says it has started.
+    fn started(shell: &mut Process) -> Pid {
         shell.expect_output("\n", SOON);
         let said = shell.output();
         let number = said.trim().strip_prefix("started ").and_then(|number| number.parse().ok());
-        (shell, number.and_then(Pid::from_raw).unwrap_or_else(|| panic!("{said:?}")))
+        number.and_then(Pid::from_raw).unwrap_or_else(|| panic!("{said:?}"))
     }
 
     /// True if it has not ended. One that nobody has waited for has, too.
@@ -217,6 +235,18 @@ mod tests {
             ends(other);
             std::fs::remove_file(dir.join("log")).unwrap();
         }
+    }
+
+    #[test]
+    fn a_session_is_a_group_as_well() {
+        let dir = temp::Dir::new();
+        let mut session = command("setsid");
+        session.args(["sh", "-c", "sleep 1000 & echo started $!; wait"]);
+        let mut session = Process::start_session(session, &dir.join("log"));
+        let other = started(&mut session);
+        assert!(session.is_running() && runs(other));
+        drop(session);
+        ends(other);
     }
 
     #[test]

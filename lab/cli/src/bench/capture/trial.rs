@@ -234,7 +234,7 @@ impl Stage {
         let file = spool.path().to_string_lossy().into_owned();
         let command =
             tool.command(self.bed.receiver(), self.places.tool.as_deref(), &self.truechimer, &file);
-        let mut process = Process::start(command, log.path());
+        let mut process = Process::start_session(command, log.path());
         let program = self.ready(tool, &mut process)?;
         spool.hide();
         let before = threads(process.pid());
