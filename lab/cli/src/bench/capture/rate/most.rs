@@ -407,6 +407,6 @@ mod tests {
         assert_eq!(judged(&[(0, Some(0)), (7, Some(6))]), Some(false));
         assert_eq!(judged(&[(0, Some(0)), (7, Some(8))]), Some(false));
         assert_eq!(judged(&[(7, None)]), Some(false));
-        assert_eq!(judged(&[]), Some(false));
+        assert_eq!(judged(&[]), None, "nothing was measured");
     }
 }
