@@ -57,7 +57,7 @@ impl World {
         self.changes(exchanges).iter().map(|change| change.by).collect()
     }
 
-    /// As [`World::run`], with what they tell of.
+    /// Goes on likewise; returns the changes with what each is told as.
     fn changes(&mut self, exchanges: usize) -> Vec<Change> {
         let mut told = Vec::new();
         for _ in 0..exchanges {

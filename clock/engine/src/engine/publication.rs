@@ -616,7 +616,7 @@ impl Engine {
     }
 }
 
-/// What an exchange told of the path, in words.
+/// Account of a change of the path that an exchange has shown.
 fn changed(accepted: Accepted) -> Option<String> {
     match accepted {
         Accepted::Shifted(by) => Some(format!("the path changed: round trips {by:+}")),
