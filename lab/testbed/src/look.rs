@@ -30,7 +30,10 @@ pub fn look(page: &str, reference: &str, seconds: &str, every: &str) -> Result<(
     while start.elapsed() < time {
         let mut best: Option<Sample> = None;
         for _ in 0..TRIES {
-            let look = Sample::look(&clock, || reference.now_ns(), start);
+            let mut look = Sample::look(&clock, || reference.now_ns(), start);
+            if let Ok((sample, reading)) = &mut look {
+                sample.truth = reference.at_ns(reading.count).map_or(sample.truth, |at| (at, at));
+            }
             seen.readings += 1;
             seen.change(start, &clock, &look);
             match look {

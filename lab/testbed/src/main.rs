@@ -21,7 +21,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use truechimer_counter::{Choice, Counter, realtime_pair};
+use truechimer_counter::{Choice, Counter, CounterError, realtime_pair};
 use truechimer_stamp::interface::Asker;
 use truechimer_testbed::exchange::exchange;
 use truechimer_testbed::receiver;
@@ -50,8 +50,9 @@ usage: truechimer-testbed query SERVER:PORT [COUNT EVERY_MS]
            relay UDP; THERE and BACK as in delay=2ms,jitter=500us,loss=0.2,duplicate=0.01
        truechimer-testbed pass LISTEN:PORT SERVER:PORT
            pass TCP connections on as they are, and print a line for each
-       truechimer-testbed clock
-           print CLOCK_MONOTONIC_RAW, the system clock, CLOCK_MONOTONIC_RAW (ns)
+       truechimer-testbed clock [COUNTER]
+           print CLOCK_MONOTONIC_RAW (ns) or another counter, the system clock (ns), and the same
+           counter again
        truechimer-testbed stamps COUNTER EXCHANGES STATE
            exchange datagrams with itself and print each stamp: its count, its error in counts,
            its method, and the host's own stamp (ns) as the preloaded warp left it in STATE
@@ -69,8 +70,10 @@ usage: truechimer-testbed query SERVER:PORT [COUNT EVERY_MS]
            a receiver for gpsd, by TCP: sentences of NMEA 0183 that say which second of such a LINE
            has begun 50 ms before
        truechimer-testbed watch PAGE REFERENCE SECONDS [EVERY_MS]
-           read a clock between readings of the REFERENCE, `system` or `line:LINE`; print its
-           error, whether its bound held, and each change of status and epoch, as JSON
+           read a clock between readings of the REFERENCE, `system`, `line:LINE`, or a line over the
+           TSC, `tsc:COUNT=UNIX_NS,COUNT=UNIX_NS`, or, of a clock that counts by the TSC, hold it
+           against such a line at the count of each reading, `count:COUNT=UNIX_NS,COUNT=UNIX_NS`;
+           print its error, whether its bound held, and each change of status and epoch, as JSON
        truechimer-testbed waits PAGE REFERENCE SECONDS EVERY_MS [SHIFT_MS PROGRAM]
            wait by a clock for a time in UTC, and meanwhile, on each side, for a timer's ticks (0:
            none); print how long after its time by the REFERENCE each kind of wait ended, as JSON.
@@ -110,7 +113,8 @@ fn main() -> ExitCode {
         ["exchange", server] => ask(server),
         ["relay", listen, server, seed, there, back] => relay(listen, server, seed, there, back),
         ["pass", listen, server] => pass(listen, server).map_err(|error| error.to_string()),
-        ["clock"] => clock(),
+        ["clock"] => clock("raw"),
+        ["clock", counter] => clock(counter),
         ["stamps", counter, exchanges, state] => stamps(counter, exchanges, state),
         ["serve", listen, time] => match time.strip_prefix("clock:") {
             Some(clock) => card_server::serve(listen, clock),
@@ -234,9 +238,10 @@ fn stamping(interface: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn clock() -> Result<(), String> {
-    let raw = Counter::open(Choice::Raw).map_err(|error| error.to_string())?;
-    let pair = realtime_pair(raw, 32);
+fn clock(counter: &str) -> Result<(), String> {
+    let choice: Choice = counter.parse().map_err(|error: CounterError| error.to_string())?;
+    let counter = Counter::open(choice).map_err(|error| error.to_string())?;
+    let pair = realtime_pair(counter, 32);
     println!("{} {} {}", pair.before.0, pair.unix_ns, pair.after.0);
     Ok(())
 }

@@ -29,6 +29,20 @@ put_system() {
     echo "truechimer:x:990:" >>"$root/etc/group"
 }
 
+# Copies what a machine in the machine needs: QEMU, the smaller one where there are two, as qemu-inner; its firmware, the
+# kernel, and the module by which that machine reads its host's clock.
+put_hypervisor() {
+    local root=$1 program firmware=/usr/share/qemu/bios-microvm.bin
+    [ ! -e "$root/boot" ] || return 0
+    program=$(command -v qemu-system-x86_64-microvm || command -v qemu-system-x86_64)
+    [ -e $firmware ] || { lacking "no $firmware (package qemu-system-data)"; return 1; }
+    put_program "$program" "$root/usr/local/bin/qemu-inner"
+    mkdir -p "$root/boot"
+    cp -L $firmware "$root/boot/"
+    cp "$kernel" "$root/boot/vmlinuz"
+    put_modules "$root" ptp_kvm >/dev/null
+}
+
 # Copies the libraries that the programs in a folder link, to where they look for them.
 put_libraries() {
     local root=$1 library
