@@ -3,7 +3,7 @@
 # fast by a known part, as a line over the TSC: the inner machine's TSC is this one's and an offset, which KVM shows. The inner
 # machine runs this script again.
 # With nested paging the inner machine hung in 5 runs of 12, and with it the test, by a fault of QEMU 7.2's emulation of SVM that is not
-# understood. Without it 4 runs of 4 came to their end: too few for the suite. Hence only by name.
+# understood; without it in one of 14, each of which began at another phase of the clocks. Hence only by name.
 # needs: naming
 # needs: modules kvm-amd
 # needs: hypervisor
@@ -63,7 +63,8 @@ inner() {
     follow kvm-clock kvm-clock tsc count
     holds "kvm-clock: by both clocks at once" "$(answers 0) > 25 && $(answers -19) == 0"
     holds "kvm-clock: below 1 us" "$bound < 1000"
-    holds "kvm-clock: it is right" "$(json max_ns </tmp/watch | tr -d -) < 100"
+    # The stated 100 ns, and by as much as the line over the TSC may be off.
+    holds "kvm-clock: it is right" "$(json max_ns </tmp/watch | tr -d -) < 300"
     followed
 
     # The counter of guests whose TSC nobody vouches for.
