@@ -628,3 +628,19 @@ fn changed(accepted: Accepted) -> Option<String> {
         Accepted::Refined | Accepted::Stepped(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_is_named_only_where_it_is_one() {
+        let said = |accepted| changed(accepted).unwrap_or_default();
+        assert!(said(Accepted::Shifted(Span::from_millis(1))).starts_with("the path changed: "));
+        let shorter = said(Accepted::FloorMoved(Span::from_millis(-1)));
+        assert!(shorter.contains("queues had hidden it") && !shorter.contains("path changed"));
+        let again = said(Accepted::FloorMoved(Span::from_millis(1)));
+        assert!(again.contains("within a day") && !again.contains("path changed"), "{again}");
+        assert_eq!(changed(Accepted::Refined), None);
+    }
+}

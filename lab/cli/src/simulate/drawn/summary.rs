@@ -114,8 +114,8 @@ fn about(plan: &Plan) -> Vec<String> {
          route, queue, satellite, nothing: reports that the path had changed, by what had \
          happened in the half hour before; a standing queue's begin and end and another satellite \
          are no changes of route. Floor moved: another least round trip that was told without \
-         saying so, as it is shorter or has changed by as much within a day. Found: longer routes and farther cells that were reported \
-         within half an hour. Bound: the day's median, over half the best round trip since the \
+         saying so, as it is shorter or has changed by as much within a day. Found: longer routes \
+         and farther cells that were reported within half an hour. Bound: the day's median, over half the best round trip since the \
          route changed, root distance and stamp error."
             .to_owned(),
     ]
