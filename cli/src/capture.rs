@@ -110,6 +110,9 @@ pub struct Capture {
     /// with 'truechimer extcap --install'; some 120 bytes a packet
     #[arg(long, requires = "write")]
     comments: bool,
+    /// Name of this host in the file, in the place of the kernel's; '' writes none
+    #[arg(long, value_name = "NAME", requires = "write", value_parser = host_name)]
+    host: Option<String>,
     /// Which packets: a filter as of tcpdump, pcap-filter(7); it may also stand at the end, in
     /// words
     #[arg(short, long = "filter", value_name = "FILTER", conflicts_with = "words")]
@@ -211,6 +214,14 @@ pub struct Capture {
 
 const TAKING: &str = "How packets are taken";
 const FILES: &str = "Several files";
+
+/// Value of `--host`: one line, as it stands in listings.
+fn host_name(text: &str) -> Result<String, String> {
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(format!("a host's name has no {c:?}")),
+        None => Ok(text.trim().to_owned()),
+    }
+}
 
 /// Instead of capturing.
 #[derive(clap::Subcommand, Debug)]
@@ -657,7 +668,7 @@ fn sinks(
         keep: args.keep(),
         last: args.last(),
         filter: args.filter(),
-        host: Some(host()).filter(|host| !host.is_empty()),
+        host: Some(args.host.clone().unwrap_or_else(host)).filter(|host| !host.is_empty()),
         comments,
         packet_comments: args.comments,
         zstd: args.zstd,

@@ -85,6 +85,7 @@ fn what_cannot_be_meant_is_named() {
             &["--allow goes with --clock page only"],
         ),
         (&["sources", "--control", "none"], &["--control none", "not asked"]),
+        (&["capture", "-i", "lo", "-w", "f", "--host", "a\nb"], &["--host", "has no '\\n'"]),
         (&["serve", "--offset", "1s"], &["--offset", "--clock system only", "as without --clock"]),
         (&["serve", "--allow", "192.0.2.1/24"], &["--allow", "did you mean 192.0.2.0/24?"]),
         (&["serve", "--deny", "host"], &["--deny", "'host' is no IP address"]),

@@ -29,7 +29,7 @@ fn target() -> &'static Path {
     TARGET.get_or_init(|| {
         let own = std::env::current_exe().unwrap();
         let profile = own.parent().unwrap().parent().unwrap().to_owned();
-        let mut build = Command::new(env!("CARGO"));
+        let mut build = Command::new(here("../../scripts/again"));
         build.args(["build", "--quiet", "--package", "truechimer-c", "--target-dir"]);
         build.arg(profile.parent().unwrap());
         if !profile.ends_with("debug") {

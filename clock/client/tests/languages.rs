@@ -756,7 +756,7 @@ fn the_example_in_rust_runs() {
     let mut daemon = Daemon::synchronised();
     let own = env::current_exe().unwrap();
     let profile = own.parent().unwrap().parent().unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = Command::new(root().join("scripts/again"));
     // With the features that all have together, so that the tests' build has it already.
     cargo.args(["build", "--quiet", "--workspace", "--example", "readme"]);
     cargo.arg("--target-dir").arg(profile.parent().unwrap());

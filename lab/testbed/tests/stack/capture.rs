@@ -128,17 +128,23 @@ fn a_known_trace_is_there_to_the_last_packet() {
 fn the_count_is_exact() {
     let Some((net, dir)) = bed() else { return };
     for inline in [false, true] {
-        let mut arguments = vec!["-c", "37", OURS];
+        // One that writes another host's name, one that writes none.
+        let (name, host, described) =
+            if inline { ("inline", "", "\n") } else { ("threads", "beta", "host beta\n") };
+        let mut arguments = vec!["-c", "37", "--host", host, OURS];
         if inline {
             arguments.push("--inline");
         }
-        let name = if inline { "inline" } else { "threads" };
         let mut capture = truechimer(&net.client, &dir, name, &arguments);
         let frames: Vec<_> = (0..100).map(|n| numbered(n, 20)).collect();
         inject(&net.server, &frames);
         assert!(capture.ended().success(), "{}", capture.process.output());
         let found: Vec<_> = capture.packets().iter().map(|packet| number(&packet.data)).collect();
         assert_eq!(found, (0..37).collect::<Vec<_>>());
+        assert_eq!(
+            tools::fields(&capture.file, &["-c", "1", "-e", "frame.interface_description"]),
+            described
+        );
         assert_readable(&capture.file, 37);
     }
 }
