@@ -28,6 +28,14 @@ fn is_place(x: f64) -> bool {
     x.abs() < 1e18
 }
 
+/// Those of the rows that a chart can have, in the order of x. Not within what takes any iterator: a
+/// program would have the sort once for each.
+fn placed<T>(mut rows: Vec<T>, x: fn(&T) -> f64) -> Vec<T> {
+    rows.retain(|row| is_place(x(row)));
+    rows.sort_by(|a, b| x(a).total_cmp(&x(b)));
+    rows
+}
+
 /// One row of numbers over x, and how it is drawn. Values are in the base unit of the chart's axes;
 /// a y that is no number is a gap, an x that is none (or beyond 10^18) is
 /// left out. Rows need not be in order.
@@ -54,9 +62,7 @@ impl Series {
     }
 
     fn plain(name: &str, kind: Kind, rows: impl IntoIterator<Item = (f64, f64)>) -> Series {
-        let mut rows: Vec<_> = rows.into_iter().filter(|row| is_place(row.0)).collect();
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series::new(name, Rows::Plain(kind, rows))
+        Series::new(name, Rows::Plain(kind, placed(rows.into_iter().collect(), |row| row.0)))
     }
 
     /// A line through (x, y).
@@ -80,17 +86,13 @@ impl Series {
     /// A shaded band of (x, low, high).
     #[must_use]
     pub fn band(name: &str, rows: impl IntoIterator<Item = (f64, f64, f64)>) -> Series {
-        let mut rows: Vec<_> = rows.into_iter().filter(|row| is_place(row.0)).collect();
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series::new(name, Rows::Band(rows))
+        Series::new(name, Rows::Band(placed(rows.into_iter().collect(), |row| row.0)))
     }
 
     /// A box with whiskers at every x.
     #[must_use]
     pub fn boxes(name: &str, rows: impl IntoIterator<Item = (f64, FiveNumbers)>) -> Series {
-        let mut rows: Vec<_> = rows.into_iter().filter(|row| is_place(row.0)).collect();
-        rows.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series::new(name, Rows::Boxes(rows))
+        Series::new(name, Rows::Boxes(placed(rows.into_iter().collect(), |row| row.0)))
     }
 
     /// Drawn in this of the palette's colours (modulo their number) rather than the next; the same
