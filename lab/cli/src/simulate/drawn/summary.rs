@@ -104,9 +104,11 @@ pub fn outcome(plan: &Plan, lines: &[Line]) -> Outcome {
         outcome.grids.push(worst(plan, lines, clock));
     }
     outcome.grids.push(others(plan, &groups));
-    if plan.limit {
+    if lines.iter().any(|line| !line.limits.is_empty()) {
         outcome.about.push(LIMIT.to_owned());
         outcome.grids.extend((0..plan.judged).map(|clock| limits(plan, &groups, clock)));
+    } else if plan.limit {
+        outcome.about.push("No limits: the laws of delays of these days are not told.".to_owned());
     }
     outcome
 }
