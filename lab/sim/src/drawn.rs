@@ -15,7 +15,9 @@ mod gpon;
 mod interrupts;
 mod jitter;
 mod judged;
+mod law;
 mod leo;
+mod limit;
 mod line;
 mod lte;
 mod nr;
@@ -29,7 +31,7 @@ mod wifi;
 
 use truechimer_estimators::Kind;
 use truechimer_feedforward::Estimator;
-use truechimer_feedforward::number::span;
+use truechimer_feedforward::number::{seconds, span};
 use truechimer_time::{CountSpan, Instant, Span};
 
 use crate::coverage::Coverage;
@@ -41,8 +43,10 @@ use crate::{HostSpec, OscillatorSpec};
 use truechimer_trace::Trace;
 
 pub use judged::{Judged, Reported};
+use law::{Piece, Told};
+pub use limit::Limit;
 pub use part::{Cause, Change};
-use part::{Way, Ways};
+use part::{Packet, Way, Ways};
 use quantised::Stamping;
 use range::Drawing;
 pub use range::{Drew, Range, Values};
@@ -269,6 +273,11 @@ impl Day {
     /// Path, host, server and exchanges of the day.
     #[must_use]
     pub fn realise(&self) -> Realised {
+        self.realise_and_see(|_, _| {})
+    }
+
+    /// Path, host, server and exchanges; `seen` gets the course of each exchange.
+    fn realise_and_see(&self, seen: impl FnMut(&mut World, &Course)) -> Realised {
         let mut d = Drawing::new(self.own_seed);
         let ways = self.technology.ways(&mut d, self.seconds);
         let host = surroundings::host(&mut d);
@@ -290,7 +299,7 @@ impl Day {
             polls: d.stream("polls"),
             residence,
         };
-        let (exchanges, stated) = world.run(self);
+        let (exchanges, stated) = world.run(self, seen);
         let declared = Declared {
             nominal_hz: Some(host.counter_hz),
             stamp_error: Some(stated),
@@ -299,6 +308,13 @@ impl Day {
             ..Declared::default()
         };
         Realised { day: self.clone(), drew: d.drew, changes, host, oscillator, declared, exchanges }
+    }
+
+    /// Laws of the exchanges; with `all` even what nobody could learn of them.
+    fn tell(&self, all: bool) -> Vec<Foretold> {
+        let mut told = Vec::new();
+        self.realise_and_see(|world, course| told.push(world.tell(course, all)));
+        told
     }
 }
 
@@ -381,6 +397,29 @@ pub fn coverage(day: &Day, kind: Kind) -> Option<Coverage> {
     Some(packets.coverage(estimator.as_mut()))
 }
 
+/// Course of an exchange: true times, s since the start of the day.
+struct Course {
+    packet: Packet,
+    /// Time at which the request was on the wire.
+    wire: f64,
+    /// Time at which the server got it.
+    arrived: f64,
+    /// Time at which the reply left.
+    left: f64,
+}
+
+/// Laws of an exchange, which are told beforehand.
+#[derive(Debug)]
+struct Foretold {
+    /// There and back.
+    ways: [Told; 2],
+    /// Earliest and latest time, by the server's stamps, at which the request came and at which
+    /// the reply left, s since the start of the day.
+    cells: [(f64, f64); 2],
+    /// Time in the server, s.
+    residence: f64,
+}
+
 /// Host, path and server of a day at work.
 struct World {
     there: Way,
@@ -395,7 +434,7 @@ struct World {
 
 impl World {
     /// The exchanges of the day, and the largest error that was stated of a stamp.
-    fn run(&mut self, day: &Day) -> (Vec<Passed>, Span) {
+    fn run(&mut self, day: &Day, mut seen: impl FnMut(&mut World, &Course)) -> (Vec<Passed>, Span) {
         let period = self.host.nominal();
         let (mut all, mut stated) = (Vec::new(), Span::ZERO);
         let mut due = 0.0;
@@ -407,10 +446,11 @@ impl World {
             if due >= day.seconds {
                 break;
             }
-            let Some((passed, error)) = self.exchange(number, &sent) else { continue };
+            let Some((passed, course, error)) = self.exchange(number, &sent) else { continue };
             // The socket of a request is closed when the next one is sent.
             if passed.at < due {
                 stated = stated.max(period.span(error.max(sent.stamp.error)));
+                seen(self, &course);
                 all.push(passed);
             }
         }
@@ -426,7 +466,7 @@ impl World {
     }
 
     /// The exchange of this number and the error stated of its arrival; `None` if it was lost.
-    fn exchange(&mut self, number: u64, sent: &Departure) -> Option<(Passed, CountSpan)> {
+    fn exchange(&mut self, number: u64, sent: &Departure) -> Option<(Passed, Course, CountSpan)> {
         let (packet, arrived) = self.there.begin(number, sent.wire)?;
         self.random.seek(number);
         let [least, more] = self.residence;
@@ -447,7 +487,31 @@ impl World {
             }),
         };
         let delays = [arrived - sent.stamped, received.stamped - left];
-        Some((Passed { stamped, at: received.stamped, delays }, received.stamp.error))
+        let course = Course { packet, wire: sent.wire, arrived, left };
+        Some((Passed { stamped, at: received.stamped, delays }, course, received.stamp.error))
+    }
+
+    /// Laws of the exchange that took this course.
+    fn tell(&mut self, course: &Course, all: bool) -> Foretold {
+        let Course { packet, wire, arrived, left } = *course;
+        let stamps = self.host.stamp_spec();
+        let noise = Piece::Normal(stamps.noise_ns * 1e-9);
+        let mut there = Told { all, ..Told::default() };
+        there.add(0.0, [Piece::Exponential(stamps.send_us * 1e-6), noise]);
+        self.there.tell(Packet { begun: f64::INFINITY, ..packet }, wire, &mut there);
+        let mut back = Told { all, ..Told::default() };
+        self.back.tell(packet, left, &mut back);
+        back.add(0.0, [Piece::Exponential(stamps.receive_us * 1e-6), noise]);
+        let cell = |t: f64| {
+            let (from, to) = self.stamping.cell(Instant::new(BEGIN, 0) + span(t));
+            let since = |at: Instant| seconds(at - Instant::new(BEGIN, 0));
+            (since(from), since(to))
+        };
+        Foretold {
+            ways: [there, back],
+            cells: [cell(arrived), cell(left)],
+            residence: left - arrived,
+        }
     }
 }
 

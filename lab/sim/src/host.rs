@@ -12,7 +12,7 @@ use crate::server::during;
 use truechimer_feedforward::number::span;
 
 /// Count when the run begins: that of a machine that has been up for a while.
-const BEGUN: Count = Count(1_000_000_000_000);
+pub(crate) const BEGUN: Count = Count(1_000_000_000_000);
 /// The slowest and the fastest counter, Hz.
 pub(crate) const COUNTER_HZ: (f64, f64) = (1e6, 1e10);
 /// Stretches in which the host may be held up once, s.
@@ -272,6 +272,11 @@ impl Host {
 
     pub(crate) fn nominal(&self) -> Period {
         Period::from_hz(self.hz)
+    }
+
+    /// Stamps of packets.
+    pub(crate) fn stamp_spec(&self) -> StampSpec {
+        self.spec.stamps
     }
 
     /// The true relative error of the counter's rate.

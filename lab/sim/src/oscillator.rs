@@ -91,7 +91,7 @@ impl Oscillator {
     }
 
     /// The part of the phase that is not random.
-    fn course(&self, t: f64) -> f64 {
+    pub(crate) fn course(&self, t: f64) -> f64 {
         let OscillatorSpec { skew_ppm, sines, ramps, steps, .. } = &self.spec;
         let mut gained = skew_ppm * t;
         for sine in sines {

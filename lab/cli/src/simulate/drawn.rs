@@ -27,6 +27,9 @@ use truechimer_command::{Ended, Failure, Outcome};
 /// Clocks that each other one is compared with.
 const COMPARED: [Kind; 3] = [PUBLISHED, NTP_PLL, PI];
 
+/// Names of the limits: the one that is told all, and the one that learns what can be learnt.
+const LIMITS: [&str; 2] = ["limit", "limit-learning"];
+
 /// Number of a clock's reports and hold-offs that are listed.
 const LISTED: usize = 20;
 
@@ -68,6 +71,10 @@ pub struct Options {
     /// are parts to leave out
     #[arg(long, value_name = "PART", value_parser = parts())]
     pub without: Vec<String>,
+    /// Judge clocks that are told the law of each packet's delay as well: on path-days of ethernet,
+    /// wifi, leo, jitter and quantised
+    #[arg(long)]
+    pub limit: bool,
     /// Print one JSON object a line for each path-day and clock, then the goals
     #[arg(long)]
     pub json: bool,
@@ -102,6 +109,8 @@ struct Line {
     day: Day,
     /// In the order of [`Plan::clocks`].
     clocks: Vec<Judged>,
+    /// In the order of [`LIMITS`]; none if they are not asked for or the day has none.
+    limits: Vec<Judged>,
 }
 
 /// Clocks and days to run.
@@ -110,6 +119,8 @@ struct Plan {
     clocks: Vec<Kind>,
     /// Number of them that are judged.
     judged: usize,
+    /// True if the limits are asked for.
+    limit: bool,
     days: Vec<Day>,
     /// Parts that the model of `ours` lacks, and the constants of the rest.
     without: Vec<String>,
@@ -130,7 +141,7 @@ impl Plan {
             numbers.into_iter().map(|n| Day::new(args.seed, n, args.poll, args.hours)).collect();
         let without = args.without.clone();
         let constants = Ablation::without(without.iter().map(String::as_str));
-        Plan { clocks, judged, days, without, constants }
+        Plan { clocks, judged, limit: args.limit, days, without, constants }
     }
 
     /// Result of one clock on a day, and its readings.
@@ -141,6 +152,12 @@ impl Plan {
         let (settings, prior) = packets.known();
         let mut ours = Ours::new(settings, prior, None).with_constants(self.constants);
         day.judge_one(&mut ours, packets)
+    }
+
+    /// Results of the limits on a day.
+    fn limits(&self, day: &Realised, packets: &Packets) -> Vec<Judged> {
+        let limits = if self.limit { day.limits(packets) } else { Vec::new() };
+        limits.into_iter().map(|mut limit| day.judge_one(&mut limit, packets).0).collect()
     }
 
     /// The numbers of the clocks that the one of this number is compared with.
@@ -185,8 +202,10 @@ fn lines(plan: &Plan, args: &Options, out: &mut dyn Write) -> Result<Vec<Line>, 
         |day| line(day, plan),
         |_, line| {
             if args.json {
-                for (kind, judged) in plan.clocks.iter().zip(&line.clocks) {
-                    writeln!(out, "{}", json(&Row::new(&line.day, *kind, judged))?)?;
+                let names = plan.clocks.iter().map(|kind| kind.name());
+                let named = names.zip(&line.clocks).chain(LIMITS.into_iter().zip(&line.limits));
+                for (name, judged) in named {
+                    writeln!(out, "{}", json(&Row::new(&line.day, name, judged))?)?;
                 }
             }
             lines.push(line);
@@ -202,7 +221,9 @@ fn line(day: &Day, plan: &Plan) -> Line {
     let realised = day.realise();
     let packets = realised.packets();
     let judged = |kind: &Kind| plan.judge(&realised, *kind, packets.as_ref()?).0.into();
-    Line { day: day.clone(), clocks: plan.clocks.iter().filter_map(judged).collect() }
+    let clocks = plan.clocks.iter().filter_map(judged).collect();
+    let limits = packets.as_ref().map(|packets| plan.limits(&realised, packets));
+    Line { day: day.clone(), clocks, limits: limits.unwrap_or_default() }
 }
 
 /// One line of JSON.
@@ -219,12 +240,12 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(day: &'a Day, kind: Kind, judged: &'a Judged) -> Row<'a> {
+    fn new(day: &'a Day, estimator: &'a str, judged: &'a Judged) -> Row<'a> {
         Row {
             day: day.number,
             seed: day.seed,
             technology: day.technology.name(),
-            estimator: kind.name(),
+            estimator,
             poll_s: day.poll,
             hours: day.seconds / 3600.0,
             judged,
@@ -249,12 +270,15 @@ fn one(day: &Day, plan: &Plan, args: &Options, out: &mut dyn Write) -> Ended {
     if let (Some(path), Some((_, trace))) = (&args.csv, ran.first()) {
         csv::save(trace, path)?;
     }
+    let limits = plan.limits(&realised, &packets);
+    let named = plan.clocks.iter().zip(&ran).map(|(kind, (judged, _))| (kind.name(), judged));
+    let named: Vec<_> = named.chain(LIMITS.into_iter().zip(&limits)).collect();
     if args.json {
-        for (kind, (judged, _)) in plan.clocks.iter().zip(&ran) {
-            writeln!(out, "{}", json(&Row::new(day, *kind, judged))?)?;
+        for (name, judged) in named {
+            writeln!(out, "{}", json(&Row::new(day, name, judged))?)?;
         }
     } else {
-        show(&realised, &plan.clocks, &ran, out)?;
+        show(&realised, &named, out)?;
     }
     let is_broken =
         |(kind, (judged, _)): (&Kind, &(Judged, Trace))| kind.is_bounded() && judged.outside_s > 0;
@@ -276,8 +300,7 @@ fn stamps(realised: &Realised) -> Result<String, Failure> {
 
 fn show(
     realised: &Realised,
-    clocks: &[Kind],
-    ran: &[(Judged, Trace)],
+    clocks: &[(&str, &Judged)],
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let Realised { day, drew, changes, exchanges, .. } = realised;
@@ -331,10 +354,10 @@ fn show(
         ("path changed", Side::Right),
         ("at nothing", Side::Right),
     ]);
-    for (kind, (judged, _)) in clocks.iter().zip(ran) {
+    for (name, judged) in clocks {
         let r = &judged.reported;
         table.row(vec![
-            kind.name().into(),
+            (*name).into(),
             screen::number(judged.rms_us),
             screen::number(judged.deviation_us),
             screen::number(judged.largest_us),
@@ -348,15 +371,15 @@ fn show(
         ]);
     }
     table.write(out)?;
-    for (kind, (judged, _)) in clocks.iter().zip(ran) {
+    for (name, judged) in clocks {
         let Judged { reports, hold_offs, .. } = judged;
         for (at, by) in reports.iter().take(LISTED) {
             let (hour, by) = (at / 3600.0, screen::number(*by));
-            writeln!(out, "{}: at {hour:.3} h the path had changed, by {by} µs", kind.name())?;
+            writeln!(out, "{name}: at {hour:.3} h the path had changed, by {by} µs")?;
         }
         for (from, to) in hold_offs.iter().take(LISTED) {
             let (hour, length) = (from / 3600.0, to - from);
-            writeln!(out, "{}: at {hour:.3} h held off for {length:.0} s", kind.name())?;
+            writeln!(out, "{name}: at {hour:.3} h held off for {length:.0} s")?;
         }
     }
     Ok(())

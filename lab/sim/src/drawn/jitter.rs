@@ -1,5 +1,6 @@
 //! Bounded jitter: delays between a floor that is hardly ever met and a ceiling.
 
+use super::law::{Piece, Told};
 use super::part::{MS, Packet, Part, Slow, Ways};
 use super::range::{Drawing, Range, Values};
 use crate::random::Random;
@@ -61,12 +62,21 @@ struct Jitter {
     random: Random,
 }
 
+impl Jitter {
+    fn width_at(&mut self, t: f64) -> f64 {
+        self.width * (1.0 + self.sway * self.slow.at(t)).clamp(0.1, 2.0)
+    }
+}
+
 impl Part for Jitter {
     fn pass(&mut self, packet: Packet, t: f64) -> Option<f64> {
         self.random.seek(packet.number);
         let (low, high) = (self.random.gamma(self.rare, 1.0), self.random.gamma(self.high, 1.0));
-        let width = self.width * (1.0 + self.sway * self.slow.at(t)).clamp(0.1, 2.0);
-        Some(t + width * low / (low + high))
+        Some(t + self.width_at(t) * low / (low + high))
+    }
+
+    fn tell(&mut self, _: Packet, t: f64, told: &mut Told) {
+        told.add(0.0, [Piece::Beta(self.width_at(t), self.rare, self.high)]);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Satellites in low orbits: another one every 15 s, and a range that changes all the time, for
 //! both directions alike.
 
+use super::law::{Common, Piece, Told};
 use super::part::{Cause, Change, Load, MS, Packet, Part, Ways, next};
 use super::range::{Drawing, Range, Values};
 use crate::random::Random;
@@ -100,6 +101,24 @@ impl Part for Link {
         let queue = self.load.at(t) * self.random.exponential(self.queue);
         let at = if period > 0.0 { next(t + queue, period, phase) } else { t + queue };
         Some(at + FRAME + self.orbit.delay(at))
+    }
+
+    fn tell(&mut self, packet: Packet, t: f64, told: &mut Told) {
+        self.random.seek(packet.number);
+        let mean = self.load.at(t) * self.queue;
+        told.add(0.0, [Piece::Exponential(mean)]);
+        let (period, phase) = self.slots;
+        if !told.all {
+            let Orbit { nearest, spread, drift, .. } = self.orbit;
+            let wobble = drift * (t - self.orbit.term(t).0);
+            told.common = Some(Common { spread, wobble: wobble.max(1e-6) });
+            return told.add(FRAME + nearest, [Piece::Uniform(period)]);
+        }
+        let left = t + self.load.at(t) * self.random.exponential(self.queue);
+        if period > 0.0 {
+            told.slot = Some((next(left, period, phase), period));
+        }
+        told.add(FRAME + self.orbit.delay(left), []);
     }
 }
 

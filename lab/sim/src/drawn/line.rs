@@ -1,5 +1,6 @@
 //! The way from the access network to the server: fibre, routers, and changes of route.
 
+use super::law::{Piece, Told};
 use super::part::{Cause, Change, Load, MS, Packet, Part, US, Ways};
 use super::range::{Drawing, Range, Values};
 use crate::random::Random;
@@ -143,6 +144,16 @@ impl Part for Line {
             delay += self.random.lomax(1.5, self.tail).min(50.0 * MS);
         }
         (!lost).then_some(t + delay)
+    }
+
+    fn tell(&mut self, _: Packet, t: f64, told: &mut Told) {
+        let load = self.load.at(t);
+        let pieces = [
+            Piece::Gamma(self.hops, load * self.queue),
+            Piece::Burst(self.tail_share * load, self.tail),
+            Piece::Late(self.reordering, self.held_back),
+        ];
+        told.add(self.floor_at(t), pieces);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use super::law::Told;
 use super::range::{Drawing, Range, Values};
 use crate::random::Random;
 
@@ -25,6 +26,10 @@ pub(super) struct Packet {
 pub(super) trait Part: fmt::Debug + Send {
     /// When a packet that comes at `t` leaves, s; `None` if it is lost.
     fn pass(&mut self, packet: Packet, t: f64) -> Option<f64>;
+
+    /// Adds what is known beforehand of a packet that comes at `t`, but for its own luck. A
+    /// technology with a part that has no such law has no limit.
+    fn tell(&mut self, _: Packet, _: f64, _: &mut Told) {}
 }
 
 /// Parts one after the other.
@@ -35,6 +40,15 @@ impl Way {
     /// When a packet that enters at `t` arrives, s; `None` if it is lost.
     pub(super) fn pass(&mut self, packet: Packet, t: f64) -> Option<f64> {
         self.0.iter_mut().try_fold(t, |t, part| part.pass(packet, t))
+    }
+
+    /// Adds what is known beforehand of a packet that enters at `t`.
+    pub(super) fn tell(&mut self, packet: Packet, t: f64, told: &mut Told) {
+        let mut at = t;
+        for part in &mut self.0 {
+            part.tell(packet, at, told);
+            at = part.pass(packet, at).unwrap_or(at);
+        }
     }
 
     /// The request of this number that leaves the host at `t`: the packet, and when it arrives.

@@ -49,6 +49,13 @@ impl Stamping {
         truechimer_feedforward::number::seconds(truechimer_time::Span(self.quantum))
     }
 
+    /// Earliest and latest time with the stamp that this time gets.
+    pub(super) fn cell(self, at: Instant) -> (Instant, Instant) {
+        let shift = if self.kind == Kind::Nearest { self.quantum / 2 } else { 0 };
+        let begin = at.0 - (at.0 + shift).rem_euclid(self.quantum);
+        (Instant(begin), Instant(begin + self.quantum))
+    }
+
     /// The stamp at this time.
     pub(super) fn stamp(self, at: Instant, random: &mut Random) -> Instant {
         let cut = |at: i128, quantum: i128| at - at.rem_euclid(quantum);

@@ -1,16 +1,18 @@
 //! Wi-Fi: contention with windows that double, frames of others, power save, scans.
 
+use super::law::{Contention, Piece, Told};
 use super::part::{Load, MS, Packet, Part, US, Ways, next};
 use super::range::{Drawing, Range, Values};
 use crate::random::Random;
 
 /// IEEE 802.11, 5 GHz: DIFS and a slot of the back-off, s.
 const DIFS: f64 = 34.0 * US;
-const SLOT: f64 = 9.0 * US;
+/// A slot of the back-off, s.
+pub(super) const SLOT: f64 = 9.0 * US;
 /// Slots of the first window and of the longest one.
-const WINDOWS: (u32, u32) = (16, 1024);
+pub(super) const WINDOWS: (u32, u32) = (16, 1024);
 /// Transmissions of a packet before it is given up.
-const TRIES: u32 = 8;
+pub(super) const TRIES: u32 = 8;
 /// Between two beacons, s.
 const BEACON: f64 = 102.4 * MS;
 
@@ -87,11 +89,9 @@ struct Air {
     random: Random,
 }
 
-impl Part for Air {
-    fn pass(&mut self, packet: Packet, t: f64) -> Option<f64> {
-        self.random.seek(packet.number);
-        let load = self.load.at(t);
-        let busy = self.busy * load;
+impl Air {
+    /// When a packet that comes at `t` finds the radio awake and on its channel, s.
+    fn released(&self, packet: Packet, t: f64) -> f64 {
         let mut t = t;
         if let Some((doze, listen, phase)) = self.power_save
             && t > packet.begun + doze
@@ -102,6 +102,16 @@ impl Part for Air {
             let begun = next(t, period, phase) - period;
             t = t.max(begun + away);
         }
+        t
+    }
+}
+
+impl Part for Air {
+    fn pass(&mut self, packet: Packet, t: f64) -> Option<f64> {
+        self.random.seek(packet.number);
+        let load = self.load.at(t);
+        let busy = self.busy * load;
+        let mut t = self.released(packet, t);
         let (mut window, longest) = WINDOWS;
         for _ in 0..TRIES {
             // The frame that is on the air, and those that come while the back-off runs.
@@ -118,6 +128,21 @@ impl Part for Air {
             window = (2 * window).min(longest);
         }
         None
+    }
+
+    fn tell(&mut self, packet: Packet, t: f64, told: &mut Told) {
+        let load = self.load.at(t);
+        let released = self.released(packet, t);
+        if released > t {
+            told.release(released);
+        }
+        let air = Contention {
+            busy: self.busy * load,
+            frames: self.frames,
+            takes: DIFS + self.airtime,
+            fails: self.collisions * load,
+        };
+        told.add(0.0, [Piece::Air(air)]);
     }
 }
 

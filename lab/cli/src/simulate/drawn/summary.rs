@@ -8,7 +8,7 @@ use truechimer_outcome::stats::{median, quantile};
 use truechimer_outcome::verdict::Verdict;
 use truechimer_sim::drawn::{Day, Judged, Range, Technology, Values, common_ranges};
 
-use super::{Line, Plan};
+use super::{LIMITS, Line, Plan};
 use crate::simulate::screen;
 use truechimer_command::program;
 
@@ -21,6 +21,13 @@ const SHARE: f64 = 0.5;
 /// Number of the worst days that are named.
 const WORST: usize = 12;
 
+/// Explanation of the limits.
+const LIMIT: &str = "The limits are told what no clock can know. Limit: the law of each packet's \
+     delay (floors, loads, widths, satellites, slots, when a radio woke up) and the oscillator's \
+     course but for its walk. Limit-learning: the same but for satellites, slots and wakings, and \
+     the size and period of the oscillator's cycles in place of their course. The bound of each is \
+     the standard deviation that it states.";
+
 /// The name of all technologies together.
 const ALL: &str = "all";
 
@@ -32,12 +39,21 @@ fn three(values: &[f64]) -> [f64; 3] {
     [0.5, 0.9, 1.0].map(|q| quantile(values, q))
 }
 
-/// The deviation of the clock of this number over that of the best of those it is compared with.
-fn ratio(line: &Line, clock: usize, plan: &Plan) -> f64 {
+/// The deviation of the best of those that the clock of this number is compared with.
+fn best_other(line: &Line, clock: usize, plan: &Plan) -> f64 {
     let others = plan.others(clock).filter_map(|other| line.clocks.get(other));
     let best = others.map(|judged| judged.deviation_us).filter(|d| d.is_finite());
-    let ours = line.clocks.get(clock).map_or(f64::NAN, |judged| judged.deviation_us);
-    ours / best.fold(f64::INFINITY, f64::min)
+    best.fold(f64::INFINITY, f64::min)
+}
+
+/// The deviation of the clock of this number over that of the best of those it is compared with.
+fn ratio(line: &Line, clock: usize, plan: &Plan) -> f64 {
+    deviation(line, clock) / best_other(line, clock, plan)
+}
+
+/// The deviation of the clock of this number, µs.
+fn deviation(line: &Line, clock: usize) -> f64 {
+    line.clocks.get(clock).map_or(f64::NAN, |judged| judged.deviation_us)
 }
 
 /// A figure of the clock of this number on each of the days.
@@ -88,6 +104,12 @@ pub fn outcome(plan: &Plan, lines: &[Line]) -> Outcome {
         outcome.grids.push(worst(plan, lines, clock));
     }
     outcome.grids.push(others(plan, &groups));
+    if lines.iter().any(|line| !line.limits.is_empty()) {
+        outcome.about.push(LIMIT.to_owned());
+        outcome.grids.extend((0..plan.judged).map(|clock| limits(plan, &groups, clock)));
+    } else if plan.limit {
+        outcome.about.push("No limits: the laws of delays of these days are not told.".to_owned());
+    }
     outcome
 }
 
@@ -293,6 +315,39 @@ fn others(plan: &Plan, groups: &[Group<'_>]) -> Grid {
         };
         let row = (0..plan.clocks.len()).flat_map(figures);
         grid.row(std::iter::once((*group).to_owned()).chain(row));
+    }
+    grid
+}
+
+/// The clock of this number beside the limits, on days that have them.
+fn limits(plan: &Plan, groups: &[Group<'_>], clock: usize) -> Grid {
+    let title = plan.clocks.get(clock).map_or("", |kind| kind.name());
+    let mut head = ["", "told", "days"].map(str::to_owned).to_vec();
+    head.extend([format!("{title} ÷ best other"), "limit ÷ best other".to_owned()]);
+    head.extend([format!("days below {SHARE}"), format!("{title} ÷ limit")]);
+    head.push("rms ÷ stated, at most".to_owned());
+    let mut grid = Grid::new("Limits: deviation, medians of the days", head);
+    let each =
+        groups.iter().flat_map(|group| LIMITS.into_iter().enumerate().map(move |l| (group, l)));
+    for ((group, lines), (limit, told)) in each {
+        let days: Vec<(&Line, &Judged)> =
+            lines.iter().filter_map(|line| Some((*line, line.limits.get(limit)?))).collect();
+        if days.is_empty() {
+            continue;
+        }
+        let of = |of: &dyn Fn(&Line, &Judged) -> f64| -> Vec<f64> {
+            days.iter().map(|(line, judged)| of(line, judged)).collect()
+        };
+        let ours = of(&|line, _| ratio(line, clock, plan));
+        let ratios = of(&|line, limit| limit.deviation_us / best_other(line, clock, plan));
+        let over = of(&|line, limit| deviation(line, clock) / limit.deviation_us);
+        let stated = of(&|_, limit| limit.rms_us / limit.bound_us);
+        let below = ratios.iter().filter(|ratio| **ratio < SHARE).count();
+        let mut row = vec![(*group).to_owned(), told.to_owned(), days.len().to_string()];
+        row.extend([&ours, &ratios].map(|ratios| screen::number(quantile(ratios, 0.5))));
+        row.extend([below.to_string(), screen::number(quantile(&over, 0.5))]);
+        row.push(screen::number(quantile(&stated, 1.0)));
+        grid.row(row);
     }
     grid
 }
