@@ -85,18 +85,32 @@ fn timestamp(unix_ns: i64) -> Timestamp {
     Timestamp::from_unix(seconds, (((ns as u128) << 64) / 1_000_000_000) as u64)
 }
 
-/// When the truth was outside of the bound, s since `start`, and by how much at most, ns.
-fn outside(clock: &Clock, start: Instant, time: Duration) -> (Vec<f64>, i64) {
-    let (mut when, mut most) = (Vec::new(), 0);
+/// Readings with the truth outside of their bound.
+#[derive(Default, Debug)]
+struct Outside {
+    /// Their times, s since a start.
+    when: Vec<f64>,
+    /// Distance of the truth from its bound at most, ns.
+    most: i64,
+    /// Largest bound of all readings up to the last of them, ns.
+    bound: i64,
+}
+
+fn outside(clock: &Clock, start: Instant, time: Duration) -> Outside {
+    let (mut all, mut bound) = (Outside::default(), 0);
     while start.elapsed() < time {
         let (sample, _) = Sample::look(clock, || LINE.unix_ns(raw_ns()), start).unwrap();
-        if sample.status.bound_holds() && sample.outside_ns() > 0 {
-            when.push(sample.at.as_secs_f64());
-            most = most.max(sample.outside_ns());
+        if sample.status.bound_holds() {
+            bound = bound.max(sample.bound_ns());
+            if sample.outside_ns() > 0 {
+                all.when.push(sample.at.as_secs_f64());
+                all.most = all.most.max(sample.outside_ns());
+                all.bound = bound;
+            }
         }
         std::thread::sleep(EVERY);
     }
-    (when, most)
+    all
 }
 
 /// A minute and a half of right replies, then 20 ppm: nothing tells it before the creep has used up
@@ -116,21 +130,20 @@ fn a_creep_shows_as_soon_as_the_path_no_longer_hides_it() {
         std::thread::sleep(EVERY);
     }
     let start = Instant::now();
-    let (when, _) = outside(&clock, start, right);
-    assert!(when.is_empty(), "outside while the server was right: {when:?}");
+    let before = outside(&clock, start, right);
+    assert!(before.when.is_empty(), "outside while the server was right: {before:?}");
 
     let source = daemon.source();
-    let bound = Sample::look(&clock, || LINE.unix_ns(raw_ns()), start).unwrap().0.bound_ns();
     server.from.store(raw_ns(), Ordering::Relaxed);
     // Not until newcomers are believed, which have agreed for as long as they contradict.
-    let (when, most) = outside(&clock, Instant::now(), right * 3 / 4);
+    let after = outside(&clock, Instant::now(), right * 3 / 4);
     let width = 2 * (number(&source, "rtt_floor_ns") / 2 + number(&source, "root_distance_ns"));
-    println!("outside at {when:.1?} s, by {most} ns; bound {bound} ns, the path hides {width} ns");
-    // Where the scheduler made the newest replies slow, these hide as much.
-    let open = width.max(2 * bound);
+    println!("the path hides {width} ns: {after:.1?}");
+    // Where the scheduler made replies slow, these hide as much; and the bound is as wide.
+    let open = width.max(2 * after.bound);
     let hidden_s = open as f64 / 1000.0 / PPM as f64;
-    let last = when.last().copied().unwrap_or(0.0);
-    assert!(most <= 2 * open, "outside by {most} ns: {when:?}");
+    let last = after.when.last().copied().unwrap_or(0.0);
+    assert!(after.most <= 2 * open, "outside by more than {} ns: {after:.1?}", 2 * open);
     // The rate is known to that width in the time before, and one poll passes unseen.
-    assert!(last <= 2.0 * hidden_s + 3.0, "still outside after {last} s: {when:?}");
+    assert!(last <= 2.0 * hidden_s + 3.0, "still outside: {after:.1?}; {open} ns are hidden");
 }

@@ -190,18 +190,25 @@ pub fn lead(node: u32, nodes: u32) -> Result<(), Failure> {
 /// Where nobody does in a minute.
 pub fn connect(address: SocketAddr, who: &str) -> Result<TcpStream, Failure> {
     let failed = |why| Failure::of(format_args!("{who} at {address}"), why);
+    let stream = patiently(|| TcpStream::connect(address)).map_err(failed)?;
+    stream
+        .set_nodelay(true)
+        .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
+        .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        .map_err(failed)?;
+    Ok(stream)
+}
+
+/// Asks again while it fails, for a minute: where nobody listens yet, or a busy machine's etcd has no leader.
+///
+/// # Errors
+/// The last one.
+pub fn patiently<T, E>(mut ask: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let end = Instant::now() + PATIENCE;
     loop {
-        match TcpStream::connect(address) {
-            Ok(stream) => {
-                let set = stream
-                    .set_nodelay(true)
-                    .and_then(|()| stream.set_read_timeout(Some(PATIENCE)))
-                    .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-                return set.map(|()| stream).map_err(failed);
-            }
-            Err(why) if Instant::now() > end => return Err(failed(why)),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        match ask() {
+            Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(20)),
+            last => return last,
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use truechimer_outcome::outcome::Failure;
 
 use crate::bench::group::moment::realtime;
-use crate::bench::group::sizes::etcd::{self, Etcd};
+use crate::bench::group::sizes::etcd::{self, Etcd, patiently};
 
 /// Port that it listens at.
 const PORT: u16 = 2377;
@@ -22,6 +22,8 @@ const AHEAD_NS: i64 = 3_000_000_000;
 const NEAR_NS: i64 = 1_500_000_000;
 /// Time between two looks at that.
 const LOOK: Duration = Duration::from_millis(50);
+/// Time between two tries of a request that no window has a time for.
+const WITHOUT: Duration = Duration::from_millis(1);
 /// Key of the window's end in etcd ("pd" in base64, as its JSON has keys).
 const KEY: &str = "cGQ=";
 
@@ -67,7 +69,7 @@ fn written(end: i64) -> String {
 /// Reserves the window that a time at this end of the last begins.
 fn reserve(etcd: &mut Etcd, times: &Times, now: i64) -> Result<(), Failure> {
     let end = now.saturating_add(AHEAD_NS);
-    etcd.put(KEY, &written(end))?;
+    patiently(|| etcd.put(KEY, &written(end)))?;
     times.end.store(end, Ordering::Release);
     Ok(())
 }
@@ -79,7 +81,7 @@ fn reserve(etcd: &mut Etcd, times: &Times, now: i64) -> Result<(), Failure> {
 pub fn run(orders: &Orders) -> Result<(), Failure> {
     let mut etcd = Etcd::connect(orders.node)?;
     // Beyond all that one before it can have handed out.
-    let before = etcd.get(KEY, false)?.parse().unwrap_or(0);
+    let before = patiently(|| etcd.get(KEY, false))?.parse().unwrap_or(0);
     let times = Times { last: Mutex::new(before), end: AtomicI64::new(0) };
     reserve(&mut etcd, &times, realtime().max(before))?;
     let address = etcd::address(orders.node, PORT);
@@ -102,12 +104,17 @@ pub fn run(orders: &Orders) -> Result<(), Failure> {
     })
 }
 
-/// Answers each request, a byte, with a time; 0 while there is none.
+/// Answers each request, a byte, with a time, as soon as a window has one.
 fn serve(mut stream: &TcpStream, times: &Times) {
     let _ = stream.set_nodelay(true);
     let mut request = [0];
     while stream.read_exact(&mut request).is_ok() {
-        let time = times.next(realtime()).unwrap_or(0);
+        let time = loop {
+            match times.next(realtime()) {
+                Some(time) => break time,
+                None => std::thread::sleep(WITHOUT),
+            }
+        };
         if stream.write_all(&time.to_le_bytes()).is_err() {
             return;
         }
@@ -134,15 +141,12 @@ impl Client {
     /// A time.
     ///
     /// # Errors
-    /// Where it has none.
+    /// Where it does not answer within a minute.
     pub fn time(&mut self) -> Result<i64, Failure> {
         let mut time = [0; 8];
         let asked = self.stream.write_all(&[1]).and_then(|()| self.stream.read_exact(&mut time));
         asked.map_err(|why| Failure::of(format_args!("the oracle at {}", self.address), why))?;
-        match i64::from_le_bytes(time) {
-            0 => Err(Failure("the oracle has no window reserved".to_owned())),
-            time => Ok(time),
-        }
+        Ok(i64::from_le_bytes(time))
     }
 }
 
