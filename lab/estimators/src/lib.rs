@@ -23,8 +23,8 @@ mod table;
 mod told;
 
 use truechimer_engine::RENEW_AFTER;
-use truechimer_feedforward::{Estimator, Ours};
-use truechimer_time::{Count, Span};
+use truechimer_feedforward::{Estimate, Estimator, Ours, Spread};
+use truechimer_time::{Count, Instant, Period, Rate, Span};
 
 pub use ablation::Ablation;
 pub use chrony::{ChronyModel, Measured};
@@ -61,3 +61,26 @@ pub trait Compared: Estimator {
 }
 
 impl Compared for Ours {}
+
+/// Estimate for the count `base` of a clock that states no more than these, from exchanges of which the newest
+/// arrived at `heard`: its one rate has no error, and the time is within `bound`.
+#[must_use]
+pub fn stated(base: Count, time: Instant, period: Period, bound: Span, heard: Count) -> Estimate {
+    Estimate {
+        base,
+        time,
+        period,
+        difference: period,
+        difference_error: Rate::ZERO,
+        difference_deviation: Rate::ZERO,
+        bound,
+        imbalance: Span::ZERO,
+        path_bound: Span::ZERO,
+        growth: Rate::ZERO,
+        deviation: bound,
+        rtt_floor: Span::ZERO,
+        spread: Spread::default(),
+        last_used: heard,
+        heard,
+    }
+}

@@ -12,12 +12,12 @@
 
 use truechimer_feedforward::number::{fraction, rate, seconds, span};
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, Spread, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
 };
-use truechimer_time::{Count, Instant, Rate, Span};
+use truechimer_time::{Count, Instant, Rate};
 
-use crate::Compared;
 use crate::steered::Steered;
+use crate::{Compared, stated};
 
 /// Gain of the proportional term: this share of an offset is worked off per poll interval.
 const PROPORTIONAL: f64 = 0.1;
@@ -140,23 +140,15 @@ impl Estimator for Pi {
         let path = state.delay / 2.0 + state.root_distance;
         let offset = state.offset.unwrap_or(0.0).abs();
         let bound = path + offset + growth * age;
+        // There is no other rate than this: intervals are measured by the steered clock.
         Some(Estimate {
-            base: at,
-            time: state.clock.reading(at),
-            period,
-            // There is no other: intervals are measured by the steered clock.
-            difference: period,
             difference_error: rate(self.error.abs()),
             difference_deviation: rate(self.error.abs()),
-            bound: span(bound),
-            imbalance: Span::ZERO,
             path_bound: span(path.min(bound)),
             growth: self.settings.max_wander,
             deviation: span(offset),
             rtt_floor: span(state.least_delay),
-            spread: Spread::default(),
-            last_used: state.last,
-            heard: state.last,
+            ..stated(at, state.clock.reading(at), period, span(bound), state.last)
         })
     }
 

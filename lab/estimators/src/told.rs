@@ -14,8 +14,10 @@
 use core::f64::consts::FRAC_1_SQRT_2;
 
 use truechimer_feedforward::number::{rate, seconds, span};
-use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings, Spread};
-use truechimer_time::{Count, Instant, Rate, Span};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
+use truechimer_time::{Count, Instant, Rate};
+
+use crate::stated;
 
 /// Standard deviations of what it does not know before the first exchange: offset, s, and rate.
 const OFFSET: f64 = 1.0;
@@ -240,22 +242,13 @@ impl Estimator for Told {
         let [theta, now] = self.filter.x;
         let deviation = span(libm::sqrt(self.filter.variance(dt)));
         let rate_error = rate(libm::sqrt(self.filter.p[1][1]));
+        let time = time + nominal.span(at - count) + span(theta + now * dt);
         Some(Estimate {
-            base: at,
-            time: time + nominal.span(at - count) + span(theta + now * dt),
-            period: nominal.scaled(rate(now)),
             difference: nominal.scaled(rate(self.filter.mean_rate(dt))),
             difference_error: rate_error,
             difference_deviation: rate_error,
-            bound: deviation,
-            imbalance: Span::ZERO,
-            path_bound: Span::ZERO,
-            growth: Rate::ZERO,
-            deviation,
             rtt_floor: span(self.truth.floors.iter().sum()),
-            spread: Spread::default(),
-            last_used: self.at,
-            heard: self.at,
+            ..stated(at, time, nominal.scaled(rate(now)), deviation, self.at)
         })
     }
 

@@ -7,12 +7,13 @@
 //! others, not a clock: it believes every server.
 
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, Spread,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings,
 };
-use truechimer_time::{Count, Instant, Rate, Span};
+use truechimer_time::{Count, Instant, Rate};
 
 use crate::path::{Law, PathSpec, When};
 use crate::scenario::Scenario;
+use truechimer_estimators::stated;
 use truechimer_feedforward::number::{fraction, seconds, span};
 
 /// Offset before the first exchange, s, which it does not know.
@@ -156,22 +157,10 @@ impl Estimator for Omniscient {
         let nominal = self.settings.nominal;
         let period = nominal.scaled(Rate::from_ppb(0));
         let deviation = span(libm::sqrt(then.p[0].max(0.0)));
+        let time = time + nominal.span(at - count) + span(then.theta);
         Some(Estimate {
-            base: at,
-            time: time + nominal.span(at - count) + span(then.theta),
-            period,
-            difference: period,
-            difference_error: Rate::from_ppb(0),
-            difference_deviation: Rate::from_ppb(0),
-            bound: deviation,
-            imbalance: Span::ZERO,
-            path_bound: Span::default(),
-            growth: Rate::from_ppb(0),
-            deviation,
             rtt_floor: span(self.delays[0].0 + self.delays[1].0),
-            spread: Spread::default(),
-            last_used: self.at,
-            heard: self.at,
+            ..stated(at, time, period, deviation, self.at)
         })
     }
 

@@ -12,15 +12,15 @@ mod filter;
 
 use truechimer_feedforward::number::{fraction, rate, seconds, span};
 use truechimer_feedforward::{
-    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, Spread, TimePrior,
+    Accepted, Estimate, Estimator, Exchange, RatePrior, Refusal, Settings, TimePrior,
 };
 use truechimer_time::{Count, Instant, Rate, Span};
 
 use discipline::{Discipline, State as Phase, Verdict};
 use filter::{ClockFilter, MAX_DISTANCE, PHI, Sample};
 
-use crate::Compared;
 use crate::steered::Steered;
+use crate::{Compared, stated};
 
 /// Least dispersion that an update adds, s (MINDISP).
 const MIN_DISPERSION: f64 = 0.01;
@@ -144,25 +144,17 @@ impl Estimator for NtpPll {
         let path = filter.delay / 2.0 + state.root_distance;
         let added = (filter.dispersion + filter.offset.abs()).max(MIN_DISPERSION);
         let bound = path + added + filter.jitter + PHI * age;
+        // There is no other rate than this: intervals are measured by the steered clock.
         Some(Estimate {
-            base: at,
-            time: state.clock.reading(at),
-            period,
-            // There is no other: intervals are measured by the steered clock.
-            difference: period,
             difference_error: rate(PHI),
             difference_deviation: rate(PHI),
-            bound: span(bound),
-            imbalance: Span::ZERO,
             path_bound: span(path.min(bound)),
             growth: rate(PHI),
             deviation: span(libm::sqrt(
                 filter.jitter * filter.jitter + self.discipline.jitter * self.discipline.jitter,
             )),
             rtt_floor: span(state.least_delay),
-            spread: Spread::default(),
-            last_used: state.last_used,
-            heard: state.last_used,
+            ..stated(at, state.clock.reading(at), period, span(bound), state.last_used)
         })
     }
 

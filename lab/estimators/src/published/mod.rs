@@ -25,7 +25,7 @@ mod rate;
 mod windows;
 
 use truechimer_feedforward::number::{rate, span};
-use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings, Spread};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
 use truechimer_time::{Count, Period, Rate, Span};
 
 use baseline::{Baseline, Shift, Slide, Slides};
@@ -39,7 +39,7 @@ use penalty::Penalty;
 use rate::LongTerm;
 use windows::Windows;
 
-use crate::Compared;
+use crate::{Compared, stated};
 
 /// Stamps that are remembered at most, if warm-up is served again and again.
 const HISTORY_LIMIT: u64 = 16_384;
@@ -352,22 +352,14 @@ impl Estimator for Published {
         let (clock, reference) = (&state.clock, &state.clock.reference);
         let local = (state.local.ratio - clock.ratio) * reference.nominal_seconds(at - state.last);
         let period = reference.period(state.local.ratio);
+        let time = clock.reading_less(at, state.offset.theta - local);
         Some(Estimate {
-            base: at,
-            time: clock.reading_less(at, state.offset.theta - local),
-            period,
-            difference: period,
             difference_error: rate(state.local.error.abs()),
             difference_deviation: rate(state.local.error.abs()),
-            bound: span(state.error(at, &self.class)),
-            imbalance: Span::ZERO,
-            path_bound: Span::ZERO,
             growth: rate(self.class.rate_bound),
             deviation: span(state.average.mean()),
             rtt_floor: span(clock.seconds(state.baseline.floor)),
-            spread: Spread::default(),
-            last_used: state.last_used,
-            heard: state.last_used,
+            ..stated(at, time, period, span(state.error(at, &self.class)), state.last_used)
         })
     }
 

@@ -12,9 +12,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use truechimer_estimators::stated;
 use truechimer_feedforward::number::{seconds, span};
-use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings, Spread};
-use truechimer_time::{Count, Instant, Rate, Span};
+use truechimer_feedforward::{Accepted, Estimate, Estimator, Exchange, Refusal, Settings};
+use truechimer_time::{Count, Instant, Rate};
 
 use super::law::{Common, Density, Told};
 use super::{BEGIN, Day, Foretold, Realised, Technology};
@@ -355,23 +356,8 @@ impl Estimator for Limit {
         let time = shown - self.course.course(shown) - self.mean_at(shown);
         let period = self.settings.nominal;
         let deviation = span(self.covariance[0][0].max(0.0).sqrt());
-        Some(Estimate {
-            base: at,
-            time: Instant::new(BEGIN, 0) + span(time),
-            period,
-            difference: period,
-            difference_error: Rate::from_ppb(0),
-            difference_deviation: Rate::from_ppb(0),
-            bound: deviation,
-            imbalance: Span::ZERO,
-            path_bound: Span::default(),
-            growth: Rate::from_ppb(0),
-            deviation,
-            rtt_floor: Span::ZERO,
-            spread: Spread::default(),
-            last_used: self.heard,
-            heard: self.heard,
-        })
+        let time = Instant::new(BEGIN, 0) + span(time);
+        Some(stated(at, time, period, deviation, self.heard))
     }
 
     fn new_epoch(&mut self) {}
