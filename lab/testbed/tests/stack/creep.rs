@@ -96,6 +96,7 @@ struct Outside {
     bound: i64,
 }
 
+/// Reads the clock for so long and gathers those, by the time since `start`.
 fn outside(clock: &Clock, start: Instant, time: Duration) -> Outside {
     let (mut all, mut bound) = (Outside::default(), 0);
     while start.elapsed() < time {
