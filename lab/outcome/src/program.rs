@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io::Write;
 use std::panic::{self, AssertUnwindSafe};
+use std::thread::ScopedJoinHandle;
 
 use serde_json::Value;
 use truechimer_report::Page;
@@ -28,6 +29,11 @@ fn broken(panic: &(dyn Any + Send)) -> String {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
     format!("the test bed broke down: {}", said.unwrap_or("it does not say why").trim())
+}
+
+/// Result of a thread that has ended or will. Where it panicked, so does this one, by the same words: [`caught`] tells them.
+pub fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| panic::resume_unwind(panic))
 }
 
 /// The beginning of the report of a program that ends now.

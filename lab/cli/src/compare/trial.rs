@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use truechimer_outcome::outcome::Failure;
+use truechimer_outcome::program;
 use truechimer_testbed::chrony;
 
 use crate::compare::args::Options;
@@ -95,11 +96,7 @@ fn round(options: &Options, number: usize) -> Result<Vec<Trial>, Failure> {
     std::thread::scope(|scope| {
         let start = |(n, scenario)| scope.spawn(move || run(options, scenario, number, n == 0));
         let running: Vec<_> = options.scenarios.iter().enumerate().map(start).collect();
-        let ended = running.into_iter().map(|thread| match thread.join() {
-            Ok(trial) => trial,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        ended.collect()
+        running.into_iter().map(program::joined).collect()
     })
 }
 

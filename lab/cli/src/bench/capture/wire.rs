@@ -17,6 +17,7 @@ use super::bed::{Bed, WIRE};
 use super::keep::{Keep, Seen, Shelf};
 use super::overhead::host::Place;
 use truechimer_outcome::outcome::Failure;
+use truechimer_outcome::program;
 
 /// Way in which packets are taken and stamped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,8 +123,7 @@ impl Wire {
                 Err(_) => Err(Failure("the capturing thread ended early".to_owned())),
             };
             stop.store(true, Ordering::Relaxed);
-            let ended = capturing.join().map_err(|_| Failure("capturing failed".to_owned()))?;
-            ended.and(sent)
+            program::joined(capturing).and(sent)
         })?;
         let mut seen = shelf.lock().map_err(|_| Failure("capturing failed".to_owned()))?;
         Ok(sent.map(|sent| (std::mem::take(&mut *seen), sent)))

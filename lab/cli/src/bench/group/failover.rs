@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use truechimer_outcome::outcome::{Failure, Outcome};
+use truechimer_outcome::program;
 use truechimer_testbed::ring::Settings;
 
 use crate::bench::group::bed::{How, MEMBERS};
@@ -104,11 +105,8 @@ pub fn run(options: &Options, wanted: &Wanted) -> Result<Outcome, Failure> {
             scope.spawn(move || one(options, wanted, ring, per_ring, token, work, &dir))
         };
         let rings: Vec<_> = (0..wanted.rings).map(start).collect();
-        let join = |ring: std::thread::ScopedJoinHandle<'_, Ran>| {
-            ring.join().map_err(|_| Failure("a ring's campaign panicked".to_owned()))
-        };
-        rings.into_iter().map(join).collect::<Result<_, _>>()
-    })?;
+        rings.into_iter().map(program::joined).collect()
+    });
     let mut tally = Tally::default();
     let mut violations: Vec<Violation> = Vec::new();
     let mut broken = Vec::new();

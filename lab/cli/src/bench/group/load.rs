@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use truechimer_group_client::{Call, Replica, Thread, Where};
 use truechimer_outcome::outcome::Failure;
+use truechimer_outcome::program;
 use truechimer_sim::Random;
 
 use crate::bench::group::args::At;
@@ -130,10 +131,7 @@ pub fn run(orders: &Orders) -> Result<(), Failure> {
             scope.spawn(move || thread(replica, orders, n))
         };
         let all: Vec<_> = (0..orders.threads).map(start).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<Vec<Sample>, Failure>>| {
-            thread.join().map_err(|_| Failure("a thread panicked".to_owned()))?
-        };
-        all.into_iter().map(join).collect()
+        all.into_iter().map(program::joined).collect()
     });
     let done = Done { seconds: began.elapsed().as_secs_f64(), threads: threads? };
     write(&orders.out, &done)
