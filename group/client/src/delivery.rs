@@ -76,6 +76,7 @@ const ENDED: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 61;
 const LOOPED: u64 = 1 << 60;
 const TAKES_ALL: u64 = 1 << 59;
+const BY_LOOPER: u64 = 1 << 58;
 const BYTES: u64 = (1 << 56) - 1;
 
 /// State of one connection at the program.
@@ -91,6 +92,8 @@ pub struct Taken {
     pub closed: bool,
     /// True if its looper reads it, as the loop finds input: together with others, then.
     pub looped: bool,
+    /// True if its looper has accepted it.
+    pub by_looper: bool,
 }
 
 /// Reason why a page cannot be used.
@@ -326,6 +329,11 @@ impl Page {
         self.taken_at(port).fetch_or(ACCEPTED, Ordering::Release);
     }
 
+    /// The program's side: the thread that takes all input has accepted the connection from that port.
+    pub fn looper_took_accept(&self, port: u16) {
+        self.taken_at(port).fetch_or(ACCEPTED | BY_LOOPER, Ordering::Release);
+    }
+
     /// The program's side: it has read so many bytes.
     pub fn took(&self, port: u16, bytes: u64) {
         self.taken_at(port).fetch_add(bytes & BYTES, Ordering::Release);
@@ -378,6 +386,7 @@ impl Page {
             ended: word & ENDED != 0,
             closed: word & CLOSED != 0,
             looped: word & LOOPED != 0,
+            by_looper: word & BY_LOOPER != 0,
         }
     }
 
@@ -530,7 +539,14 @@ mod tests {
         program.took(65535, 6);
         program.took_end(65535);
         program.set_looped(65535, true);
-        let all = Taken { bytes: 11, accepted: true, ended: true, closed: false, looped: true };
+        let all = Taken {
+            bytes: 11,
+            accepted: true,
+            ended: true,
+            closed: false,
+            looped: true,
+            by_looper: false,
+        };
         assert_eq!(front.taken(65535), all);
         program.set_takes_all(65535, true);
         assert!(front.takes_all(65535) && front.taken(65535) == all);
