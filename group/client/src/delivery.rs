@@ -259,7 +259,8 @@ impl Page {
     /// The front's side: its program gets no time any more.
     pub fn fence(&self) {
         self.u64_at(16).fetch_or(FENCED, Ordering::Release);
-        self.stir();
+        self.u64_at(32).fetch_add(1, Ordering::Release);
+        self.wake(SEQUENCE);
     }
 
     /// Mark of a program that gets no time any more.
@@ -299,14 +300,12 @@ impl Page {
 
     /// The front's side: this is the time now.
     pub fn set_time(&self, time: i64) {
-        self.i64_at(24).store(time, Ordering::Release);
-        self.stir();
-    }
-
-    /// Wakes those that wait for the first time.
-    fn stir(&self) {
+        let before = self.i64_at(24).swap(time, Ordering::AcqRel);
         self.u64_at(32).fetch_add(1, Ordering::Release);
-        self.wake(SEQUENCE);
+        // Nobody waits for another one than the first.
+        if before <= 0 {
+            self.wake(SEQUENCE);
+        }
     }
 
     /// The program's side: a thread that was not busy is about to take input. Before the counting.

@@ -283,7 +283,6 @@ impl Front {
                 return Ok(());
             }
         }
-        self.woken.clear();
         self.ring.look(self.settings.patience)?;
         self.work()?;
         self.vote()?;
@@ -510,7 +509,7 @@ impl Front {
         if let Some(ring) = self.ring.descriptor() {
             self.poll.add(ring, true, false);
         }
-        self.poll.add(self.woken.descriptor(), true, false);
+        let woken = self.poll.add(self.woken.descriptor(), true, false);
         let takes = self.takes();
         if takes {
             self.early.take().into_iter().for_each(|(_, stream)| self.add(stream));
@@ -522,6 +521,9 @@ impl Front {
         let clients = self.clients.poll(&mut self.poll, takes);
         let readers = self.poll_readers();
         self.poll.wait(patience);
+        if self.poll.came(woken) {
+            self.woken.clear();
+        }
         if let Some(readers) = readers {
             self.serve_readers(readers);
         }

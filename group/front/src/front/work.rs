@@ -44,7 +44,7 @@ pub struct Work {
     reported: Option<Instant>,
     /// Number of openings, of requests, or the end that is being worked on.
     given: usize,
-    /// The requests that are being worked on, by number and connection, their time, and the replies so far.
+    /// The requests that are being worked on, by number and connection, their time, and the replies so far, for a record.
     requests: Vec<(u64, Conn)>,
     time: i64,
     output: BTreeMap<Conn, Vec<u8>>,
@@ -367,7 +367,7 @@ impl Front {
         let me = self.order.me().member;
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
         let streams = &mut self.streams;
-        let request = !self.work.requests.is_empty();
+        let records = self.record.is_some() && !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
             if conn.is_beside() {
@@ -387,7 +387,7 @@ impl Front {
                 streams.ended(conn, end);
                 ended.push(conn);
             }
-            if request && !bytes.is_empty() {
+            if records && !bytes.is_empty() {
                 output.entry(conn).or_default().extend(bytes);
             }
         });
