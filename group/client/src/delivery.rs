@@ -76,6 +76,7 @@ const ENDED: u64 = 1 << 62;
 const CLOSED: u64 = 1 << 61;
 const LOOPED: u64 = 1 << 60;
 const TAKES_ALL: u64 = 1 << 59;
+const BY_LOOPER: u64 = 1 << 58;
 const BYTES: u64 = (1 << 56) - 1;
 
 /// State of one connection at the program.
@@ -91,6 +92,8 @@ pub struct Taken {
     pub closed: bool,
     /// True if its looper reads it, as the loop finds input: together with others, then.
     pub looped: bool,
+    /// True if its looper has accepted it.
+    pub by_looper: bool,
 }
 
 /// Reason why a page cannot be used.
@@ -256,7 +259,8 @@ impl Page {
     /// The front's side: its program gets no time any more.
     pub fn fence(&self) {
         self.u64_at(16).fetch_or(FENCED, Ordering::Release);
-        self.stir();
+        self.u64_at(32).fetch_add(1, Ordering::Release);
+        self.wake(SEQUENCE);
     }
 
     /// Mark of a program that gets no time any more.
@@ -296,14 +300,12 @@ impl Page {
 
     /// The front's side: this is the time now.
     pub fn set_time(&self, time: i64) {
-        self.i64_at(24).store(time, Ordering::Release);
-        self.stir();
-    }
-
-    /// Wakes those that wait for the first time.
-    fn stir(&self) {
+        let before = self.i64_at(24).swap(time, Ordering::AcqRel);
         self.u64_at(32).fetch_add(1, Ordering::Release);
-        self.wake(SEQUENCE);
+        // Nobody waits for another one than the first.
+        if before <= 0 {
+            self.wake(SEQUENCE);
+        }
     }
 
     /// The program's side: a thread that was not busy is about to take input. Before the counting.
@@ -324,6 +326,11 @@ impl Page {
     /// The program's side: it has accepted the connection from that port.
     pub fn took_accept(&self, port: u16) {
         self.taken_at(port).fetch_or(ACCEPTED, Ordering::Release);
+    }
+
+    /// The program's side: the thread that takes all input has accepted the connection from that port.
+    pub fn looper_took_accept(&self, port: u16) {
+        self.taken_at(port).fetch_or(ACCEPTED | BY_LOOPER, Ordering::Release);
     }
 
     /// The program's side: it has read so many bytes.
@@ -378,6 +385,7 @@ impl Page {
             ended: word & ENDED != 0,
             closed: word & CLOSED != 0,
             looped: word & LOOPED != 0,
+            by_looper: word & BY_LOOPER != 0,
         }
     }
 
@@ -530,7 +538,14 @@ mod tests {
         program.took(65535, 6);
         program.took_end(65535);
         program.set_looped(65535, true);
-        let all = Taken { bytes: 11, accepted: true, ended: true, closed: false, looped: true };
+        let all = Taken {
+            bytes: 11,
+            accepted: true,
+            ended: true,
+            closed: false,
+            looped: true,
+            by_looper: false,
+        };
         assert_eq!(front.taken(65535), all);
         program.set_takes_all(65535, true);
         assert!(front.takes_all(65535) && front.taken(65535) == all);

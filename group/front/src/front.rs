@@ -283,7 +283,6 @@ impl Front {
                 return Ok(());
             }
         }
-        self.woken.clear();
         self.ring.look(self.settings.patience)?;
         self.work()?;
         self.vote()?;
@@ -357,8 +356,8 @@ impl Front {
             match step {
                 Step::Send(message) => self.send(&message)?,
                 Step::Run(op, time) => {
-                    if let Op::Open(conn) = op {
-                        self.streams.begin(conn);
+                    if let Op::Open(conns) = &op {
+                        conns.iter().for_each(|conn| self.streams.begin(*conn));
                     }
                     self.work.push(op, time, self.point);
                 }
@@ -510,12 +509,10 @@ impl Front {
         if let Some(ring) = self.ring.descriptor() {
             self.poll.add(ring, true, false);
         }
-        self.poll.add(self.woken.descriptor(), true, false);
+        let woken = self.poll.add(self.woken.descriptor(), true, false);
         let takes = self.takes();
         if takes {
-            for (_, stream) in self.early.take() {
-                self.add(stream)?;
-            }
+            self.early.take().into_iter().for_each(|(_, stream)| self.add(stream));
         }
         let listener = takes.then(|| self.poll.add(self.listener.as_raw_fd(), true, false));
         for (descriptor, writes) in self.program.descriptors() {
@@ -524,11 +521,14 @@ impl Front {
         let clients = self.clients.poll(&mut self.poll, takes);
         let readers = self.poll_readers();
         self.poll.wait(patience);
+        if self.poll.came(woken) {
+            self.woken.clear();
+        }
         if let Some(readers) = readers {
             self.serve_readers(readers);
         }
         if listener.is_some_and(|at| self.poll.came(at)) {
-            self.accept()?;
+            self.accept();
         }
         for number in self.clients.came(&self.poll, &clients) {
             self.serve(number, takes && self.requests.has_room());
@@ -547,17 +547,17 @@ impl Front {
         self.settings.tick.min(KNOCK) / 4
     }
 
-    fn accept(&mut self) -> Result<(), String> {
+    fn accept(&mut self) {
         // An error concerns one client that has gone again, or descriptors that are used up.
         while let Ok((stream, _)) = self.listener.accept() {
-            self.add(stream)?;
+            self.add(stream);
         }
-        Ok(())
     }
 
-    fn add(&mut self, stream: TcpStream) -> Result<(), String> {
-        let Some(number) = self.clients.add(stream) else { return Ok(()) };
-        self.send_for(&Message::Open { conn: number }, Sent::Asks(vec![number])).map(drop)
+    fn add(&mut self, stream: TcpStream) {
+        if let Some(number) = self.clients.add(stream) {
+            self.requests.open(number);
+        }
     }
 
     /// Command that starts the program.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
@@ -49,8 +50,8 @@ const MOST_CAME: usize = 256;
 /// Work with which the program is busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Busy {
-    /// Accepting this connection.
-    Accept(Conn),
+    /// Accepting the connections that it was given last.
+    Accept,
     /// Reading the requests that it was given last, and working on them.
     Requests,
     /// Taking note of the end.
@@ -88,15 +89,17 @@ struct Link {
 #[derive(Debug)]
 pub struct Program {
     address: SocketAddr,
-    page: Page,
+    page: Arc<Page>,
     links: BTreeMap<Conn, Link>,
     /// Tells in which of them something has come.
     epoll: OwnedFd,
-    /// Those of the requests that it was given last.
+    /// Those that it was given last, or was given requests of.
     given: Vec<Conn>,
     /// True if it has written something to one of those since.
     answered: bool,
-    /// True if it is to be given those at once and has not been, as it was stopped in a look.
+    /// True if a connection may wait to be connected, or something for the kernel to take it.
+    waits: bool,
+    /// True if it is to be given that at once and has not been, as it was stopped in a look.
     at_once: bool,
     /// Connections whose input it did not take when it rested: a server of one connection at a
     /// time, or one with fewer threads than connections, takes it when another has ended.
@@ -131,11 +134,12 @@ impl Program {
         // Nothing is forgotten here: the program may have attached to this page before.
         Ok(Program {
             address,
-            page,
+            page: Arc::new(page),
             links: BTreeMap::new(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             given: Vec::new(),
             answered: false,
+            waits: false,
             at_once: false,
             untaken: BTreeSet::new(),
             leaving: Vec::new(),
@@ -197,7 +201,7 @@ impl Program {
     pub fn forget(&mut self) {
         self.links.clear();
         self.given.clear();
-        self.at_once = false;
+        (self.at_once, self.waits) = (false, false);
         self.untaken.clear();
         self.leaving.clear();
         self.page.forget_program();
@@ -206,24 +210,38 @@ impl Program {
         self.unready = unasked(self.asked);
     }
 
-    /// Gives it a connection.
+    /// Gives it connections, in this order: to an event loop all at once.
     ///
     /// # Errors
-    /// If it does not listen.
-    pub fn open(&mut self, conn: Conn) -> io::Result<Busy> {
+    /// If it does not listen: it has none of them then.
+    pub fn open(&mut self, conns: &[Conn]) -> io::Result<Busy> {
         self.begin();
-        let stream = sys::socket(self.address)?;
-        let port = stream.local_addr()?.port();
-        self.page.begin(port);
-        let (out, finished, told, ended) = (Vec::new(), false, false, false);
-        let stage = Stage::Waits;
-        let link = Link { stream, stage, port, sent: 0, out, finished, told, ended };
-        self.links.insert(conn, link);
-        if let Err(why) = self.connect() {
-            self.links.remove(&conn);
+        self.given = conns.to_vec();
+        self.answered = false;
+        self.at_once = conns.len() > 1;
+        let opened = self.make_links().and_then(|()| self.write());
+        if let Err(why) = opened {
+            conns.iter().for_each(|conn| drop(self.links.remove(conn)));
+            self.given.clear();
+            self.at_once = false;
             return Err(why);
         }
-        Ok(Busy::Accept(conn))
+        Ok(Busy::Accept)
+    }
+
+    /// Makes sockets for the connections that it is to be given.
+    fn make_links(&mut self) -> io::Result<()> {
+        self.waits = true;
+        for conn in &self.given {
+            let stream = sys::socket(self.address)?;
+            let port = stream.local_addr()?.port();
+            self.page.begin(port);
+            let (out, finished, told, ended) = (Vec::new(), false, false, false);
+            let stage = Stage::Waits;
+            let link = Link { stream, stage, port, sent: 0, out, finished, told, ended };
+            self.links.insert(*conn, link);
+        }
+        Ok(())
     }
 
     /// Connects one after the other, in their order: where the program's queue is full, the kernel tries each again at
@@ -238,17 +256,14 @@ impl Program {
             if is_begun && link.stage == Stage::Waits {
                 continue;
             }
-            let result = sys::connects(&link.stream, self.address);
-            if let Ok(false) = result {
-                link.stage = Stage::Begun;
+            let result = link.connect(self.address);
+            if link.stage == Stage::Begun {
                 return Ok(());
             }
             if let Some(conn) = conn {
                 // Not before: one that is not connected would be reported all the time.
                 epoll::add(&self.epoll, &link.stream, data(conn), epoll::EventFlags::IN)?;
             }
-            // Reading from one that was refused fails, and tells that it is cut off.
-            link.stage = Stage::Connected;
             result?;
         }
         Ok(())
@@ -259,6 +274,7 @@ impl Program {
         self.begin();
         if let Some(link) = self.links.get_mut(&conn) {
             link.finished = true;
+            self.waits = true;
         }
         self.push();
         Busy::End(conn)
@@ -291,13 +307,13 @@ impl Program {
 
     /// Passes on what the kernel would not take before.
     pub fn push(&mut self) {
-        // Of one that is refused now its end tells.
-        let _ = self.connect();
         if self.at_once {
-            self.write();
-        }
-        if !self.at_once {
+            // Of one that is refused now its end tells.
+            let _ = self.write();
+        } else if self.waits {
+            let _ = self.connect();
             self.links.values_mut().chain(&mut self.leaving).for_each(Link::push);
+            self.waits = self.links.values().chain(&self.leaving).any(Link::waits);
         }
     }
 
@@ -326,8 +342,11 @@ impl Program {
         if late.is_empty() {
             // Somebody may be about to work who has not said so: of no matter beside the loop of one, by the operator's
             // word.
-            let of_loop =
-                with == Busy::Requests && self.given.iter().all(|conn| self.is_looped(*conn));
+            let of_loop = match with {
+                Busy::Requests => self.given.iter().all(|conn| self.is_looped(*conn)),
+                Busy::Accept => self.given.iter().all(|conn| self.is_loops(*conn)),
+                Busy::End(conn) => self.is_loops(conn),
+            };
             if !waits && (of_loop || self.page.handed() == handed) {
                 return true;
             }
@@ -379,7 +398,7 @@ impl Program {
             return false;
         }
         if late.is_empty() {
-            return matches!(with, Busy::Accept(_)) && for_ >= RESTLESS;
+            return with == Busy::Accept && for_ >= RESTLESS;
         }
         self.find_unseen(&late, with);
         false
@@ -399,7 +418,7 @@ impl Program {
         let sockets = Table::read();
         let mut found = links.iter().filter_map(|link| link.socket(&sockets));
         found.any(|socket| match with {
-            Busy::Accept(_) => socket.accepted,
+            Busy::Accept => socket.accepted,
             Busy::Requests => socket.accepted && socket.unread == 0 && !socket.underway,
             // It reads the end when it likes to.
             Busy::End(_) => false,
@@ -426,7 +445,7 @@ impl Program {
 
     /// The connections of which it has not taken what it was given with that.
     fn late(&self, with: Busy) -> Vec<Conn> {
-        let (Busy::Accept(conn) | Busy::End(conn)) = with else {
+        let Busy::End(conn) = with else {
             return self.given.iter().copied().filter(|conn| self.is_late(*conn, with)).collect();
         };
         Some(conn).filter(|conn| self.is_late(*conn, with)).into_iter().collect()
@@ -436,7 +455,7 @@ impl Program {
         let Some(link) = self.links.get(&conn).filter(|link| !link.ended) else { return false };
         let taken = self.page.taken(link.port);
         match with {
-            Busy::Accept(_) => !taken.accepted,
+            Busy::Accept => !taken.accepted,
             Busy::Requests => !link.out.is_empty() || taken.bytes < link.sent,
             Busy::End(_) => !taken.ended && !taken.closed,
         }
@@ -533,7 +552,8 @@ impl Program {
         let wants = |link: &&Link| {
             !link.ended && (link.stage == Stage::Begun || (link.is_live() && !link.out.is_empty()))
         };
-        let writes = self.links.values().filter(wants).map(|link| (link.stream.as_raw_fd(), true));
+        let links = self.waits.then(|| self.links.values()).into_iter().flatten();
+        let writes = links.filter(wants).map(|link| (link.stream.as_raw_fd(), true));
         let leaves = self.leaving.iter().filter(|link| !link.ended && link.stage != Stage::Waits);
         let leaves = leaves.map(move |link| (link.stream.as_raw_fd(), wants(&link)));
         std::iter::once((self.epoll.as_raw_fd(), false)).chain(writes).chain(leaves)
@@ -548,7 +568,7 @@ impl Program {
             return format!("{threads} of its threads work, or were killed at it");
         };
         match with {
-            Busy::Accept(_) => format!("it has not accepted connection {conn}"),
+            Busy::Accept => format!("it has not accepted connection {conn}"),
             Busy::Requests => {
                 let bytes = self.page.taken(link.port).bytes;
                 format!("it has read {bytes} of {} bytes on connection {conn}", link.sent)
@@ -614,6 +634,25 @@ impl Link {
     /// True while something may come of it.
     fn is_live(&self) -> bool {
         self.stage == Stage::Connected && !self.ended
+    }
+
+    /// Connects it, or sees how far that has come.
+    fn connect(&mut self, to: SocketAddr) -> io::Result<()> {
+        // On this host it has come about when the first call is over, which does not say so.
+        let result = match sys::connects(&self.stream, to) {
+            Ok(false) => sys::connects(&self.stream, to),
+            result => result,
+        };
+        // Reading from one that was refused fails, and tells that it is cut off.
+        let begun = matches!(result, Ok(false));
+        self.stage = if begun { Stage::Begun } else { Stage::Connected };
+        result.map(drop)
+    }
+
+    /// True if it waits to be connected, or something for the kernel to take it.
+    fn waits(&self) -> bool {
+        let untold = self.finished && !self.told;
+        !self.ended && (self.stage != Stage::Connected || !self.out.is_empty() || untold)
     }
 
     fn push(&mut self) {

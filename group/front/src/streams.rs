@@ -134,13 +134,11 @@ impl Stream {
         }
     }
 
-    /// Number of first bytes that so many replicas agree on, ourselves among them.
-    fn agreed(&self, counted: &BTreeMap<Member, u64>, majority: usize) -> u64 {
-        let agreed = |member| self.others.get(member).map_or(0, |other| other.agreed);
-        let mut lengths: Vec<u64> = counted.keys().map(agreed).collect();
-        lengths.push(self.length());
-        lengths.sort_unstable_by_key(|length| std::cmp::Reverse(*length));
-        lengths.get(majority.saturating_sub(1)).copied().unwrap_or(0)
+    /// Number of replicas that agree on the first so many bytes, ourselves among them.
+    fn agreeing(&self, counted: &BTreeMap<Member, u64>, until: u64) -> usize {
+        let agreed = |member: &&Member| self.others.get(member).map_or(0, |other| other.agreed);
+        let others = counted.keys().filter(|member| agreed(member) >= until).count();
+        others + usize::from(self.length() >= until)
     }
 
     /// True if its end is among the first so many to be dealt with.
@@ -148,15 +146,19 @@ impl Stream {
         self.closed.is_some_and(|(_, at)| at <= until)
     }
 
-    /// Looks at what another has said as far as that is possible: the length within which it
-    /// differs, if it does.
-    fn check(&mut self, with: Member, same: &mut u64) -> Option<u64> {
+    /// Looks at what another has said, or all have, as far as that is possible: who differs, and the length within which
+    /// it does.
+    fn check(&mut self, with: Option<Member>, same: &mut u64) -> Vec<(Member, u64)> {
         let length = self.length();
-        let mut other = self.others.remove(&with)?;
-        let differs = self.compare(&mut other, length, same);
-        other.differs |= differs.is_some();
-        self.others.insert(with, other);
-        differs
+        let mut differences = Vec::new();
+        let mut others = std::mem::take(&mut self.others);
+        for (member, other) in others.iter_mut().filter(|(m, _)| with.is_none_or(|w| w == **m)) {
+            let differs = self.compare(other, length, same);
+            other.differs |= differs.is_some();
+            differences.extend(differs.map(|length| (*member, length)));
+        }
+        self.others = others;
+        differences
     }
 
     fn compare(&self, other: &mut Other, length: u64, same: &mut u64) -> Option<u64> {
@@ -302,8 +304,8 @@ impl Streams {
                 self.forgotten += 1;
             }
             other.pending.push_back(word);
-            if let Some(length) = stream.check(from, &mut self.same) {
-                differences.push(Difference { with: from, conn, length });
+            for (with, length) in stream.check(Some(from), &mut self.same) {
+                differences.push(Difference { with, conn, length });
             }
             self.tidy(conn);
         }
@@ -313,13 +315,9 @@ impl Streams {
 
     fn check(&mut self, conn: Conn) -> Vec<Difference> {
         let Some(stream) = self.all.get_mut(&conn) else { return Vec::new() };
-        let with: Vec<Member> = stream.others.keys().copied().collect();
-        let mut differences = Vec::new();
-        for with in with {
-            if let Some(length) = stream.check(with, &mut self.same) {
-                differences.push(Difference { with, conn, length });
-            }
-        }
+        let differences = stream.check(None, &mut self.same).into_iter();
+        let differences = differences.map(|(with, length)| Difference { with, conn, length });
+        let differences: Vec<Difference> = differences.collect();
         self.different += differences.len() as u64;
         self.tidy(conn);
         differences
@@ -346,7 +344,7 @@ impl Streams {
     /// with.
     pub fn may_go(&self, conn: Conn, until: u64, majority: usize, done: u64) -> Option<bool> {
         let stream = self.all.get(&conn)?;
-        let agreed = stream.agreed(&self.counted, majority) >= until;
+        let agreed = stream.agreeing(&self.counted, until) >= majority;
         (agreed || !stream.is_over(self.least(done))).then_some(agreed)
     }
 

@@ -7,7 +7,7 @@ use truechimer_group::Member;
 
 use crate::order::{Conn, End, FrontId, Peer, Position, Replied, State};
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// The most bytes of clients or of a checkpoint that go into one message.
 pub const LARGEST_PIECE: usize = 64 << 10;
@@ -44,8 +44,8 @@ pub enum Message {
     Ready,
     /// I end.
     Leave,
-    /// A client has connected to me.
-    Open { conn: u32 },
+    /// Clients have connected to me, in this order.
+    Open(Vec<u32>),
     /// Requests of my clients, in this order: who sent it, and its bytes.
     Requests(Vec<(u32, Vec<u8>)>),
     /// End of the connection.
@@ -102,7 +102,10 @@ impl Message {
                 out.extend(serial.to_le_bytes());
                 out.extend(why.bytes().take(1024));
             }
-            Message::Open { conn } | Message::Close { conn } => out.extend(conn.to_le_bytes()),
+            Message::Open(conns) => {
+                conns.iter().for_each(|conn| out.extend(conn.to_le_bytes()));
+            }
+            Message::Close { conn } => out.extend(conn.to_le_bytes()),
             Message::Requests(requests) => {
                 for (conn, bytes) in requests {
                     out.extend(conn.to_le_bytes());
@@ -170,7 +173,13 @@ impl Message {
             },
             7 => Message::Ready,
             8 => Message::Leave,
-            9 => Message::Open { conn: from.u32()? },
+            9 => {
+                let mut conns = Vec::new();
+                while !from.0.is_empty() && conns.len() < MOST_REQUESTS {
+                    conns.push(from.u32()?);
+                }
+                Message::Open(conns)
+            }
             10 => Message::Requests(from.requests()?),
             11 => Message::Close { conn: from.u32()? },
             12 => Message::Tick,
@@ -200,7 +209,7 @@ impl Message {
             Message::Failed { .. } => 6,
             Message::Ready => 7,
             Message::Leave => 8,
-            Message::Open { .. } => 9,
+            Message::Open(_) => 9,
             Message::Requests(_) => 10,
             Message::Close { .. } => 11,
             Message::Tick => 12,
@@ -378,7 +387,8 @@ mod tests {
             Message::Failed { to: front, serial: 1, why: "none".into() },
             Message::Ready,
             Message::Leave,
-            Message::Open { conn: 1 },
+            Message::Open(Vec::new()),
+            Message::Open(vec![7, 1]),
             Message::Requests(Vec::new()),
             Message::Requests(vec![(1, b"GET".to_vec()), (7, Vec::new()), (1, b"SET".to_vec())]),
             Message::Close { conn: 1 },

@@ -116,11 +116,12 @@ pub fn end_of_process() {
 /// A call that takes input from `fd`: waits, calls, and counts what came.
 fn take(fd: c_int, wanted: bool, flags: c_int, call: impl FnOnce() -> ssize_t) -> ssize_t {
     let Some((page, port)) = page().zip(port_of(fd)) else { return call() };
-    if flags & libc::MSG_DONTWAIT == 0 && is_blocking(fd) {
-        waits();
-    }
     // It may have some of what it waits for, of which nothing is known yet.
     let takes_all = flags & libc::MSG_WAITALL != 0;
+    let is_there = !takes_all && loops::is_there(page, fd, port);
+    if flags & libc::MSG_DONTWAIT == 0 && !is_there && is_blocking(fd) {
+        waits();
+    }
     if takes_all {
         page.set_takes_all(port, true);
     }
@@ -158,7 +159,7 @@ fn accepted(fd: c_int) {
         works(page);
         send_at_once(fd);
         set_port(fd, port);
-        page.took_accept(port);
+        loops::accepted(page, port);
     }
 }
 

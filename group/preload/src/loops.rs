@@ -2,8 +2,8 @@
 //! then to find all of them at one look, in the order in which they were given: its thread looks for input while the
 //! front gives nothing, when all that was given has come, and has it sorted.
 //!
-//! A connection takes part once the one thread that takes all input has read it, and has it in its epoll instance (the
-//! first one that a connection was in), level-triggered, without blocking. One in another instance, or doubled, is for
+//! A connection takes part once the one thread that takes all input has read it, or has accepted it, and has it in its
+//! epoll instance (the first one that a connection was in), level-triggered, without blocking. One in another instance, or doubled, is for
 //! the front to give its requests one at a time; so are all where another thread reads, or where the program has
 //! anything edge-triggered or of one shot: an event that is taken and not handed out would be lost.
 
@@ -40,6 +40,8 @@ const NEVER: u8 = 3;
 static STATES: [AtomicU8; MOST] = [const { AtomicU8::new(UNKNOWN) }; MOST];
 /// The program's own word for each, in its epoll instance.
 static WORDS: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
+/// Number of bytes of each that were there to be read at one look at least, all in all.
+static THERE: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 /// The loop's epoll instance, + 1; 0 = none yet.
 static INSTANCE: AtomicI32 = AtomicI32::new(0);
 /// True if the program has anything that is edge-triggered or of one shot.
@@ -89,18 +91,39 @@ fn word(fd: c_int) -> Option<&'static AtomicU64> {
     WORDS.get(usize::try_from(fd).ok()?)
 }
 
+fn there(fd: c_int) -> Option<&'static AtomicU64> {
+    THERE.get(usize::try_from(fd).ok()?)
+}
+
 /// The descriptor is another connection from now on, or none.
 pub fn forget(fd: c_int) {
+    if let Some(there) = there(fd) {
+        there.store(0, Ordering::Relaxed);
+    }
     if let Some(state) = state(fd) {
         state.store(UNKNOWN, Ordering::Relaxed);
     }
 }
 
+/// The calling thread has accepted that connection.
+pub fn accepted(page: &Page, port: u16) {
+    if page.is_loop() && page.is_looper(here(crate::thread::Here::tid)) {
+        page.looper_took_accept(port);
+    } else {
+        page.took_accept(port);
+    }
+}
+
 /// The calling thread has taken input of that connection.
 pub fn took(page: &Page, fd: c_int, port: u16) {
-    if page.is_loop()
-        && page.loops(here(crate::thread::Here::tid))
-        && let Some(state) = state(fd)
+    if page.is_loop() && page.loops(here(crate::thread::Here::tid)) {
+        tell(page, fd, port);
+    }
+}
+
+/// Tells the front that the loop reads that connection, if it does.
+fn tell(page: &Page, fd: c_int, port: u16) {
+    if let Some(state) = state(fd)
         && state.load(Ordering::Relaxed) == LEVEL
         && !EDGES.load(Ordering::Relaxed)
     {
@@ -144,6 +167,13 @@ fn changed(epoll: c_int, fd: c_int, event: Option<&epoll_event>) {
             word.store(event.u64, Ordering::Relaxed);
             if state.load(Ordering::Relaxed) == UNKNOWN {
                 state.store(LEVEL, Ordering::Relaxed);
+                // Whoever takes all input has accepted it, and waits for it to be readable: it need not have read it yet.
+                if page.taken(port).by_looper
+                    && page.is_looper(here(crate::thread::Here::tid))
+                    && event.events & libc::EPOLLIN as u32 != 0
+                {
+                    tell(page, fd, port);
+                }
             }
         }
         _ => {
@@ -257,29 +287,49 @@ fn wait_for_all(page: &Page) {
     if CAME.load(Ordering::Relaxed) == serial {
         return;
     }
-    let until = kernel::clock(libc::CLOCK_MONOTONIC).saturating_add(LATE);
+    let mut until = None;
     for (port, target) in page.at_once() {
-        while !has_come(page, port, target) && kernel::clock(libc::CLOCK_MONOTONIC) < until {
+        while !has_come(page, port, target) {
+            let now = kernel::clock(libc::CLOCK_MONOTONIC);
+            if now >= *until.get_or_insert(now.saturating_add(LATE)) {
+                page.came_partly();
+                CAME.store(serial, Ordering::Relaxed);
+                return;
+            }
             kernel::sleep_ns(PAUSE);
-        }
-        if !has_come(page, port, target) {
-            page.came_partly();
-            break;
         }
     }
     CAME.store(serial, Ordering::Relaxed);
 }
 
+/// True if the program could read so many bytes of that connection by now, all in all.
 fn has_come(page: &Page, port: u16, target: u64) -> bool {
     let Some(fd) = descriptor_of(port) else { return true };
     let taken = page.taken(port);
+    if taken.closed || taken.bytes >= target {
+        return true;
+    }
     let mut waiting: c_int = 0;
     let arguments = [i64::from(fd), libc::FIONREAD as i64, (&raw mut waiting) as i64, 0, 0, 0];
     // SAFETY: a place for the number.
     let result = unsafe { kernel::call(libc::SYS_ioctl, arguments) };
     // One that cannot be asked has nothing to come.
     let waiting = u64::try_from(waiting).unwrap_or(0);
-    result < 0 || taken.closed || taken.bytes.saturating_add(waiting) >= target
+    let came = result < 0 || taken.bytes.saturating_add(waiting) >= target;
+    if came
+        && result == 0
+        && let Some(there) = there(fd)
+    {
+        there.store(target, Ordering::Relaxed);
+    }
+    came
+}
+
+/// True if the calling thread, which takes all input, finds some there for certain: a read does not wait, whatever the
+/// descriptor's flags are.
+pub fn is_there(page: &Page, fd: c_int, port: u16) -> bool {
+    there(fd).is_some_and(|there| there.load(Ordering::Relaxed) > page.taken(port).bytes)
+        && page.is_looper(here(crate::thread::Here::tid))
 }
 
 /// Sorts what was found into the order in which it was given; all else comes behind.

@@ -36,7 +36,11 @@ pub(super) struct State {
     pub statuses: VecDeque<String>,
     pub status_wanted: usize,
     assembly: Assembly,
+    /// Room for a packet, but while one thread reads.
+    packet: Vec<u8>,
     reading: bool,
+    /// Threads that wait for the one that reads.
+    waiters: usize,
     ended: Option<&'static str>,
     /// The attachment that all this is of.
     of: Option<Arc<Link>>,
@@ -118,7 +122,9 @@ impl Inbox {
                 statuses: VecDeque::new(),
                 status_wanted: 0,
                 assembly: Assembly::new(limit_to_program, LARGEST_CHECKPOINT),
+                packet: vec![0; LONGEST + 1],
                 reading: false,
+                waiters: 0,
                 ended: None,
                 of: None,
             }),
@@ -166,8 +172,10 @@ impl Inbox {
                 if left.is_zero() {
                     return Err(Ended::Late);
                 }
+                state.waiters += 1;
                 let waited = self.changed.wait_timeout(state, slice);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.waiters -= 1;
                 continue;
             }
             let came = self.read(state, link, slice);
@@ -210,10 +218,10 @@ impl Inbox {
 
     fn read(&self, mut state: MutexGuard<'_, State>, link: &Arc<Link>, patience: Duration) -> bool {
         state.reading = true;
+        let mut packet = std::mem::take(&mut state.packet);
         drop(state);
         let ns = patience.as_nanos().min(u128::from(u64::MAX)) as u64;
         let has = sys::poll(link.socket(), libc::POLLIN, Some(ns)).unwrap_or(0);
-        let mut packet = vec![0; LONGEST + 1];
         let mut came = false;
         for _ in 0..if has == 0 { 0 } else { TURN } {
             let mut descriptors = [-1; 4];
@@ -234,8 +242,14 @@ impl Inbox {
                 break;
             }
         }
-        self.lock().reading = false;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        (state.reading, state.packet) = (false, packet);
+        // That is a system call for nothing where nobody waits.
+        let waiters = state.waiters;
+        drop(state);
+        if waiters > 0 {
+            self.changed.notify_all();
+        }
         came
     }
 }

@@ -193,14 +193,24 @@ impl Readers {
                     self.last_word = word;
                     return Some(program.end(conn));
                 }
-                Some((client, _)) => match program.open(conn) {
-                    Ok(busy) => return Some(busy),
-                    // It may be that there is no program any more, or that descriptors or ports are used up.
-                    Err(why) => {
-                        self.clients.remove(client);
-                        self.refuse(format!("the program cannot be connected to: {why}"), says);
+                Some((client, _)) => {
+                    let mut opened = vec![client];
+                    while let Some(Waiting { client, task: Task::Open, .. }) = self.waiting.front()
+                        && opened.len() < program.takes_openings(MOST_AT_ONCE)
+                    {
+                        opened.push(*client);
+                        self.pop();
                     }
-                },
+                    let conns: Vec<Conn> = opened.iter().copied().map(Conn::beside).collect();
+                    match program.open(&conns) {
+                        Ok(busy) => return Some(busy),
+                        // It may be that there is no program any more, or that descriptors or ports are used up.
+                        Err(why) => {
+                            opened.into_iter().for_each(|client| self.clients.remove(client));
+                            self.refuse(format!("the program cannot be connected to: {why}"), says);
+                        }
+                    }
+                }
                 None => {}
             }
         }

@@ -16,6 +16,8 @@ pub(super) const MOST_WAITING: usize = 16 * LARGEST_PIECE;
 /// Word of a client's that is to go into the order.
 #[derive(Debug)]
 enum Word {
+    /// It has connected.
+    Open,
     Request(Vec<u8>),
     /// The end of its connection.
     Close,
@@ -40,6 +42,11 @@ pub(super) struct Requests {
 }
 
 impl Requests {
+    /// This client has connected.
+    pub(super) fn open(&mut self, client: u32) {
+        self.add(client, Word::Open);
+    }
+
     /// One of this client's.
     pub(super) fn push(&mut self, client: u32, bytes: Vec<u8>) {
         self.add(client, Word::Request(bytes));
@@ -71,12 +78,23 @@ impl Requests {
         *self = Requests::default();
     }
 
-    /// Takes what goes into one message, and for whom; none if nothing waits.
-    fn take(&mut self) -> Option<(Message, Sent)> {
+    /// Takes what goes into one message, and for whom; none if nothing waits. Of those that have connected several only
+    /// if they are given `together`.
+    fn take(&mut self, together: bool) -> Option<(Message, Sent)> {
         if let Some((client, Word::Close)) = self.waiting.front() {
             let client = *client;
             self.pop();
             return Some((Message::Close { conn: client }, Sent::Ends(client)));
+        }
+        let mut opened = Vec::new();
+        while let Some((client, Word::Open)) = self.waiting.front()
+            && opened.len() < if together { MOST_REQUESTS } else { 1 }
+        {
+            opened.push(*client);
+            self.pop();
+        }
+        if !opened.is_empty() {
+            return Some((Message::Open(opened.clone()), Sent::Asks(opened)));
         }
         let (mut requests, mut room) = (Vec::new(), LARGEST_PIECE);
         while let Some((client, Word::Request(bytes))) = self.waiting.front()
@@ -101,8 +119,8 @@ impl Requests {
 }
 
 impl Front {
-    /// Sends what clients want, in as few messages as may be: while one with requests is under way the others gather,
-    /// and while the program answers its requests if it may be given many at once. Each message costs all fronts and
+    /// Sends what clients want, in as few messages as may be: while one with openings or requests is under way the others
+    /// gather, and while the program answers its requests if it may be given many at once. Each message costs all fronts and
     /// agents as much as several requests.
     pub(super) fn ask(&mut self) -> Result<(), String> {
         let me = self.order.me().member;
@@ -113,7 +131,8 @@ impl Front {
             if under_way || answers {
                 return Ok(());
             }
-            let Some((message, sent)) = self.requests.take() else { return Ok(()) };
+            let together = self.settings.event_loop;
+            let Some((message, sent)) = self.requests.take(together) else { return Ok(()) };
             let asks = matches!(sent, Sent::Asks(_));
             let token = self.send_for(&message, sent)?;
             if asks {
@@ -131,7 +150,7 @@ mod tests {
     fn all(requests: &mut Requests) -> Vec<Vec<u32>> {
         let clients =
             |(_, sent)| if let Sent::Asks(clients) = sent { clients } else { panic!("{sent:?}") };
-        std::iter::from_fn(|| requests.take()).map(clients).collect()
+        std::iter::from_fn(|| requests.take(true)).map(clients).collect()
     }
 
     fn end(client: u32) -> Option<(Message, Sent)> {
@@ -155,15 +174,40 @@ mod tests {
     }
 
     #[test]
+    fn openings_of_a_loop_go_together_and_come_before_their_requests() {
+        let mut requests = Requests::default();
+        let mut fill = || {
+            [1, 2].into_iter().for_each(|client| requests.open(client));
+            requests.push(1, vec![1]);
+            requests.open(3);
+            requests.push(3, vec![3]);
+        };
+        fill();
+        fill();
+        let open =
+            |clients: &[u32]| Some((Message::Open(clients.into()), Sent::Asks(clients.into())));
+        assert_eq!(requests.take(true), open(&[1, 2]));
+        assert_eq!(
+            all(&mut requests),
+            [vec![1], vec![3], vec![3], vec![1, 2], vec![1], vec![3], vec![3]]
+        );
+        [1, 2].into_iter().for_each(|client| requests.open(client));
+        assert_eq!([requests.take(false), requests.take(false)], [open(&[1]), open(&[2])]);
+        let mut many = Requests::default();
+        (0..MOST_REQUESTS as u32 + 1).for_each(|client| many.open(client));
+        assert_eq!(all(&mut many).iter().map(Vec::len).collect::<Vec<_>>(), [MOST_REQUESTS, 1]);
+    }
+
+    #[test]
     fn an_end_comes_after_its_requests_and_hastens_nobody() {
         let mut requests = Requests::default();
         requests.push(1, vec![1]);
         requests.push(2, vec![2]);
         requests.close(1);
         requests.push(2, vec![3]);
-        let first = requests.take().unwrap();
+        let first = requests.take(true).unwrap();
         assert_eq!(first.0, Message::Requests(vec![(1, vec![1]), (2, vec![2])]));
-        assert_eq!(requests.take(), end(1));
+        assert_eq!(requests.take(true), end(1));
         assert_eq!(all(&mut requests), [[2]]);
     }
 
@@ -175,9 +219,9 @@ mod tests {
         }
         requests.close(1);
         requests.forget(1);
-        assert_eq!(requests.take().unwrap().0, Message::Requests(vec![(2, vec![2])]));
-        assert_eq!(requests.take(), end(1));
-        assert_eq!((requests.take(), requests.size), (None, 0));
+        assert_eq!(requests.take(true).unwrap().0, Message::Requests(vec![(2, vec![2])]));
+        assert_eq!(requests.take(true), end(1));
+        assert_eq!((requests.take(true), requests.size), (None, 0));
     }
 
     #[test]
@@ -189,7 +233,7 @@ mod tests {
             many += 1;
         }
         assert!(many as usize * 1000 <= MOST_WAITING);
-        requests.take();
+        requests.take(true);
         assert!(requests.has_room());
         // Short ones take more than their bytes.
         let mut requests = Requests::default();

@@ -42,7 +42,9 @@ pub struct Work {
     doing: Option<Doing>,
     since: Option<Instant>,
     reported: Option<Instant>,
-    /// The requests that are being worked on, by number and connection, their time, and the replies so far.
+    /// Number of openings, of requests, or the end that is being worked on.
+    given: usize,
+    /// The requests that are being worked on, by number and connection, their time, and the replies so far, for a record.
     requests: Vec<(u64, Conn)>,
     time: i64,
     output: BTreeMap<Conn, Vec<u8>>,
@@ -170,14 +172,22 @@ impl Front {
                 self.work.done = done;
                 Some(Doing::Start)
             }
-            Op::Open(conn) => match self.program.open(conn) {
-                Ok(busy) => Some(Doing::Program(busy)),
-                Err(why) => {
-                    let connect = self.settings.connect;
-                    self.unfit(format!("cannot connect to the program at {connect}: {why}"));
-                    None
+            Op::Open(mut conns) => {
+                let now = self.program.takes_openings(conns.len());
+                let later = conns.split_off(now);
+                if !later.is_empty() {
+                    self.work.waiting.push_front((Op::Open(later), time, self.work.point));
                 }
-            },
+                self.work.given = now;
+                match self.program.open(&conns) {
+                    Ok(busy) => Some(Doing::Program(busy)),
+                    Err(why) => {
+                        let connect = self.settings.connect;
+                        self.unfit(format!("cannot connect to the program at {connect}: {why}"));
+                        None
+                    }
+                }
+            }
             Op::Requests(mut requests) => {
                 let lengths = requests.iter().map(|request| (request.conn, request.bytes.len()));
                 let now = self.program.takes(lengths);
@@ -189,6 +199,7 @@ impl Front {
                     self.work.waiting.push_front((Op::Requests(later), next, self.work.point));
                 }
                 self.work.time = time;
+                self.work.given = now;
                 for Request { conn, number, bytes } in &requests {
                     self.work.requests.push((*number, *conn));
                     self.streams.asked(*conn, bytes);
@@ -198,6 +209,7 @@ impl Front {
             }
             Op::Close(conn) => {
                 self.streams.closed(conn, self.work.done + 1);
+                self.work.given = 1;
                 Some(Doing::Program(self.program.end(conn)))
             }
             Op::Checkpoint { to, serial, state } => match &self.settings.checkpoint_command {
@@ -355,7 +367,7 @@ impl Front {
         let me = self.order.me().member;
         let (output, replies, point) = (&mut self.work.output, &mut self.replies, self.work.point);
         let streams = &mut self.streams;
-        let request = !self.work.requests.is_empty();
+        let records = self.record.is_some() && !self.work.requests.is_empty();
         let (mut ended, mut differences) = (Vec::new(), Vec::new());
         self.program.drain(|conn, bytes, end| {
             if conn.is_beside() {
@@ -375,7 +387,7 @@ impl Front {
                 streams.ended(conn, end);
                 ended.push(conn);
             }
-            if request && !bytes.is_empty() {
+            if records && !bytes.is_empty() {
                 output.entry(conn).or_default().extend(bytes);
             }
         });
@@ -401,7 +413,7 @@ impl Front {
             }
         }
         let requests = std::mem::take(&mut self.work.requests);
-        self.work.done += requests.len().max(1) as u64;
+        self.work.done += self.work.given as u64;
         let mut output = std::mem::take(&mut self.work.output);
         let Some(record) = &mut self.record else { return Ok(()) };
         // What went to others stands with the last one.

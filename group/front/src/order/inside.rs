@@ -70,11 +70,17 @@ impl Order {
                 }
             }
             Message::Leave => self.drop_peer(from, "its front has ended", steps),
-            Message::Open { conn } if ready => {
-                let conn = Conn { member: from, number: conn };
-                if self.conns.insert(conn, ()).is_none() {
-                    self.count(1, conn, &[]);
-                    steps.push(Step::Run(Op::Open(conn), time));
+            Message::Open(conns) if ready => {
+                let mut new = Vec::new();
+                for number in conns {
+                    let conn = Conn { member: from, number };
+                    if self.conns.insert(conn, ()).is_none() {
+                        self.count(1, conn, &[]);
+                        new.push(conn);
+                    }
+                }
+                if !new.is_empty() {
+                    steps.push(Step::Run(Op::Open(new), time));
                 }
             }
             Message::Requests(requests) => {

@@ -137,8 +137,8 @@ pub struct Request {
 pub enum Op {
     /// The program has to be there from now on; it has dealt with so much.
     Start(u64),
-    /// A connection.
-    Open(Conn),
+    /// Connections that begin, in their order: several only where the program answers from one event loop.
+    Open(Vec<Conn>),
     /// Requests of one message, in their order: that time is the first one's, and each has one of its own, 1 ns after
     /// the one before; or all have it, where the program answers from one event loop.
     Requests(VecDeque<Request>),

@@ -115,7 +115,7 @@ impl World {
 }
 
 fn traffic(world: &mut World, front: usize, conn: u32) {
-    world.send(front, &Message::Open { conn });
+    world.send(front, &Message::Open(vec![conn]));
     world.send(front, &Message::Requests(vec![(conn, vec![front as u8; 3])]));
     world.send(front, &Message::Tick);
 }
@@ -154,7 +154,7 @@ fn requests_have_times_of_their_own() {
     let mut world = World::new(1, 1);
     world.ask(0);
     world.settle();
-    world.send(0, &Message::Open { conn: 1 });
+    world.send(0, &Message::Open(vec![1]));
     for many in [100, 1, 2] {
         world.send(0, &Message::Requests(vec![(1, vec![1]); many]));
         let length = world.stream.len();
@@ -313,7 +313,7 @@ fn who_is_silent_for_long_is_out_and_finds_back() {
     let mut world = World::new(3, 9);
     (0..3).for_each(|front| world.ask(front));
     world.settle();
-    world.send(2, &Message::Open { conn: 1 });
+    world.send(2, &Message::Open(vec![1]));
     // A hundred hours in one step are one second of silence.
     let tick = Message::Tick.encode(100);
     world.stream.push((Member(1), 360_000_000_000_000, tick.clone()));
@@ -343,7 +343,7 @@ fn what_outsiders_say_changes_nothing() {
     world.settle();
     let before = world.fronts[0].0.state.position;
     for message in [
-        Message::Open { conn: 9 },
+        Message::Open(vec![9]),
         Message::Requests(vec![(9, vec![1])]),
         Message::Close { conn: 9 },
         Message::Leave,

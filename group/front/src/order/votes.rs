@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use truechimer_group::Member;
 
-use super::{Conn, Found, FrontId, Lost, Order, Step};
+use super::{Conn, Found, FrontId, Lost, Order, Peer, Step};
 
 /// Standing of a replica's program, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,31 +45,40 @@ impl Order {
 
     /// Members whose programs follow, and how much these have dealt with.
     pub fn following(&self) -> BTreeMap<Member, u64> {
-        let follows = |member: &Member| self.behind(*member).is_none();
-        let peers = self.state.peers.iter().filter(|(member, peer)| peer.ready && follows(member));
-        peers.map(|(member, peer)| (*member, peer.done)).collect()
+        self.followers().collect()
+    }
+
+    fn followers(&self) -> impl Iterator<Item = (Member, u64)> {
+        let best = self.best();
+        let follows = move |peer: &Peer| peer.ready && !self.is_behind(peer, best);
+        let peers = self.state.peers.iter().filter(move |(_, peer)| follows(peer));
+        peers.map(|(member, peer)| (*member, peer.done))
     }
 
     /// True if this front is in, and its program and those of more than half of all replicas
     /// follow: only then may a reply go.
     pub fn may_answer(&self) -> bool {
-        let following = self.following();
         self.is_in()
-            && following.contains_key(&self.me.member)
-            && following.len() >= self.majority()
+            && self.followers().any(|(member, _)| member == self.me.member)
+            && self.followers().count() >= self.majority()
     }
 
     /// Reason why that program does not follow, if it is stuck.
     fn behind(&self, member: Member) -> Option<String> {
         let peer = self.state.peers.get(&member)?;
         let best = self.best();
-        (peer.ready && peer.done < best && peer.stuck_ns > self.patience_ns).then(|| {
+        (peer.ready && self.is_behind(peer, best)).then(|| {
             let (done, seconds) = (peer.done, peer.stuck_ns / 1_000_000_000);
             format!(
                 "its program is stuck: it has dealt with {done} of the {best} openings, requests \
                  and ends that another has, and with none of them for {seconds} s"
             )
         })
+    }
+
+    /// True if its program is stuck, where another's has dealt with `best`.
+    fn is_behind(&self, peer: &Peer, best: u64) -> bool {
+        peer.done < best && peer.stuck_ns > self.patience_ns
     }
 
     /// Standings of all that are in or were.

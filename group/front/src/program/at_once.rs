@@ -1,6 +1,10 @@
 //! Requests that a program gets at once: several connections' if one event loop of it reads them.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+
+use truechimer_group_client::delivery::Taken;
 
 use super::{Busy, Link, Program};
 use crate::order::Conn;
@@ -13,7 +17,7 @@ impl Program {
     /// are read by its one event loop, so that each replica's program finds the same at one look; and of each connection
     /// one, so that the order is that in which they would be done one at a time.
     pub fn takes(&self, requests: impl Iterator<Item = (Conn, usize)>) -> usize {
-        if !(self.untaken.is_empty() && self.leaving.is_empty()) {
+        if !self.leaves_nothing() {
             return 1;
         }
         let mut seen = BTreeSet::new();
@@ -43,17 +47,39 @@ impl Program {
 
     /// True if its one event loop, by the operator's word, reads that connection.
     pub(super) fn is_looped(&self, conn: Conn) -> bool {
-        let page = &self.page;
-        let one = page.is_loop() && !page.has_several() && !page.has_come_partly();
-        let link = self.links.get(&conn).filter(|_| one);
-        link.is_some_and(|link| page.taken(link.port).looped)
+        self.taken_by_loop(conn).is_some_and(|taken| taken.looped)
+    }
+
+    /// True if the thread of its one event loop, by the operator's word, has accepted that connection.
+    pub(super) fn is_loops(&self, conn: Conn) -> bool {
+        self.taken_by_loop(conn).is_some_and(|taken| taken.by_looper)
+    }
+
+    /// State of that connection where one event loop takes all input.
+    fn taken_by_loop(&self, conn: Conn) -> Option<Taken> {
+        let link = self.links.get(&conn).filter(|_| self.is_one_loop())?;
+        Some(self.page.taken(link.port))
+    }
+
+    /// True if one event loop of it takes all input, by the operator's word, and nothing speaks against it.
+    fn is_one_loop(&self) -> bool {
+        self.page.is_loop() && !self.page.has_several() && !self.page.has_come_partly()
+    }
+
+    /// Number of openings of so many that it may be given at once: several only to one event loop that leaves nothing for
+    /// later, so that each replica's finds the same at one look.
+    pub fn takes_openings(&self, many: usize) -> usize {
+        if self.is_one_loop() && self.leaves_nothing() { many } else { 1 }
+    }
+
+    /// True if it has taken all that it was given before.
+    fn leaves_nothing(&self) -> bool {
+        self.untaken.is_empty() && self.leaving.is_empty()
     }
 
     /// Gives it requests.
     pub fn give(&mut self, requests: impl IntoIterator<Item = (Conn, Vec<u8>)>) -> Busy {
         self.begin();
-        // Of one that is refused now its end tells.
-        let _ = self.connect();
         self.given.clear();
         self.answered = false;
         for (conn, bytes) in requests {
@@ -64,25 +90,35 @@ impl Program {
             }
         }
         self.at_once = self.given.len() > 1;
-        self.write();
+        // Of one that is refused now its end tells.
+        let _ = self.write();
         Busy::Requests
     }
 
-    /// Writes what is for it. What it is to be given at once it gets whole, or later.
-    pub(super) fn write(&mut self) {
+    /// Writes what is for it, and connects what is to be connected. What it is to be given at once it gets whole, or later.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        if !self.at_once {
+            return self.write_now();
+        }
         let live = |conn| self.links.get(conn).filter(|link| link.is_live());
         let ports = self.given.iter().filter_map(live).map(|link| (link.port, link.sent));
-        let ports: Vec<(u16, u64)> = ports.collect();
-        let mut write = || {
-            for conn in &self.given {
-                self.links.get_mut(conn).into_iter().for_each(Link::push);
-            }
-        };
-        if !self.at_once {
-            write();
-        } else if self.page.give_at_once(&ports, write) {
+        let (page, ports) = (Arc::clone(&self.page), ports.collect::<Vec<(u16, u64)>>());
+        let mut connected = Ok(());
+        if page.give_at_once(&ports, || connected = self.write_now()) {
             self.at_once = false;
         }
+        connected
+    }
+
+    fn write_now(&mut self) -> io::Result<()> {
+        let connected = if self.waits { self.connect() } else { Ok(()) };
+        for conn in &self.given {
+            if let Some(link) = self.links.get_mut(conn) {
+                link.push();
+                self.waits |= link.waits();
+            }
+        }
+        connected
     }
 }
 
@@ -95,6 +131,7 @@ mod tests {
     use truechimer_group::Member;
     use truechimer_group_client::delivery;
 
+    use super::super::Stage;
     use super::super::tests::stage_with;
     use super::*;
 
@@ -110,7 +147,7 @@ mod tests {
             // Something sleeps beside it: it is done as soon as nobody works, unless a thread has woken another.
             let mut streams = Vec::new();
             for number in 1..=5 {
-                program.open(Conn { member: Member(1), number }).unwrap();
+                program.open(&[Conn { member: Member(1), number }]).unwrap();
                 program.push();
                 let (stream, peer) = listener.accept().unwrap();
                 theirs.took_accept(peer.port());
@@ -153,6 +190,59 @@ mod tests {
         }
     }
 
+    /// As many openings as there are come before the program looks, in their order. Its thread has taken them, so that it
+    /// is of no matter whether another was woken: this test never sleeps.
+    #[test]
+    fn openings_of_a_loop_are_given_at_once_and_need_no_rest() {
+        for (flags, most) in [(delivery::CLOCK, 1), (delivery::CLOCK | delivery::LOOP, 3)] {
+            let (file, theirs, listener, mut program) = stage_with("opens", false, flags);
+            theirs.attached(std::process::id());
+            assert_eq!(program.takes_openings(3), most);
+            let conns = [1, 2, 3].map(|number| Conn { member: Member(1), number });
+            let conns = &conns[..most];
+            let busy = theirs.look(|| {
+                let busy = program.open(conns).unwrap();
+                if most > 1 {
+                    program.push();
+                    let connected = |link: &Link| link.stage == Stage::Connected;
+                    assert!(!program.links.values().any(connected), "it looks");
+                }
+                busy
+            });
+            program.push();
+            for conn in conns {
+                assert!(!program.is_done(busy), "one is not accepted yet");
+                let (_, peer) = listener.accept().unwrap();
+                assert_eq!(peer.port(), program.links[conn].port);
+                theirs.looper_took_accept(peer.port());
+            }
+            theirs.hand_on();
+            assert_eq!(program.is_done(busy), most > 1);
+            let busy = program.end(conns[0]);
+            theirs.took_end(program.links[&conns[0]].port);
+            theirs.hand_on();
+            assert_eq!(program.is_done(busy), most > 1);
+            if most > 1 {
+                // A second thread has taken input: one at a time from now on.
+                assert!(theirs.loops(7) && !theirs.loops(8));
+                assert_eq!((program.takes_openings(3), program.is_done(busy)), (1, false));
+            }
+            fs::remove_file(file).unwrap();
+        }
+    }
+
+    /// Where nobody listens nothing is left of them.
+    #[test]
+    fn openings_that_are_refused_leave_nothing() {
+        let (file, _theirs, listener, mut program) =
+            stage_with("refused", false, delivery::CLOCK | delivery::LOOP);
+        drop(listener);
+        let conns = [1, 2].map(|number| Conn { member: Member(1), number });
+        assert!(program.open(&conns).is_err());
+        assert!(program.links.is_empty() && program.given.is_empty() && !program.at_once);
+        fs::remove_file(file).unwrap();
+    }
+
     /// The program is stopped while it looks: it gets all of it when it goes on, and others' after that.
     #[test]
     fn what_is_given_at_once_is_given_whole() {
@@ -162,7 +252,7 @@ mod tests {
         let conns = [1, 2].map(|number| Conn { member: Member(1), number });
         let mut streams = Vec::new();
         for conn in conns {
-            program.open(conn).unwrap();
+            program.open(&[conn]).unwrap();
             program.push();
             let (stream, peer) = listener.accept().unwrap();
             stream.set_nonblocking(true).unwrap();

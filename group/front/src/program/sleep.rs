@@ -168,7 +168,7 @@ mod tests {
     fn an_end_is_no_request_that_is_not_answered() {
         let conn = Conn { member: Member(1), number: 1 };
         assert!(is_silent(Busy::Requests, false) && !is_silent(Busy::Requests, true));
-        for with in [Busy::Accept(conn), Busy::End(conn)] {
+        for with in [Busy::Accept, Busy::End(conn)] {
             assert!(!is_silent(with, false) && !is_silent(with, true), "{with:?}");
         }
         assert_eq!((pauses(true), pauses(false)), (RESTS, PAUSES));

@@ -60,7 +60,7 @@ fn what_a_program_does_not_take_as_it_rests_is_left_for_later() {
     };
     let conn = Conn { member: Member(1), number: 1 };
     let begun = Instant::now();
-    let busy = program.open(conn).unwrap();
+    let busy = program.open(&[conn]).unwrap();
     let port = program.links[&conn].port;
     assert!(until_done(&mut program, begun, busy) >= TAKES + RESTS);
     assert!(program.troubles().is_some_and(|why| why.contains("for later")));
@@ -108,12 +108,12 @@ fn what_is_taken_unseen_is_found() {
         theirs.attached(shell.id());
     };
     let conn = Conn { member: Member(1), number: 1 };
-    let busy = program.open(conn).unwrap();
+    let busy = program.open(&[conn]).unwrap();
     let _accepted = listener.accept().unwrap();
     until_found(&mut program, busy);
     // Who accepts says that it works, and nothing more of what it does.
     for works in [false, true] {
-        let busy = program.open(conn).unwrap();
+        let busy = program.open(&[conn]).unwrap();
         let (mut stream, peer) = listener.accept().unwrap();
         theirs.took_accept(peer.port());
         if works {
@@ -155,7 +155,7 @@ fn who_has_not_answered_is_given_longer() {
     let mut shells = [sleeps(), sleeps()];
     shells.iter().for_each(|shell| theirs.attached(shell.id()));
     let conn = Conn { member: Member(1), number: 1 };
-    program.open(conn).unwrap();
+    program.open(&[conn]).unwrap();
     let (mut stream, peer) = listener.accept().unwrap();
     theirs.took_accept(peer.port());
     for answers in [false, true] {
@@ -189,7 +189,7 @@ fn connections_beyond_the_queue_hold_up_nothing_and_keep_their_order() {
     rustix::net::listen(&listener, 0).unwrap();
     let conns = [1, 2, 3, 4].map(|number| Conn { member: Member(1), number });
     for conn in conns {
-        assert_eq!(program.open(conn).unwrap(), Busy::Accept(conn));
+        assert_eq!(program.open(&[conn]).unwrap(), Busy::Accept);
     }
     assert!(program.links.values().any(|link| link.stage != Stage::Connected));
     // One that waits can be written to, and ended.
@@ -222,7 +222,7 @@ fn connections_that_wait_are_not_looked_at() {
     let (file, _theirs, listener, mut program) = stage("waiting", false);
     rustix::net::listen(&listener, 0).unwrap();
     for number in 1..=MOST_CAME as u32 + 44 {
-        program.open(Conn { member: Member(1), number }).unwrap();
+        program.open(&[Conn { member: Member(1), number }]).unwrap();
     }
     let waits = program.links.values().filter(|link| link.stage == Stage::Waits).count();
     assert!(waits > MOST_CAME, "{waits}");
@@ -239,7 +239,7 @@ fn connections_that_wait_are_not_looked_at() {
 fn what_a_program_writes_is_acknowledged_at_once() {
     let (file, _theirs, listener, mut program) = stage("quick", false);
     let conn = Conn { member: Member(1), number: 1 };
-    program.open(conn).unwrap();
+    program.open(&[conn]).unwrap();
     let (mut stream, _) = listener.accept().unwrap();
     for _ in 0..10 {
         program.give([(conn, b"request".into())]);
@@ -281,7 +281,7 @@ fn done_is_taken_and_waiting() {
     assert!(program.misses().is_none() && !program.is_asked_for());
 
     let conn = Conn { member: Member(1), number: 1 };
-    let busy = program.open(conn).unwrap();
+    let busy = program.open(&[conn]).unwrap();
     let (mut stream, peer) = listener.accept().unwrap();
     let port = peer.port();
     assert!(!program.is_done(busy));

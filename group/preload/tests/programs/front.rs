@@ -229,7 +229,14 @@ int main(void) {
         stream.read_exact(&mut answer).expect("an answer");
         assert_eq!(String::from_utf8(answer).expect("text"), expected);
         stream.shutdown(std::net::Shutdown::Write).expect("open");
-        let all = Taken { bytes: 1, accepted: true, ended: true, closed: true, looped: false };
+        let all = Taken {
+            bytes: 1,
+            accepted: true,
+            ended: true,
+            closed: true,
+            looped: false,
+            by_looper: false,
+        };
         // The end that is only looked at is told by the closing.
         until("it closes", || Taken { ended: true, ..front.page.taken(*port) } == all);
         until("it is done", || front.page.busy() == 0);

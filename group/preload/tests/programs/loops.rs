@@ -232,6 +232,23 @@ fn a_loop_finds_all_at_one_look_in_the_order_in_which_they_were_given() {
     }
 }
 
+/// Whoever takes all input has accepted it, and waits for its: it takes part before it has been read.
+#[test]
+fn a_connection_that_the_loop_has_accepted_takes_part_at_once() {
+    for (how, looped) in [("level", true), ("edge", false)] {
+        let Some(served) = Served::start(100, how, 1) else { return };
+        let port = served.conns[0].port;
+        let first = served.front.page.taken(port);
+        assert!(!first.by_looper, "nobody had taken anything when that came");
+        let server = served.conns[0].stream.peer_addr().expect("connected");
+        let (_stream, port) = served.front.connect(server);
+        until("it accepts", || served.front.is_done(port, 0));
+        let second = served.front.page.taken(port);
+        assert_eq!((second.by_looper, second.looped), (true, looped), "{how}");
+        end(served.child);
+    }
+}
+
 /// Two requests of one connection are read in one go, as at every replica; a long one in pieces, in turn with others'.
 #[test]
 fn short_reads_come_in_turn() {
