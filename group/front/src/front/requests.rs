@@ -16,7 +16,7 @@ pub(super) const MOST_WAITING: usize = 16 * LARGEST_PIECE;
 /// Word of a client's that is to go into the order.
 #[derive(Debug)]
 enum Word {
-    /// It has connected.
+    /// Opening: it has connected.
     Open,
     Request(Vec<u8>),
     /// The end of its connection.

@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// As many openings as there are come before the program looks, in their order. Its thread has taken them, so that it
+    /// Openings, as many as there are, come before the program looks, in their order. Its thread has taken them, so that it
     /// is of no matter whether another was woken: this test never sleeps.
     #[test]
     fn openings_of_a_loop_are_given_at_once_and_need_no_rest() {
