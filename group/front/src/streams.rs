@@ -344,7 +344,8 @@ impl Streams {
     /// with.
     pub fn may_go(&self, conn: Conn, until: u64, majority: usize, done: u64) -> Option<bool> {
         let stream = self.all.get(&conn)?;
-        let agreed = stream.agreeing(&self.counted, until) >= majority;
+        // An end before the first byte says nothing that could differ.
+        let agreed = until == 0 || stream.agreeing(&self.counted, until) >= majority;
         (agreed || !stream.is_over(self.least(done))).then_some(agreed)
     }
 

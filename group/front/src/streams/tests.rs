@@ -309,3 +309,13 @@ fn many_connections_that_a_slow_replica_has_not_confirmed_share_the_memory() {
     assert_eq!(streams.heard(Member(2), 1, news), []);
     assert_eq!((streams.same, streams.different), (1, 0));
 }
+
+/// Where no majority is counted, an end without a byte waits for nobody; any byte does.
+#[test]
+fn an_end_before_the_first_byte_waits_for_nobody() {
+    let mut alone = Streams::default();
+    alone.begin(CONN);
+    assert_eq!(alone.may_go(CONN, 0, 2, 0), Some(true));
+    assert!(alone.wrote(CONN, b"a", 1).is_empty());
+    assert_eq!(alone.may_go(CONN, 1, 2, 0), Some(false));
+}
