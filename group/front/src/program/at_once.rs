@@ -1,4 +1,4 @@
-//! Requests that a program gets at once: several connections' if one event loop of it reads them.
+//! Openings and requests that a program gets at once: several connections' if one event loop of it reads them.
 
 use std::collections::BTreeSet;
 use std::io;
