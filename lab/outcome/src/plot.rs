@@ -26,10 +26,10 @@ const NUMBER: f64 = 24.0;
 const BOLD: f64 = 1.12;
 /// A line of more points than this is drawn without dots.
 const MOST_DOTS: usize = 170;
-/// Colours that are told apart by most eyes.
-const COLOURS: [&str; 9] = [
+/// Colours that are told apart by most eyes: as many as a campaign has kinds of fail-overs.
+const COLOURS: [&str; 10] = [
     "#1f77b4", "#d95f02", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#555555", "#bcbd22",
-    "#17becf",
+    "#17becf", "#000000",
 ];
 
 /// An axis.
@@ -341,7 +341,8 @@ fn round_step(range: f64) -> f64 {
 
 /// A mark's number: `0.05`, `20`, `5000`, `1e6`.
 fn number(value: f64) -> String {
-    if value != 0.0 && !(1e-4..1e6).contains(&value.abs()) {
+    // A longer one lies over the axis' name.
+    if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         return format!("{value:e}");
     }
     let text = format!("{value:.6}");
@@ -373,8 +374,8 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         assert_eq!(
-            [0.0, 0.05, 20.0, 5e3, 2e6, 1e-5].map(number),
-            ["0", "0.05", "20", "5000", "2e6", "1e-5"]
+            [0.0, 0.05, 20.0, 5e3, 2e6, 1e-3, 1e-4, 1e-5].map(number),
+            ["0", "0.05", "20", "5000", "2e6", "0.001", "1e-4", "1e-5"]
         );
     }
 
